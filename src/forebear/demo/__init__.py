@@ -1,0 +1,1 @@
+"""The embedded default: text that needs no download."""

@@ -1,0 +1,52 @@
+"""What can go wrong, said so that a person can act on it: where, what, and the remedy."""
+
+from __future__ import annotations
+
+import os
+
+
+class ForebearError(Exception):
+    """A failure with a message for people: `file:line: what happened` and, below it, the remedy."""
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        line: int | None = None,
+        byte: int | None = None,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(what)
+        self.what, self.line, self.byte, self.remedy = what, line, byte, remedy
+        self.file = None if file is None else os.fspath(file)
+
+    def __str__(self) -> str:
+        place = shown(self.file) if self.file is not None else ""
+        if self.line is not None:
+            place += f":{self.line}"
+        if self.byte is not None:
+            place += f", byte {self.byte:,}" if place else f"byte {self.byte:,}"
+        message = f"{place}: {self.what}" if place else self.what
+        return f"{message}\n  remedy: {self.remedy}" if self.remedy else message
+
+    def __reduce__(self):  # a worker's error travels to the parent whole
+        return _rebuilt, (type(self), self.what, self.file, self.line, self.byte, self.remedy)
+
+
+class BadInput(ForebearError):
+    """The input or the way the command was called is at fault, not the program."""
+
+    exit_code = 2
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """The path as one printable line, whatever bytes its name is made of."""
+    text = os.fspath(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def _rebuilt(kind: type[ForebearError], what: str, file: str | None, line: int | None, byte: int | None, remedy: str):
+    return kind(what, file=file, line=line, byte=byte, remedy=remedy)
