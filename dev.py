@@ -1,0 +1,333 @@
+"""What `./dev` does: makes .venv, then runs the demo, the tests, the checks or a benchmark in it (standard library only)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+USAGE = """\
+usage: ./dev COMMAND [arguments]
+
+  setup [--extras a,b] [--torch cpu|cuda]   make or reuse .venv and install forebear into it; at once when nothing changed
+  demo [arguments]                          set up what forebear itself needs, then run `forebear demo`
+  test [pytest arguments]                   set up with dev, then check, then pytest (on all cores unless -n is given)
+  check                                     ruff check, ruff format --check, basedpyright
+  bench NAME [arguments]                    set up with dev and bench, then run benchmarks/NAME.py
+
+To have .venv made by another Python, remove .venv and put that Python first on PATH."""
+
+ROOT = Path(__file__).resolve().parent
+STAMP = "forebear-setup.json"  # inside .venv, so that it goes when .venv goes
+
+
+class Stop(Exception):
+    """The command ends here, with a message for people and an exit status: 2 for bad use, 1 for failure."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Venv:
+    """The virtual environment of the project in `root`."""
+
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.root / ".venv"
+
+    @property
+    def python(self) -> str:
+        return self.program("python")
+
+    @property
+    def stamp(self) -> Path:
+        return self.folder / STAMP
+
+    def program(self, name: str) -> str:
+        return str(self.folder / "bin" / name)
+
+    def version(self) -> str | None:
+        """The version of the Python inside ("3.11"), asked of itself; None where it does not run or is too old."""
+        question = "import sys; print(*sys.version_info[:2], sep='.') if sys.version_info >= (3, 11) else sys.exit(1)"
+        try:
+            answer = subprocess.run([self.python, "-I", "-S", "-c", question], capture_output=True, text=True)
+        except OSError:
+            return None
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    def packages(self, pattern: str) -> list[Path]:
+        return sorted(self.folder.glob(f"lib/python*/site-packages/{pattern}.dist-info"))
+
+    def half_installed(self) -> list[str]:
+        """Packages whose installation was cut short: pip writes INSTALLER last, but later trusts the folder alone."""
+        return [folder.name for folder in self.packages("*") if not (folder / "INSTALLER").exists()]
+
+
+def fingerprint(root: Path, python_version: str) -> str:
+    """Changes when what is to be installed changes: not with a linter's setting, but with the project's place on disk."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    parts = {
+        "build": [project.get("build-system"), project.get("project"), project.get("tool", {}).get("hatch")],
+        "constraints": (root / "constraints.txt").read_text(encoding="utf-8"),
+        "python": python_version,
+        "root": str(root),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def read_stamp(stamp: Path) -> tuple[str, frozenset[str]]:
+    """What the last finished set-up left behind: fingerprint and extras; empty ones where there is none to trust."""
+    try:
+        written = json.loads(stamp.read_text(encoding="utf-8"))
+        return str(written["fingerprint"]), frozenset(map(str, written["extras"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", frozenset()
+
+
+def write_stamp(stamp: Path, mark: str, extras: frozenset[str]) -> None:
+    """Written aside and renamed: a stamp is whole or absent."""
+    aside = stamp.with_suffix(".part")
+    aside.write_text(json.dumps({"fingerprint": mark, "extras": sorted(extras)}) + "\n", encoding="utf-8")
+    aside.replace(stamp)
+
+
+def known_extras(root: Path) -> list[str]:
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return sorted(project.get("optional-dependencies", {}))
+
+
+def chosen_extras(text: str, known: list[str]) -> frozenset[str]:
+    """`a,b` as a set; pip would only warn of an extra that does not exist."""
+    extras = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if unknown := sorted(extras - set(known)):
+        raise Stop(f"no extra named {', '.join(map(repr, unknown))}; there are: {', '.join(known)}", 2)
+    return extras
+
+
+@contextlib.contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """One set-up at a time in one project; a second one waits, then finds the work done."""
+    handle = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another set-up of this folder to end")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks: no worse than before
+        yield
+    finally:
+        os.close(handle)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def stage(name: str, command: list[str]) -> None:
+    """Runs one step of the set-up quietly, with its seconds; what it printed is shown only if it fails."""
+    print(f"{name} … ", end="", file=sys.stderr, flush=True)
+    start = time.monotonic()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    say(f"{time.monotonic() - start:.1f} s" if done.returncode == 0 else "failed")
+    if done.returncode != 0:
+        say(done.stdout.decode(errors="replace").rstrip())
+        raise Stop(f"{name} failed (above: what the command printed); mend the cause and call again: nothing is lost")
+
+
+def base_python() -> str:
+    """The Python behind this one, should this one live in a .venv that is about to be remade."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def find_pip(venv: Venv) -> list[str]:
+    """A pip that can install into the venv: of the Pythons at hand, the venv's own, else one that ensurepip puts there."""
+    pythons = [base_python(), shutil.which("python3"), shutil.which("python"), venv.python]
+    commands = [[python, "-m", "pip", "--python", venv.python] for python in dict.fromkeys(pythons) if python]
+    for command in commands:
+        if works([*command, "--version"]):  # also tells a pip too old (before 22.3) to know --python
+            return command
+    if works([venv.python, "-m", "ensurepip"]):
+        return commands[-1]
+    raise Stop(
+        "no pip was found for any Python here, and Python's own ensurepip is missing too.\n"
+        "  remedy: install pip (Debian, Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip), call again."
+    )
+
+
+def works(command: list[str]) -> bool:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+
+
+def setup(root: Path, wanted: frozenset[str], torch: str | None = None) -> Venv:
+    """Makes .venv as asked, or finds that it is already so. The stamp is gone while the work is going on."""
+    venv = Venv(root)
+    if is_ready(venv, wanted):
+        if torch:
+            verify_torch(venv, torch)
+        return venv
+    with alone(root):
+        if not is_ready(venv, wanted):
+            extras = wanted | read_stamp(venv.stamp)[1]  # nothing that was asked for earlier is taken away
+            venv.stamp.unlink(missing_ok=True)
+            make(venv)
+            install(venv, extras, torch)
+            write_stamp(venv.stamp, fingerprint(root, venv.version() or ""), extras)
+    return venv
+
+
+def is_ready(venv: Venv, wanted: frozenset[str]) -> bool:
+    mark, installed = read_stamp(venv.stamp)
+    version = venv.version() if mark and wanted <= installed else None
+    return version is not None and mark == fingerprint(venv.root, version)
+
+
+def make(venv: Venv) -> None:
+    """Makes the venv, unless a sound one is there; one that is broken, half filled or moved is made anew."""
+    if venv.folder.exists() or venv.folder.is_symlink():
+        if not (fault := unsound(venv)):
+            return
+        say(f".venv is remade: {fault}")
+        venv.folder.unlink() if venv.folder.is_symlink() else shutil.rmtree(venv.folder)
+    stage("virtual environment", [base_python(), "-m", "venv", "--without-pip", str(venv.folder)])
+
+
+def unsound(venv: Venv) -> str:
+    """Why the venv cannot be reused; empty if it can."""
+    if venv.version() is None:
+        return "its Python does not run or is older than 3.11"
+    if half := venv.half_installed():
+        return f"an installation was cut short ({', '.join(half[:3])})"
+    script = Path(venv.program("forebear"))
+    if script.exists() and str(venv.folder) not in script.read_text(encoding="utf-8", errors="replace"):
+        return "the folder was moved, and its programs still point to the old place"
+    return ""
+
+
+def install(venv: Venv, extras: frozenset[str], torch: str | None) -> None:
+    """Torch alone first, so that the rest is resolved around the one chosen; always under the tested constraints."""
+    pip = find_pip(venv)
+    # Modules are compiled when first imported: of the many thousand files few are ever used.
+    command = [*pip, "install", "--no-input", "--no-user", "--no-compile", "--disable-pip-version-check"]
+    command += ["-c", str(venv.root / "constraints.txt")]
+    if not venv.packages("torch-*"):
+        stage("torch (the largest part)", [*command, "torch"])
+    if torch:
+        verify_torch(venv, torch)
+    names = ",".join(sorted(extras))
+    stage(
+        f"forebear[{names}]" if names else "forebear",
+        [*command, "-e", f"{venv.root}[{names}]" if names else str(venv.root)],
+    )
+
+
+def verify_torch(venv: Venv, wanted: str) -> None:
+    """Stops unless the installed torch is of the wanted kind; which kind comes is decided by where pip looks."""
+    question = "import torch; print('cuda' if torch.version.cuda else 'cpu')"
+    answer = subprocess.run([venv.python, "-c", question], capture_output=True, text=True)
+    if answer.returncode != 0:
+        raise Stop(f"torch is installed but cannot be imported:\n{answer.stderr.rstrip()}")
+    found = answer.stdout.split()[-1]
+    if found != wanted:
+        raise Stop(
+            f"the torch that pip found is a {found} build, not {wanted}.\n"
+            "  remedy: choose your system under 'Get started' on pytorch.org, set PIP_EXTRA_INDEX_URL to the address\n"
+            f"  shown there after --index-url, remove .venv, then call ./dev setup --torch {wanted} again.",
+            2,
+        )
+
+
+def run(venv: Venv, program: str, *arguments: str) -> int:
+    """Runs a program of the venv in the project's folder; its exit status."""
+    status = subprocess.run([venv.program(program), *arguments], cwd=venv.root).returncode
+    return 128 - status if status < 0 else status  # as a shell reports a signal
+
+
+def check(venv: Venv) -> int:
+    """All three, also after the first complaint, so that one call shows everything; 0 only if all are content."""
+    ruff = run(venv, "ruff", "check"), run(venv, "ruff", "format", "--check")
+    types = run(venv, "basedpyright", "--pythonpath", venv.python)
+    return int(any((*ruff, types)))
+
+
+def test(venv: Venv, arguments: list[str]) -> int:
+    """The checks, then pytest whatever they said; the complaint is repeated at the end, where it is seen."""
+    checked = check(venv)
+    tested = run(venv, "python", "-m", "pytest", *with_cores(arguments))
+    if checked:
+        say("dev: check failed (see above, before the tests)")
+    return tested or checked
+
+
+def with_cores(arguments: list[str]) -> list[str]:
+    """On all cores, unless the caller decides about processes or wants to talk to the tests."""
+    decided = ("-n", "--numprocesses", "--dist", "-s", "--capture=no", "--pdb", "--trace")
+    if any(a.startswith(decided) or a.endswith("no:xdist") for a in arguments):
+        return arguments
+    return ["-n", "auto", *arguments]
+
+
+def bench(root: Path, arguments: list[str]) -> int:
+    """Runs one benchmark by name; without a known name, lists those there are."""
+    names = sorted(path.stem for path in (root / "benchmarks").glob("[!_]*.py"))
+    if not arguments or arguments[0] not in names:
+        wrong = f"no benchmark named {arguments[0]!r}" if arguments else "bench needs a name"
+        raise Stop(f"{wrong}; there are: {', '.join(names) or '(none yet)'}", 2)
+    venv = setup(root, frozenset({"dev", "bench"}))
+    return run(venv, "python", f"benchmarks/{arguments[0]}.py", *arguments[1:])
+
+
+def setup_command(root: Path, arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev setup", description="Makes or reuses .venv and installs forebear.")
+    parser.add_argument("--extras", default="dev", metavar="a,b", help=f"of: {', '.join(known_extras(root))} (dev)")
+    parser.add_argument("--torch", choices=["cpu", "cuda"], help="stop unless the torch found is of this kind")
+    options = parser.parse_args(arguments)
+    setup(root, chosen_extras(options.extras, known_extras(root)), options.torch)
+    say(f"ready: {Venv(root).program('forebear')}")
+    return 0
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    match command:
+        case "--help" | "-h" | "help":
+            print(USAGE)
+            return 0
+        case "setup":
+            return setup_command(root, rest)
+        case "demo":
+            return run(setup(root, frozenset()), "forebear", "demo", *rest)
+        case "test":
+            return test(setup(root, frozenset({"dev"})), rest)
+        case "check":
+            return check(setup(root, frozenset({"dev"})))
+        case "bench":
+            return bench(root, rest)
+    raise Stop(f"no command named {command!r}\n\n{USAGE}" if command else USAGE, 2)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Stop as stop:
+        say(f"dev: {stop}")
+        sys.exit(stop.status)
+    except KeyboardInterrupt:
+        say("\ndev: interrupted")
+        sys.exit(130)

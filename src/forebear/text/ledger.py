@@ -1,0 +1,188 @@
+"""The account of all text: what each stage took in, gave out and dropped, with file, line and reason; it must add up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from forebear.errors import ForebearError
+
+UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
+EXAMPLES = 20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
+
+
+class LedgerError(ForebearError):
+    """The books do not balance: text was lost or made up. Always a defect of the program, never of the input."""
+
+
+def size(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+@dataclass
+class Stage:
+    """One step of the way. Every unit it takes in, it gives out or drops; units that it only gives, it made (sentences, tokens)."""
+
+    taken: Counter[str] = field(default_factory=Counter)
+    given: Counter[str] = field(default_factory=Counter)
+    dropped: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def take(self, **units: int) -> None:
+        self.taken.update(units)
+
+    def give(self, **units: int) -> None:
+        self.given.update(units)
+
+    def missing(self, unit: str) -> int:
+        """How many of a unit went in and neither came out nor were dropped: 0 where all is well."""
+        return self.taken[unit] - self.given[unit] - sum(counts[unit] for counts in self.dropped.values())
+
+
+@dataclass
+class Listed:
+    """Things of one kind: how many, and the first few by name."""
+
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, item: dict[str, Any], count: int = 1) -> None:
+        self.count += count
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(item)
+
+    def merge(self, other: Listed) -> None:
+        self.count += other.count
+        self.examples += other.examples[: EXAMPLES - len(self.examples)]
+
+
+class Ledger:
+    """Stages in order, the files they came from, bytes that were mended and files that were set aside."""
+
+    def __init__(self, on_drop: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.stages: dict[str, Stage] = {}
+        self.drops: dict[str, Listed] = {}
+        self.mended: dict[str, Listed] = {}
+        self.aside: dict[str, Listed] = {}
+        self.files: Counter[str] = Counter()
+        self.on_drop = on_drop
+        self._digest = hashlib.sha256()
+
+    def stage(self, name: str) -> Stage:
+        return self.stages.setdefault(name, Stage())
+
+    def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
+        """Something that goes no further, and why."""
+        self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
+        item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
+        self.drops.setdefault(reason, Listed()).add(item)
+        if self.on_drop:
+            self.on_drop(item)
+
+    def structure(self, reason: str, text: str, stage: str = "read") -> None:
+        """Characters that belong to the file's form, not to any document: blank lines between them, commas, tags."""
+        self.structure_count(reason, len(text), size(text), stage)
+
+    def structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
+        if characters or bytes:
+            books, units = self.stage(stage), {"characters": characters, "bytes": bytes}
+            books.take(**units)
+            books.dropped.setdefault(reason, Counter()).update(units)
+
+    def mend(self, file: str, byte: int, count: int, how: str) -> None:
+        self.mended.setdefault(how, Listed()).add({"file": file, "byte": byte, "bytes": count})
+
+    def set_aside(self, file: str, reason: str) -> None:
+        self.aside.setdefault(reason, Listed()).add({"file": file})
+
+    def source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the unit's name
+        self.files.update(files=files, bytes=bytes, unpacked=unpacked)
+        self._digest.update(digest)
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of everything read; equal to `sources.fingerprint` unless a file changed while it was read."""
+        return self._digest.hexdigest()
+
+    def merge(self, other: Ledger) -> None:
+        """Adds another ledger's books to these (a worker's to the whole)."""
+        for name, theirs in other.stages.items():
+            ours = self.stage(name)
+            ours.taken.update(theirs.taken)
+            ours.given.update(theirs.given)
+            for reason, counts in theirs.dropped.items():
+                ours.dropped.setdefault(reason, Counter()).update(counts)
+        for mine, yours in ((self.drops, other.drops), (self.mended, other.mended), (self.aside, other.aside)):
+            for reason, listed in yours.items():
+                mine.setdefault(reason, Listed()).merge(listed)
+        self.files.update(other.files)
+
+    def check(self) -> None:
+        """Raises unless every stage balances and passes on exactly what the next one takes."""
+        for name, stage in self.stages.items():
+            for unit in stage.taken:
+                if missing := stage.missing(unit):
+                    raise LedgerError(
+                        f"the ledger does not add up: {name} took {stage.taken[unit]:,} {unit}, {missing:,} of them are unaccounted for"
+                    )
+        names = list(self.stages)
+        for before, after in zip(names, names[1:], strict=False):
+            given, taken = self.stages[before].given, self.stages[after].taken
+            for unit in given.keys() & taken.keys():
+                if given[unit] != taken[unit]:
+                    raise LedgerError(
+                        f"the ledger does not add up: {before} gave {given[unit]:,} {unit}, {after} took {taken[unit]:,}"
+                    )
+
+    def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
+        """The table a person reads: (stage, what, counts), line by line."""
+        for name, stage in self.stages.items():
+            yield name, "in", stage.taken
+            for reason, counts in stage.dropped.items():
+                yield name, f"− {reason}", counts
+            yield name, "out", stage.given
+
+    def to_json(self) -> dict[str, Any]:
+        def listed(things: dict[str, Listed]) -> dict[str, Any]:
+            return {reason: {"count": it.count, "examples": it.examples} for reason, it in things.items()}
+
+        return {
+            "files": dict(self.files),
+            "stages": {
+                name: {
+                    "taken": dict(stage.taken),
+                    "given": dict(stage.given),
+                    "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
+                }
+                for name, stage in self.stages.items()
+            },
+            "dropped": listed(self.drops),
+            "mended_bytes": listed(self.mended),
+            "files_set_aside": listed(self.aside),
+        }
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Ledger:
+        ledger = cls()
+        ledger.files.update(facts["files"])
+        for name, books in facts["stages"].items():
+            ledger.stages[name] = Stage(
+                Counter(books["taken"]),
+                Counter(books["given"]),
+                {reason: Counter(counts) for reason, counts in books["dropped"].items()},
+            )
+        for mine, key in (
+            (ledger.drops, "dropped"),
+            (ledger.mended, "mended_bytes"),
+            (ledger.aside, "files_set_aside"),
+        ):
+            for reason, listed in facts[key].items():
+                mine[reason] = Listed(listed["count"], listed["examples"])
+        return ledger
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json(), ensure_ascii=False, indent=1)

@@ -1,0 +1,17 @@
+"""What every test may ask for: the real data beside the project, where it exists."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real corpora and weights; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set FOREBEAR_DATA to a copy of it")
+    return folder
