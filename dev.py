@@ -1,4 +1,4 @@
-"""What `./dev` does: makes .venv, then runs the demo, the tests, the checks or a benchmark in it (standard library only)."""
+"""What `./dev` does: makes .venv, then runs the demo, tests, checks or a benchmark in it (standard library only)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 USAGE = """\
 usage: ./dev COMMAND [arguments]
 
-  setup [--extras a,b] [--torch cpu|cuda]   make or reuse .venv and install forebear into it; at once when nothing changed
+  setup [--extras a,b] [--torch cpu|cuda]   make or reuse .venv, install forebear[dev] and extras
   demo [arguments]                          set up what forebear itself needs, then run `forebear demo`
   test [pytest arguments]                   set up with dev, then check, then pytest (on all cores unless -n is given)
   check                                     ruff check, ruff format --check, basedpyright
@@ -29,10 +30,9 @@ usage: ./dev COMMAND [arguments]
 To have .venv made by another Python, remove .venv and put that Python first on PATH."""
 
 ROOT = Path(__file__).resolve().parent
-STAMP = "forebear-setup.json"  # inside .venv, so that it goes when .venv goes
 
 
-class Stop(Exception):
+class DevError(Exception):
     """The command ends here, with a message for people and an exit status: 2 for bad use, 1 for failure."""
 
     def __init__(self, message: str, status: int = 1) -> None:
@@ -56,7 +56,7 @@ class Venv:
 
     @property
     def stamp(self) -> Path:
-        return self.folder / STAMP
+        return self.folder / "forebear-setup.json"  # inside, so that it goes when .venv goes
 
     def program(self, name: str) -> str:
         return str(self.folder / "bin" / name)
@@ -78,59 +78,61 @@ class Venv:
         return [folder.name for folder in self.packages("*") if not (folder / "INSTALLER").exists()]
 
 
+@dataclass(frozen=True)
+class Stamp:
+    """What the last finished set-up left in the venv; an empty one matches nothing."""
+
+    fingerprint: str = ""
+    extras: frozenset[str] = frozenset()
+    root: str = ""
+
+
+def read_stamp(file: Path) -> Stamp:
+    try:
+        written = json.loads(file.read_text(encoding="utf-8"))
+        return Stamp(str(written["fingerprint"]), frozenset(map(str, written["extras"])), str(written["root"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Stamp()
+
+
+def write_stamp(file: Path, stamp: Stamp) -> None:
+    """Written aside and renamed: a stamp is whole or absent."""
+    aside = file.with_suffix(".part")
+    fields = {"fingerprint": stamp.fingerprint, "extras": sorted(stamp.extras), "root": stamp.root}
+    aside.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    aside.replace(file)
+
+
 def fingerprint(root: Path, python_version: str) -> str:
-    """Changes when what is to be installed changes: not with a linter's setting, but with the project's place on disk."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    """Changes when what is to be installed changes; a linter's setting in pyproject.toml does not count."""
+    project = read_project(root)
     parts = {
-        "build": [project.get("build-system"), project.get("project"), project.get("tool", {}).get("hatch")],
+        "project": [project.get("build-system"), project.get("project"), project.get("tool", {}).get("hatch")],
         "constraints": (root / "constraints.txt").read_text(encoding="utf-8"),
         "python": python_version,
-        "root": str(root),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def read_stamp(stamp: Path) -> tuple[str, frozenset[str]]:
-    """What the last finished set-up left behind: fingerprint and extras; empty ones where there is none to trust."""
-    try:
-        written = json.loads(stamp.read_text(encoding="utf-8"))
-        return str(written["fingerprint"]), frozenset(map(str, written["extras"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", frozenset()
-
-
-def write_stamp(stamp: Path, mark: str, extras: frozenset[str]) -> None:
-    """Written aside and renamed: a stamp is whole or absent."""
-    aside = stamp.with_suffix(".part")
-    aside.write_text(json.dumps({"fingerprint": mark, "extras": sorted(extras)}) + "\n", encoding="utf-8")
-    aside.replace(stamp)
-
-
-def known_extras(root: Path) -> list[str]:
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return sorted(project.get("optional-dependencies", {}))
+def read_project(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def chosen_extras(text: str, known: list[str]) -> frozenset[str]:
     """`a,b` as a set; pip would only warn of an extra that does not exist."""
     extras = frozenset(part.strip() for part in text.split(",") if part.strip())
     if unknown := sorted(extras - set(known)):
-        raise Stop(f"no extra named {', '.join(map(repr, unknown))}; there are: {', '.join(known)}", 2)
+        raise DevError(f"no extra named {', '.join(map(repr, unknown))}; there are: {', '.join(known)}", 2)
     return extras
 
 
 @contextlib.contextmanager
 def alone(root: Path) -> Iterator[None]:
     """One set-up at a time in one project; a second one waits, then finds the work done."""
-    handle = os.open(root, os.O_RDONLY)
+    handle = os.open(root, os.O_RDONLY)  # closing it gives the lock back, however this ends
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another set-up of this folder to end")
+        with contextlib.suppress(OSError):  # a file system without locks: no worse than before
             fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:
-            pass  # a file system without locks: no worse than before
         yield
     finally:
         os.close(handle)
@@ -140,15 +142,16 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def stage(name: str, command: list[str]) -> None:
+def stage(name: str, command: list[str], folder: Path) -> None:
     """Runs one step of the set-up quietly, with its seconds; what it printed is shown only if it fails."""
     print(f"{name} … ", end="", file=sys.stderr, flush=True)
     start = time.monotonic()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    done = subprocess.run(command, cwd=folder, stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT)
     say(f"{time.monotonic() - start:.1f} s" if done.returncode == 0 else "failed")
     if done.returncode != 0:
         say(done.stdout.decode(errors="replace").rstrip())
-        raise Stop(f"{name} failed (above: what the command printed); mend the cause and call again: nothing is lost")
+        raise DevError(f"{name} failed; above is what it printed. Mend the cause and call again.")
 
 
 def base_python() -> str:
@@ -157,7 +160,7 @@ def base_python() -> str:
 
 
 def find_pip(venv: Venv) -> list[str]:
-    """A pip that can install into the venv: of the Pythons at hand, the venv's own, else one that ensurepip puts there."""
+    """A pip that can install into the venv: of a Python at hand, of the venv, else one that ensurepip puts there."""
     pythons = [base_python(), shutil.which("python3"), shutil.which("python"), venv.python]
     commands = [[python, "-m", "pip", "--python", venv.python] for python in dict.fromkeys(pythons) if python]
     for command in commands:
@@ -165,7 +168,7 @@ def find_pip(venv: Venv) -> list[str]:
             return command
     if works([venv.python, "-m", "ensurepip"]):
         return commands[-1]
-    raise Stop(
+    raise DevError(
         "no pip was found for any Python here, and Python's own ensurepip is missing too.\n"
         "  remedy: install pip (Debian, Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip), call again."
     )
@@ -176,65 +179,65 @@ def works(command: list[str]) -> bool:
 
 
 def setup(root: Path, wanted: frozenset[str], torch: str | None = None) -> Venv:
-    """Makes .venv as asked, or finds that it is already so. The stamp is gone while the work is going on."""
+    """Makes .venv as asked, or finds that it is already so. There is no stamp while the work is going on."""
     venv = Venv(root)
-    if is_ready(venv, wanted):
-        if torch:
-            verify_torch(venv, torch)
-        return venv
-    with alone(root):
-        if not is_ready(venv, wanted):
-            extras = wanted | read_stamp(venv.stamp)[1]  # nothing that was asked for earlier is taken away
-            venv.stamp.unlink(missing_ok=True)
-            make(venv)
-            install(venv, extras, torch)
-            write_stamp(venv.stamp, fingerprint(root, venv.version() or ""), extras)
+    if not is_ready(venv, wanted):
+        with alone(root):
+            if not is_ready(venv, wanted):  # another set-up may have ended while this one waited
+                before = read_stamp(venv.stamp)
+                extras = wanted | before.extras  # nothing that was asked for earlier is taken away
+                make(venv, before)
+                venv.stamp.unlink(missing_ok=True)
+                install(venv, extras, torch)
+                write_stamp(venv.stamp, Stamp(fingerprint(root, venv.version() or ""), extras, str(root)))
+    if torch:
+        verify_torch(venv, torch)
     return venv
 
 
 def is_ready(venv: Venv, wanted: frozenset[str]) -> bool:
-    mark, installed = read_stamp(venv.stamp)
-    version = venv.version() if mark and wanted <= installed else None
-    return version is not None and mark == fingerprint(venv.root, version)
+    stamp = read_stamp(venv.stamp)
+    if not wanted <= stamp.extras or stamp.root != str(venv.root):
+        return False
+    version = venv.version()
+    return version is not None and stamp.fingerprint == fingerprint(venv.root, version)
 
 
-def make(venv: Venv) -> None:
+def make(venv: Venv, stamp: Stamp) -> None:
     """Makes the venv, unless a sound one is there; one that is broken, half filled or moved is made anew."""
     if venv.folder.exists() or venv.folder.is_symlink():
-        if not (fault := unsound(venv)):
+        if not (fault := unsound(venv, stamp)):
             return
-        say(f".venv is remade: {fault}")
-        venv.folder.unlink() if venv.folder.is_symlink() else shutil.rmtree(venv.folder)
-    stage("virtual environment", [base_python(), "-m", "venv", "--without-pip", str(venv.folder)])
+        say(f".venv is made anew: {fault}")
+        if venv.folder.is_symlink() or venv.folder.is_file():
+            venv.folder.unlink()
+        else:
+            shutil.rmtree(venv.folder)
+    stage("virtual environment", [base_python(), "-m", "venv", "--without-pip", str(venv.folder)], venv.root)
 
 
-def unsound(venv: Venv) -> str:
+def unsound(venv: Venv, stamp: Stamp) -> str:
     """Why the venv cannot be reused; empty if it can."""
     if venv.version() is None:
         return "its Python does not run or is older than 3.11"
     if half := venv.half_installed():
         return f"an installation was cut short ({', '.join(half[:3])})"
-    script = Path(venv.program("forebear"))
-    if script.exists() and str(venv.folder) not in script.read_text(encoding="utf-8", errors="replace"):
-        return "the folder was moved, and its programs still point to the old place"
+    if stamp.root and stamp.root != str(venv.root):
+        return f"it was made in {stamp.root}, and its programs point there"
     return ""
 
 
 def install(venv: Venv, extras: frozenset[str], torch: str | None) -> None:
     """Torch alone first, so that the rest is resolved around the one chosen; always under the tested constraints."""
-    pip = find_pip(venv)
-    # Modules are compiled when first imported: of the many thousand files few are ever used.
-    command = [*pip, "install", "--no-input", "--no-user", "--no-compile", "--disable-pip-version-check"]
-    command += ["-c", str(venv.root / "constraints.txt")]
+    # Modules are compiled when first imported: of many thousand files few are ever used.
+    options = ["--no-input", "--no-user", "--no-compile", "--disable-pip-version-check", "-c", "constraints.txt"]
+    command = [*find_pip(venv), "install", *options]
     if not venv.packages("torch-*"):
-        stage("torch (the largest part)", [*command, "torch"])
-    if torch:
-        verify_torch(venv, torch)
-    names = ",".join(sorted(extras))
-    stage(
-        f"forebear[{names}]" if names else "forebear",
-        [*command, "-e", f"{venv.root}[{names}]" if names else str(venv.root)],
-    )
+        stage("torch (the largest part)", [*command, "torch"], venv.root)
+        if torch:
+            verify_torch(venv, torch)
+    names = f"[{','.join(sorted(extras))}]" if extras else ""
+    stage(f"forebear{names}", [*command, "-e", f".{names}"], venv.root)
 
 
 def verify_torch(venv: Venv, wanted: str) -> None:
@@ -242,10 +245,10 @@ def verify_torch(venv: Venv, wanted: str) -> None:
     question = "import torch; print('cuda' if torch.version.cuda else 'cpu')"
     answer = subprocess.run([venv.python, "-c", question], capture_output=True, text=True)
     if answer.returncode != 0:
-        raise Stop(f"torch is installed but cannot be imported:\n{answer.stderr.rstrip()}")
+        raise DevError(f"torch is installed but cannot be imported:\n{answer.stderr.rstrip()}")
     found = answer.stdout.split()[-1]
     if found != wanted:
-        raise Stop(
+        raise DevError(
             f"the torch that pip found is a {found} build, not {wanted}.\n"
             "  remedy: choose your system under 'Get started' on pytorch.org, set PIP_EXTRA_INDEX_URL to the address\n"
             f"  shown there after --index-url, remove .venv, then call ./dev setup --torch {wanted} again.",
@@ -255,7 +258,12 @@ def verify_torch(venv: Venv, wanted: str) -> None:
 
 def run(venv: Venv, program: str, *arguments: str) -> int:
     """Runs a program of the venv in the project's folder; its exit status."""
-    status = subprocess.run([venv.program(program), *arguments], cwd=venv.root).returncode
+    with subprocess.Popen([venv.program(program), *arguments], cwd=venv.root) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            process.wait()  # the program was told too, and ends in its own way
+            raise
     return 128 - status if status < 0 else status  # as a shell reports a signal
 
 
@@ -288,17 +296,18 @@ def bench(root: Path, arguments: list[str]) -> int:
     names = sorted(path.stem for path in (root / "benchmarks").glob("[!_]*.py"))
     if not arguments or arguments[0] not in names:
         wrong = f"no benchmark named {arguments[0]!r}" if arguments else "bench needs a name"
-        raise Stop(f"{wrong}; there are: {', '.join(names) or '(none yet)'}", 2)
+        raise DevError(f"{wrong}; there are: {', '.join(names) or '(none yet)'}", 2)
     venv = setup(root, frozenset({"dev", "bench"}))
     return run(venv, "python", f"benchmarks/{arguments[0]}.py", *arguments[1:])
 
 
 def setup_command(root: Path, arguments: list[str]) -> int:
+    known = sorted(read_project(root)["project"].get("optional-dependencies", {}))
     parser = argparse.ArgumentParser(prog="./dev setup", description="Makes or reuses .venv and installs forebear.")
-    parser.add_argument("--extras", default="dev", metavar="a,b", help=f"of: {', '.join(known_extras(root))} (dev)")
+    parser.add_argument("--extras", default="", metavar="a,b", help=f"beside dev: {', '.join(known)}")
     parser.add_argument("--torch", choices=["cpu", "cuda"], help="stop unless the torch found is of this kind")
     options = parser.parse_args(arguments)
-    setup(root, chosen_extras(options.extras, known_extras(root)), options.torch)
+    setup(root, chosen_extras(options.extras, known) | {"dev"}, options.torch)
     say(f"ready: {Venv(root).program('forebear')}")
     return 0
 
@@ -319,13 +328,13 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             return check(setup(root, frozenset({"dev"})))
         case "bench":
             return bench(root, rest)
-    raise Stop(f"no command named {command!r}\n\n{USAGE}" if command else USAGE, 2)
+    raise DevError(f"no command named {command!r}\n\n{USAGE}" if command else USAGE, 2)
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except Stop as stop:
+    except DevError as stop:
         say(f"dev: {stop}")
         sys.exit(stop.status)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The account of all text: what each stage took in, gave out and dropped, with file, line and reason; it must add up."""
+"""The account of all text: what each stage took in, gave out and dropped, with place and reason; it adds up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from forebear.errors import ForebearError
@@ -26,7 +27,7 @@ def size(text: str) -> int:
 
 @dataclass
 class Stage:
-    """One step of the way. Every unit it takes in, it gives out or drops; units that it only gives, it made (sentences, tokens)."""
+    """One step. Each unit it takes in, it gives out or drops; units that it only gives, it made (sentences, tokens)."""
 
     taken: Counter[str] = field(default_factory=Counter)
     given: Counter[str] = field(default_factory=Counter)
@@ -69,6 +70,7 @@ class Ledger:
         self.mended: dict[str, Listed] = {}
         self.aside: dict[str, Listed] = {}
         self.files: Counter[str] = Counter()
+        self.position = 0  # bytes of the files read so far, for progress
         self.on_drop = on_drop
         self._digest = hashlib.sha256()
 
@@ -124,19 +126,15 @@ class Ledger:
     def check(self) -> None:
         """Raises unless every stage balances and passes on exactly what the next one takes."""
         for name, stage in self.stages.items():
-            for unit in stage.taken:
+            for unit, taken in stage.taken.items():
                 if missing := stage.missing(unit):
-                    raise LedgerError(
-                        f"the ledger does not add up: {name} took {stage.taken[unit]:,} {unit}, {missing:,} of them are unaccounted for"
-                    )
-        names = list(self.stages)
-        for before, after in zip(names, names[1:], strict=False):
+                    raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
+        for before, after in pairwise(self.stages):
             given, taken = self.stages[before].given, self.stages[after].taken
             for unit in given.keys() & taken.keys():
                 if given[unit] != taken[unit]:
-                    raise LedgerError(
-                        f"the ledger does not add up: {before} gave {given[unit]:,} {unit}, {after} took {taken[unit]:,}"
-                    )
+                    what = f"{before} gave {given[unit]:,} {unit}, {after} took {taken[unit]:,}"
+                    raise LedgerError(f"the ledger does not add up: {what}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
         """The table a person reads: (stage, what, counts), line by line."""

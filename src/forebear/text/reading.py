@@ -1,4 +1,4 @@
-"""Files become documents: divided by blank lines, one a file or one a line; from plain, tagged, JSONL, CSV and TSV text."""
+"""Files become documents: between blank lines, one a file or one a line; from plain, tagged, JSONL or CSV text."""
 
 from __future__ import annotations
 
@@ -79,12 +79,11 @@ class Reading:
         if self.documents != "lines":
             yield from self._divided(blocks)
             return
-        number = 0
+        ends = 0
         for number, line, end in _lines(blocks):
+            ends += len(end)
             yield from _parts(line, blocks.source.name, number)
-        if number:
-            ends = number if end else number - 1
-            blocks.ledger.structure_count("line ends", ends, ends)
+        blocks.ledger.structure_count("line ends", ends, ends)
 
     def _divided(self, blocks: Blocks) -> Iterator[Document]:
         """Documents between blank lines, or the whole file. Holds at most two parts and a block at a time."""
@@ -202,7 +201,7 @@ def _form_of(name: str) -> str:
 
 
 def _lines(blocks: Blocks) -> Iterator[tuple[int, str, str]]:
-    """(number, line, its end: a newline or nothing). A line longer than a block is gathered in pieces, in linear time."""
+    """(number, line, its end: a newline or nothing). A line longer than a block is gathered in linear time."""
     pieces: list[str] = []
     number = 0
     for block in blocks:
@@ -230,7 +229,7 @@ def _parts(text: str, file: str, line: int) -> Iterator[Document]:
 
 
 def _cut(text: str) -> int:
-    """Where to cut a text that is too long: after the last sentence end or space of its first part, else at its limit."""
+    """Where to cut a text that is too long: after the last line or sentence of its first part, else at its limit."""
     window = text[PART // 2 : PART]
     for marks in ("\n", "。", ". ", "！", "？", "，", " "):
         at = window.rfind(marks)

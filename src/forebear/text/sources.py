@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -27,9 +28,10 @@ STDIN = "-"
 
 # Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
 NOT_TEXT = frozenset(
-    ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .ico .svgz .mp3 .wav .flac .ogg .mp4 .avi .mkv .mov .webm .pdf .doc .docx .xls"
-    " .xlsx .ppt .pptx .odt .ods .epub .mobi .zip .tar .tgz .7z .rar .bz2 .xz .jar .whl .exe .dll .so .o .a .class .pyc .bin"
-    " .pt .pth .ckpt .safetensors .onnx .npy .npz .h5 .hdf5 .parquet .arrow .feather .sqlite .db .woff .woff2 .ttf .otf".split()
+    ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .ico .svgz .mp3 .wav .flac .ogg .mp4 .avi .mkv .mov .webm "
+    ".pdf .doc .docx .xls .xlsx .ppt .pptx .odt .ods .epub .mobi .zip .tar .tgz .7z .rar .bz2 .xz .jar "
+    ".whl .exe .dll .so .o .a .class .pyc .bin .pt .pth .ckpt .safetensors .onnx .npy .npz .h5 .hdf5 "
+    ".parquet .arrow .feather .sqlite .db .woff .woff2 .ttf .otf".split()
 )
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -94,43 +96,40 @@ def _expanded(given: str) -> list[str]:
 
 def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool) -> Iterator[Source]:
     """A file, or a folder's files in the order of their names. `asked` is False for what only its folder named."""
-    pending = [(path, asked)]
-    while pending:
-        path, asked = pending.pop()
-        if path == STDIN and asked:
-            yield Source(_spooled_stdin(), "<stdin>")
-            continue
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            if not asked and Path(path).is_symlink():
-                ledger.set_aside(path, "link that leads nowhere")
-                continue
-            raise BadInput(
-                error.strerror or str(error), file=path, remedy="check the path and its permissions"
-            ) from error
-        identity = (status.st_dev, status.st_ino)
-        if stat.S_ISDIR(status.st_mode) or asked:
-            if identity in seen:
-                ledger.set_aside(path, "named twice, or a link back to a folder already read")
-                continue
-            seen.add(identity)
-        if stat.S_ISDIR(status.st_mode):
-            with told_of(path):
-                names = sorted(os.listdir(path), reverse=True)
-            pending += [(os.path.join(path, name), False) for name in names]
-        elif not stat.S_ISREG(status.st_mode) and not asked:
-            ledger.set_aside(path, "not a regular file")
-        elif not asked and os.path.basename(path).startswith("."):
-            ledger.set_aside(path, "hidden file")
-        elif not asked and os.path.splitext(path)[1].lower() in NOT_TEXT:
-            ledger.set_aside(path, "not a text file by its name")
-        else:
-            yield Source(path, path)
+    if path == STDIN and asked:
+        yield Source(_spooled_stdin(), "<stdin>")
+        return
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if not asked and os.path.islink(path):
+            ledger.set_aside(path, "link that leads nowhere")
+            return
+        raise BadInput(error.strerror or str(error), file=path, remedy="check the path and its permissions") from error
+    identity = (status.st_dev, status.st_ino)
+    if stat.S_ISDIR(status.st_mode) or asked:
+        if identity in seen:
+            ledger.set_aside(path, "named twice, or a link back to a folder already read")
+            return
+        seen.add(identity)
+    if stat.S_ISDIR(status.st_mode):
+        with told_of(path):
+            names = sorted(os.listdir(path))
+        for name in names:
+            yield from _walk(os.path.join(path, name), seen, ledger, asked=False)
+    elif not stat.S_ISREG(status.st_mode) and not asked:
+        ledger.set_aside(path, "not a regular file")
+    elif not asked and os.path.basename(path).startswith("."):
+        ledger.set_aside(path, "hidden file")
+    elif not asked and os.path.splitext(path)[1].lower() in NOT_TEXT:
+        ledger.set_aside(path, "not a text file by its name")
+    else:
+        yield Source(path, path)
 
 
+@cache
 def _spooled_stdin() -> str:
-    """Standard input as a file, because text is read more than once (to fingerprint it, to learn a vocabulary, to encode)."""
+    """Standard input as a file, because text is read more than once (to fingerprint, to learn, to encode)."""
     import atexit
 
     with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
@@ -232,7 +231,7 @@ class Blocks:
                 f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad)}",
                 file=self.source.name,
                 byte=offset,
-                remedy="name the right encoding (--encoding gb18030, big5, …), or choose --on-bad-bytes replace or skip",
+                remedy="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
             )
         self.ledger.mend(
             self.source.name, offset, len(bad), "replaced" if self.on_bad_bytes == "replace" else "skipped"
@@ -270,6 +269,7 @@ class _Counted(io.RawIOBase):
         block = self.file.read(size)
         self.digest.update(block)
         self.blocks.packed += len(block)
+        self.blocks.ledger.position += len(block)
         return block
 
     def readable(self) -> bool:
@@ -281,7 +281,8 @@ _HANDLER = "forebear.mend"
 
 
 def _mend(error: UnicodeError) -> tuple[str, int]:
-    assert _mending is not None and isinstance(error, UnicodeDecodeError)
+    assert _mending is not None
+    assert isinstance(error, UnicodeDecodeError)
     return _mending.mend(error)
 
 

@@ -1,0 +1,106 @@
+"""How commands speak: one JSON document or tables for people on stdout, progress with time left on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forebear.text.ledger import Ledger
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Speaking:
+    """Options of every command."""
+
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON document instead of tables."
+    quiet: Annotated[bool, Parameter(negative="")] = False
+    "No progress, no notes; only the result."
+
+    def tell(self, facts: dict[str, Any], draw: Callable[[Console], None]) -> None:
+        """The result: as JSON, or drawn for people."""
+        if self.json:
+            text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
+            print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
+        else:
+            draw(console())
+
+    def note(self, text: str) -> None:
+        """A remark beside the result."""
+        if not self.quiet:
+            print(text, file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def progress(self, what: str, unit: str = "bytes") -> Iterator[Callable[[int, int], None]]:
+        """A bar with speed and time left, on a terminal; nothing where no one is looking."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda done, total: None
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A plain table; columns whose name starts with `>` hold numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return made
+
+
+def ledger_table(ledger: Ledger) -> Table:
+    """What went in, what was dropped, what came out, stage by stage."""
+    from forebear.text.ledger import UNITS
+
+    made = table("stage", "", *(f">{unit}" for unit in UNITS), title="Ledger")
+    before = None
+    for stage, what, counts in ledger.rows():
+        cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in UNITS]
+        made.add_row(stage if stage != before else "", what, *cells, style="yellow" if what.startswith("−") else "")
+        before = stage
+    return made
+
+
+def count(number: float) -> str:
+    """A number with thousands marked, or its share of things with sensible digits."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"

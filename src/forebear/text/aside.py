@@ -1,0 +1,46 @@
+"""Files that are whole or not there: written aside under another name, synced, then renamed in one step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def written_aside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file that takes its name only when the block ends well; otherwise nothing is left of it."""
+    target = Path(path)
+    aside = target.with_name(f".{target.name[:80]}.{os.getpid()}.tmp")
+    try:
+        with open(aside, "wb") as file:
+            yield file
+            synced(file)
+        aside.replace(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def write_json(path: str | os.PathLike[str], facts: dict[str, Any]) -> None:
+    with written_aside(path) as file:
+        file.write(json.dumps(facts, indent=1).encode() + b"\n")
+
+
+def synced(file: IO[Any]) -> None:
+    """What was written so far survives a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """The names in a folder survive a power cut."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,135 @@
+"""A corpus on disk: token ids with sentence, document and word starts, memory-mapped; made once, used many times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import BadInput, ForebearError
+from forebear.text.ledger import Ledger
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+
+FORMAT = "forebear-corpus/1"
+FACTS, TOKENIZER, LEDGER, DROPPED = "corpus.json", "tokenizer.json", "ledger.json", "dropped.jsonl"
+
+
+def smallest_type(vocabulary: int) -> np.dtype:
+    """The narrowest unsigned integers that can hold every id."""
+    return np.min_scalar_type(max(vocabulary - 1, 0))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which documents teach and which examine, by their numbers."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Arrays that live on disk.
+
+    ids        (tokens,)         token ids, of the smallest integer type
+    sentences  (sentences + 1,)  where each sentence starts in `ids`; the last entry is the end
+    documents  (documents + 1,)  where each document starts in `sentences`; the last entry is the end
+    hashes     (documents,)      what the document says, in 64 bits: equal for exact duplicates
+    sizes      (documents,)      bytes of the original text in UTF-8, for bits per byte
+    words      (tokens,) or None True where a token starts a word, where words were segmented
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    ids: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    hashes: np.ndarray
+    sizes: np.ndarray
+    words: np.ndarray | None
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Corpus:
+        """Opens at once, whatever the size; a folder that is not a whole corpus is refused."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / FACTS).read_text())
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                "not a prepared corpus", file=folder, remedy="make one with: forebear prepare TEXT --to FOLDER"
+            ) from error
+        if facts.get("format") != FORMAT:
+            raise BadInput(
+                f"a corpus of format {facts.get('format')!r}; this version reads {FORMAT!r}",
+                file=folder,
+                remedy="prepare the text again",
+            )
+        arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
+        return cls(folder, facts, **{"words": None, **arrays})
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def key(self) -> str:
+        """What this corpus is: a digest of the text and of everything that was done to it."""
+        return self.facts["key"]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from forebear.text.tokenizer import Tokenizer
+
+        return Tokenizer.load(self.folder / TOKENIZER)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger.from_json(json.loads((self.folder / LEDGER).read_text()))
+
+    def sentence(self, number: int) -> np.ndarray:
+        return self.ids[self.sentences[number] : self.sentences[number + 1]]
+
+    def document(self, number: int) -> np.ndarray:
+        first, last = self.sentences[self.documents[number]], self.sentences[self.documents[number + 1]]
+        return self.ids[first:last]
+
+    def word_starts(self, start: int, end: int) -> np.ndarray:
+        """For tokens start..end: True where one starts a word (by segmentation, else by the pieces' own marks)."""
+        if self.words is not None:
+            return self.words[start:end]
+        return ~self.tokenizer.continues[self.ids[start:end]]
+
+    def split(self, held_out: float = 0.05) -> Split:
+        """A share of the documents set apart by what they say: a document keeps its side whatever is added to the text,
+        and exact duplicates are always on the same side."""
+        if not 0 < held_out < 1:
+            raise BadInput(f"the held-out share is {held_out}", remedy="choose a share between 0 and 1, such as 0.05")
+        apart = self.hashes < np.uint64(int(held_out * 2**64))
+        if apart.all() or not apart.any():
+            raise BadInput(
+                f"{len(apart)} documents are too few to hold {held_out:.0%} of them out",
+                file=self.folder,
+                remedy="divide the text finely (--documents lines), hold more out, or give held-out text of its own",
+            )
+        return Split(np.flatnonzero(~apart), np.flatnonzero(apart))
+
+
+def _mapped(path: Path, told: dict[str, Any]) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ForebearError(
+            "this part of the corpus is missing or damaged", file=path, remedy="prepare the text again"
+        ) from error
+    if array.dtype.str != told["type"] or list(array.shape) != told["shape"]:
+        raise ForebearError(
+            f"holds {array.dtype.str} {list(array.shape)}, the corpus says {told['type']} {told['shape']}",
+            file=path,
+            remedy="prepare the text again",
+        )
+    return array

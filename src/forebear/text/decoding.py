@@ -1,0 +1,50 @@
+"""From ids back to text: exact for bytes and characters, readable for words and pieces of words."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from forebear.text.characters import codes_of, is_han
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+
+CLOSING = set(".,;:!?%)]}'’”")  # no space before
+OPENING = set("([{$#“‘")  # no space after
+
+
+def decoded(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
+    """The text of these ids; see `Tokenizer.decode`."""
+    hidden = set() if specials else tokenizer.specials - {tokenizer.unknown}
+    kept = [i for i in ids if i not in hidden]
+    tokens = [tokenizer.token(i) for i in kept]
+    if tokenizer.kind == "characters":
+        return "".join(tokens)
+    if tokenizer.kind == "words" and tokenizer.describe().get("split") == "spaces" and tokenizer.segmenter is None:
+        return " ".join(tokens)
+    if tokenizer.kind in ("words", "wordpiece"):
+        return _joined(tokens, tokenizer.continues[kept] if kept else ())
+    return tokenizer._special.decode(kept, skip_special_tokens=False)
+
+
+def _joined(tokens: Sequence[str], continuing: Iterable[bool]) -> str:
+    """Words with spaces between them as people write: none beside Chinese, none before a full stop."""
+    parts: list[str] = []
+    before = ""
+    for token, continues in zip(tokens, continuing, strict=True):
+        if continues:
+            parts.append(token[2:])
+        else:
+            if before and not (_tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING):
+                parts.append(" ")
+            parts.append(token)
+        before = parts[-1]
+    return "".join(parts)
+
+
+def _tight(character: str) -> bool:
+    """Whether a character is written without spaces around it: Chinese characters and wide punctuation."""
+    wide = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] in "LP"
+    return wide or bool(is_han(codes_of(character))[0])

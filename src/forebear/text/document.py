@@ -1,0 +1,199 @@
+"""The tokenizer.json document: Hugging Face's format as a plain dictionary, with our own facts inside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import forebear
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Document = dict[str, Any]
+
+# What a special token is for, and the names it has in published vocabularies.
+NAMES: dict[str, tuple[str, ...]] = {
+    "padding": ("[PAD]", "<pad>"),
+    "unknown": ("[UNK]", "<unk>"),
+    "start": ("[CLS]", "<s>", "<|endoftext|>"),
+    "end": ("[SEP]", "</s>", "<|endoftext|>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+BERT = {role: names[0] for role, names in NAMES.items()}  # ids 0 to 4 in this order
+GPT2 = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
+
+STEPS = ("nfkc", "lower", "accents")
+SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
+UNREACHABLE = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
+
+
+def build(
+    model: dict[str, Any],
+    *,
+    kind: str,
+    specials: Mapping[str, str],
+    normalizer: dict[str, Any] | None,
+    pre_tokenizer: dict[str, Any] | None,
+    decoder: dict[str, Any] | None,
+    facts: Mapping[str, Any],
+) -> Document:
+    """A whole document; `specials` gives role → token, all of which the model's vocabulary has."""
+    vocabulary = model["vocab"]
+    roles = {role: vocabulary[token] for role, token in specials.items()}
+    added = [
+        {"id": i, "content": token, "single_word": False, "lstrip": False, "rstrip": False}
+        | {"normalized": False, "special": True}
+        for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
+    ]
+    own = {"kind": kind, "roles": roles, "version": forebear.__version__, **facts}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": {**model, "forebear": own},
+    }
+
+
+def normalizer_of(steps: Sequence[str]) -> dict[str, Any] | None:
+    """The named steps in their order, or None; `accents` takes non-spacing marks off letters."""
+    known: dict[str, list[dict[str, Any]]] = {
+        "nfkc": [{"type": "NFKC"}],
+        "lower": [{"type": "Lowercase"}],
+        "accents": [bert_normalizer(lower=False, accents=True, basic=False), {"type": "NFC"}],
+    }
+    for step in steps:
+        if step not in known:
+            raise BadInput(f"no normalisation step named {step!r}", remedy=f"the steps are: {', '.join(STEPS)}")
+    parts = [part for step in steps for part in known[step]]
+    if len(parts) > 1:
+        return {"type": "Sequence", "normalizers": parts}
+    return parts[0] if parts else None
+
+
+def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
+    """BERT's own: clean controls and set Han characters apart (`basic`), then accents (None: as case), then case."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": basic,
+        "handle_chinese_chars": basic,
+        "strip_accents": accents,
+        "lowercase": lower,
+    }
+
+
+def stages(
+    normalizer: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None
+) -> tuple[Callable[[str], str], Callable[[str], list[str]]]:
+    """What the Rust library does to a text before its model sees it: normalised text, and the pieces of a text."""
+    blank = {"added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    shape = {"version": "1.0", "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, **blank}
+    made = rust(shape, specials=True)
+
+    def normalised(text: str) -> str:
+        return made.normalizer.normalize_str(text) if normalizer is not None else text
+
+    def pieces(text: str) -> list[str]:
+        return [piece for piece, _ in made.pre_tokenizer.pre_tokenize_str(normalised(text))]
+
+    return normalised, pieces
+
+
+def rust(document: Document, *, specials: bool) -> tokenizers.Tokenizer:
+    """The Rust tokenizer of a document; without `specials`, no text whatever can become a special token.
+
+    The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
+    tokens: a white-space tokenizer would still find the word "[MASK]" in its vocabulary. So that instance gets
+    other names for them, which no text can spell.
+    """
+    import tokenizers
+
+    shaped = {**document, "truncation": None, "padding": None, "post_processor": None}
+    if not specials:
+        shaped = _unspoken(shaped)
+    made = tokenizers.Tokenizer.from_str(json.dumps(shaped, ensure_ascii=False))
+    made.encode_special_tokens = not specials
+    return made
+
+
+def _unspoken(document: Document) -> Document:
+    """The document with its special tokens renamed to what no text can spell."""
+    model = document["model"]
+    hidden = {token["content"] for token in document["added_tokens"] if token["special"]}
+    if isinstance(model.get("unk_token"), str):
+        hidden.add(model["unk_token"])
+    if not isinstance(model["vocab"], dict) or model.get("merges"):
+        return document  # merges cannot spell a special token, and may not be renamed
+
+    def named(token: str) -> str:
+        return UNREACHABLE + token if token in hidden else token
+
+    model = {**model, "vocab": {named(token): i for token, i in model["vocab"].items()}}
+    if isinstance(model.get("unk_token"), str):
+        model["unk_token"] = named(model["unk_token"])
+    added = [{**token, "content": named(token["content"])} for token in document["added_tokens"]]
+    return {**document, "model": model, "added_tokens": added}
+
+
+def tokens_of(document: Document, file: str | os.PathLike[str] | None = None) -> list[str]:
+    """All tokens in id order; ids must be 0, 1, 2, … without holes."""
+    vocabulary = document["model"]["vocab"]
+    pairs = (
+        list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
+    )
+    have = {token for token, _ in pairs}
+    pairs += [(token["content"], token["id"]) for token in document["added_tokens"] if token["content"] not in have]
+    pairs.sort(key=lambda pair: pair[1])
+    for expected, (token, i) in enumerate(pairs):
+        if i != expected:
+            what = f"id {i} is given twice, the second time to {token!r}" if i < expected else f"no token has id {expected}"
+            raise BadInput(
+                f"{what}; ids must be 0, 1, 2, … without holes",
+                file=file,
+                remedy="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
+            )
+    return [token for token, _ in pairs]
+
+
+def digest_of(document: Document) -> str:
+    """sha256 over all that decides which ids a text gets; how the tokenizer was trained and by whom is left out."""
+    model = dict(document["model"])
+    model["forebear"] = {name: value for name, value in model["forebear"].items() if name not in ("version", "trained")}
+    return hashlib.sha256(_canonical({**document, "model": model})).hexdigest()
+
+
+def _canonical(document: Document) -> bytes:
+    return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
+
+
+def write(document: Document, path: str | os.PathLike[str]) -> None:
+    """Write the document whole or not at all: aside, synced, then renamed over the old one."""
+    target = Path(path)
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(text.encode("utf-8"))
+            out.flush()
+            os.fchmod(out.fileno(), 0o644)
+            os.fsync(out.fileno())
+        os.replace(aside, target)  # noqa: PTH105 - the words for it: one atomic step
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,180 @@
+"""A shard of documents becomes arrays: sentences, ids, word starts, and the books to prove that nothing was lost."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import ForebearError
+from forebear.text.ledger import Ledger, size
+from forebear.text.reading import Document
+from forebear.text.sentences import Mode, split_sentences
+
+if TYPE_CHECKING:
+    from forebear.text.segmentation import Segmenter
+    from forebear.text.tokenizer import Tokenizer
+
+NO_TOKENS = "no tokens in it"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How documents become ids; travels to the workers."""
+
+    tokenizer: Tokenizer
+    sentences: Mode = "split"
+    segmenter: Segmenter | None = None
+
+    def encode(self, documents: Sequence[Document]) -> Encoded:
+        """The arrays of these documents (or parts of documents), and what happened on the way."""
+        encoded = Encoded()
+        encoded.ledger.on_drop = encoded.dropped.append
+        pieces, lengths, ends = self._split(documents, encoded.ledger)
+        ids, counts, encoded.words = self._tokens(pieces, documents, lengths, ends)
+        encoded.ids = ids
+        self._enter(documents, pieces, lengths, counts, encoded)
+        return encoded
+
+    def _split(
+        self, documents: Sequence[Document], ledger: Ledger
+    ) -> tuple[list[str], list[int], list[list[int]] | None]:
+        """All sentences in a row, how many each document has, and where their words end if the source tells."""
+        books = ledger.stage("sentences")
+        pieces: list[str] = []
+        lengths: list[int] = []
+        told = any(document.words is not None for document in documents)
+        ends: list[list[int]] = []
+        for document in documents:
+            mine = split_sentences(document.text, self.sentences)
+            pieces += mine
+            lengths.append(len(mine))
+            if told:
+                ends += _ends_by_sentence(mine, document.words)
+        counts = {
+            "documents": sum(document.part == 0 for document in documents),
+            "characters": sum(len(document.text) for document in documents),
+            "bytes": sum(size(document.text) for document in documents),
+        }
+        books.take(**counts)
+        counts["characters"] = sum(map(len, pieces))
+        counts["bytes"] = sum(map(size, pieces))
+        books.give(**counts, sentences=len(pieces))
+        return pieces, lengths, ends if told else None
+
+    def _tokens(
+        self, pieces: list[str], documents: Sequence[Document], lengths: list[int], ends: list[list[int]] | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        try:
+            if ends is not None:
+                return self.tokenizer.encode_cut(pieces, ends)
+            if self.segmenter is not None:
+                return self.tokenizer.encode_cut(pieces, list(map(self.segmenter.cuts, pieces)))
+            return *self.tokenizer.encode_many(pieces), None
+        except Exception as error:
+            raise self._located(error, pieces, documents, lengths) from error
+
+    def _located(
+        self, error: Exception, pieces: list[str], documents: Sequence[Document], lengths: list[int]
+    ) -> Exception:
+        """The same failure with the file and line of the sentence that causes it."""
+        at = 0
+        for document, length in zip(documents, lengths, strict=True):
+            for piece in pieces[at : at + length]:
+                try:
+                    self.tokenizer.encode_many([piece])
+                    if self.segmenter is not None:
+                        self.segmenter.cuts(piece)
+                except Exception as again:  # noqa: BLE001 - the very failure we look for
+                    return ForebearError(f"{type(again).__name__}: {again}", file=document.file, line=document.line)
+            at += length
+        return error
+
+    def _enter(
+        self, documents: Sequence[Document], pieces: list[str], lengths: list[int], counts: np.ndarray, encoded: Encoded
+    ) -> None:
+        """Fills in sentence and document borders. A sentence without tokens is dropped here, a document at the end."""
+        books = encoded.ledger.stage("tokens")
+        taken = {**encoded.ledger.stage("sentences").given}
+        del taken["documents"]  # a document may go on in the next shard: it is entered when all shards are there
+        books.take(**taken)
+        for silent in np.flatnonzero(counts == 0):
+            document, line = _place(int(silent), documents, lengths, pieces)
+            text = pieces[silent]
+            encoded.ledger.drop(
+                "tokens", NO_TOKENS, file=document.file, line=line, sentences=1, characters=len(text), bytes=size(text)
+            )
+            taken = {**taken, "sentences": taken["sentences"] - 1, "characters": taken["characters"] - len(text)}
+            taken["bytes"] -= size(text)
+        unknown = self.tokenizer.unknown
+        missed = 0 if unknown is None else int(np.count_nonzero(encoded.ids == unknown))
+        books.give(**taken, tokens=len(encoded.ids), unknown=missed)
+        owners = np.repeat(np.arange(len(documents)), lengths)
+        encoded.sentences = counts[counts > 0].astype(np.int64)
+        encoded.documents = np.bincount(owners[counts > 0], minlength=len(documents))
+        encoded.hashes = np.array([content_hash(document.text) for document in documents], np.uint64)
+        encoded.sizes = np.array([size(document.text) for document in documents], np.int64)
+        encoded.continued = np.array([document.part > 0 for document in documents])
+        encoded.silent = [
+            {"number": int(n), "file": documents[n].file, "line": documents[n].line}
+            for n in np.flatnonzero(encoded.documents == 0)
+        ]
+
+
+@dataclass
+class Encoded:
+    """What became of one shard. `documents` and the arrays after it have an entry for each document, or part of one."""
+
+    ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    words: np.ndarray | None = None
+    sentences: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # tokens in each sentence
+    documents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # sentences in each document
+    hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    continued: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # True: a further part of the one before
+    silent: list[dict[str, Any]] = field(default_factory=list)  # documents without tokens, by number and place
+    dropped: list[dict[str, Any]] = field(default_factory=list)  # all that went no further
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+def content_hash(text: str) -> int:
+    """What the text says in 64 bits; white space around it does not count."""
+    return int.from_bytes(hashlib.blake2b(text.strip().encode(), digest_size=8).digest(), "little")
+
+
+def joined_hash(parts: Sequence[int]) -> int:
+    """The hash of a document from those of its parts."""
+    if len(parts) == 1:
+        return int(parts[0])
+    whole = b"".join(int(part).to_bytes(8, "little") for part in parts)
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=8).digest(), "little")
+
+
+def _ends_by_sentence(pieces: list[str], ends: tuple[int, ...] | None) -> list[list[int]]:
+    """The ends of a document's words, counted from the start of each sentence; a sentence's end always ends a word."""
+    shares: list[list[int]] = []
+    start = at = 0
+    ends = ends or ()
+    for piece in pieces:
+        stop = start + len(piece)
+        mine: list[int] = []
+        while at < len(ends) and ends[at] < stop:
+            mine.append(ends[at] - start)
+            at += 1
+        at += at < len(ends) and ends[at] == stop
+        shares.append([*mine, len(piece)])
+        start = stop
+    return shares
+
+
+def _place(sentence: int, documents: Sequence[Document], lengths: list[int], pieces: list[str]) -> tuple[Document, int]:
+    """The document of a sentence and the line on which the sentence starts."""
+    first = 0
+    for document, length in zip(documents, lengths, strict=True):
+        if sentence < first + length:
+            return document, document.line + sum(piece.count("\n") for piece in pieces[first:sentence])
+        first += length
+    raise IndexError(sentence)

@@ -1,0 +1,222 @@
+"""Encoding by memory: natural text repeats its words, so each distinct stretch is given to Rust once and then looked up.
+
+The rules below say where a text may be cut so that the tokens of the parts are the tokens of the whole. They cut only
+where that is certain and leave the rest to longer stretches; the readable twin is `Tokenizer.encode_plainly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from forebear.text.characters import HAN_BLOCKS, codes_of
+from forebear.text.document import SEPARATOR, Document, bert_normalizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# The memory is emptied when it holds this much, which keeps it below about 50 MB whatever the text.
+MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
+
+RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
+MARK = 0xD800  # parts the stretches inside one string; no text has it, because lone surrogates are replaced
+ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
+CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
+
+
+class Rule(NamedTuple):
+    """Where text may be cut: a class for each code point, and optionally more places before which to cut."""
+
+    classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
+    places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
+
+
+def rule_of(document: Document) -> Rule | None:
+    """The rule for a document that this file understands in every detail, or None: then only the plain path is exact."""
+    if not all(token["special"] for token in document["added_tokens"]):
+        return None
+    normalizer, splitting, model = document["normalizer"], document["pre_tokenizer"], document["model"]
+    if splitting is None or model.get("dropout"):
+        return None
+    if model["type"] == "WordPiece" and splitting == {"type": "BertPreTokenizer"}:
+        return _wordpiece() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
+    own = model.get("forebear", {})
+    if model["type"] == "WordLevel" and own.get("kind") == "words" and "split" in own:
+        return _words(alone=own["split"] == "punctuation" and set(own["normalise"]) <= {"lower"})
+    byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
+    if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
+        return Rule(np.full(0x110000, RUN, np.int8), _gpt2_places)
+    return None
+
+
+def _wordpiece() -> Rule:
+    """BERT parts text at white space and sets apart punctuation and Chinese characters, whatever stands beside them."""
+    classes = np.full(0x110000, RUN, np.int8)
+    for first, last in HAN_BLOCKS:
+        classes[first : last + 1] = ALONE
+    classes[[ord(c) for c in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = ALONE
+    classes[[ord(c) for c in " \t\n\r"]] = GAP
+    return Rule(classes)
+
+
+def _words(*, alone: bool) -> Rule:
+    """Words part at spaces and separators; punctuation stands alone unless a normaliser might join it with a mark."""
+    classes = np.full(0x110000, RUN, np.int8)
+    classes[[ord(c) for c in " " + SEPARATOR]] = GAP
+    if alone:
+        classes[[ord(c) for c in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = ALONE
+    return Rule(classes)
+
+
+_SPACES = np.array([ord(c) for c in "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u180e\u2028\u2029\u202f\u205f\u3000"], np.uint32)
+_LETTERS = np.zeros(128, bool)
+_LETTERS[[c for c in range(128) if chr(c).isalpha()]] = True
+_MARKS = np.zeros(128, bool)
+_MARKS[[ord(c) for c in ASCII_PUNCTUATION]] = True
+
+
+def _gpt2_places(codes: np.ndarray) -> np.ndarray:
+    """GPT-2's pattern never joins a character with a space after it, nor a letter with punctuation after it."""
+    low = np.minimum(codes, 127).astype(np.uint8)  # 127 is a control character: neither space, letter nor mark
+    blank = np.isin(codes, _SPACES) | ((codes >= 0x2000) & (codes <= 0x200F))
+    places = np.zeros(len(codes), bool)
+    places[1:] = ((codes[1:] == 0x20) & ~blank[:-1]) | (_MARKS[low[1:]] & _LETTERS[low[:-1]])
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The tokens of many texts: their ids, how many each text has, and the characters each token stands for.
+
+    `first` and `last` count characters over all texts, each followed by one that belongs to none.
+    """
+
+    ids: np.ndarray
+    counts: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Memo:
+    """What is remembered of each stretch: its ids and, within it, the first and last character of each token."""
+
+    def __init__(self, rust: tokenizers.Tokenizer, rule: Rule) -> None:
+        self._rust, self._rule = rust, rule
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._alone = self._rule.classes.astype(np.int32)  # becomes the row of each character that stands alone, once seen
+        self._characters = 0
+        self._begins, self._lengths = _Grown(), _Grown()  # by row
+        self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
+
+    def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
+        """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
+        if len(self._rows) > MOST_STRETCHES or self._characters > MOST_CHARACTERS:
+            self._forget()
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
+        ends = np.cumsum(lengths + 1)
+        units, rows = self._looked_up(codes, ends - 1, borders)
+
+        sizes = self._lengths.array[rows]
+        totals = np.concatenate(([0], np.cumsum(sizes)))
+        within = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
+        upto = totals[np.searchsorted(units, ends)]
+        counts = np.diff(upto, prepend=0).astype(np.int32)
+        nothing = np.zeros(0, np.int64)
+        ids = self._ids.array[within].astype(np.int32)
+        if not spans:
+            return Many(ids, counts, nothing, nothing)
+        base = np.repeat(units, sizes)
+        return Many(ids, counts, base + self._first.array[within], base + self._last.array[within])
+
+    def _looked_up(
+        self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where each stretch begins, and its row in the memory."""
+        rows = self._alone[codes]
+        rows[between] = GAP
+        run = rows == RUN
+        begins = run.copy()
+        begins[1:] &= ~run[:-1]
+        if self._rule.places is not None:
+            begins |= self._rule.places(codes) & run
+        if borders is not None and len(borders):
+            begins[borders] |= run[borders]
+        if (unseen := rows == ALONE).any():
+            fresh = np.unique(codes[unseen])
+            self._alone[fresh] = self._rows_of([chr(code) for code in fresh.tolist()])
+            rows[unseen] = self._alone[codes[unseen]]
+        units = np.flatnonzero(begins | (rows >= 0))
+        unit_rows = rows[units]
+        unit_rows[unit_rows == RUN] = self._rows_of(_stretches(codes, run, begins))
+        return units, unit_rows
+
+    def _rows_of(self, stretches: list[str]) -> np.ndarray:
+        """The row of each stretch; those not in memory are encoded first, all at once."""
+        rows = np.fromiter(map(self._rows.get, stretches, repeat(-1)), np.int64, len(stretches))
+        missing = np.flatnonzero(rows < 0).tolist()
+        if missing:
+            self._learn(list(dict.fromkeys(stretches[i] for i in missing)))
+            rows[missing] = [self._rows[stretches[i]] for i in missing]
+        return rows
+
+    def _learn(self, stretches: list[str]) -> None:
+        encodings = self._rust.encode_batch(stretches, add_special_tokens=False)
+        sizes = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
+        self._lengths.extend(sizes)
+        self._ids.extend(flat(encoding.ids for encoding in encodings))
+        first, last = characters_of(encodings)
+        self._first.extend(first)
+        self._last.extend(last)
+        self._rows.update(zip(stretches, range(len(self._rows), len(self._rows) + len(stretches)), strict=True))
+        self._characters += sum(map(len, stretches))
+
+
+def _stretches(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
+    """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
+    inside = np.flatnonzero(run)
+    if not len(inside):
+        return []
+    starts = begins[inside]
+    places = np.arange(len(inside)) + np.cumsum(starts)
+    marked = np.full(places[-1] + 1, MARK, "<u4")
+    marked[places] = codes[inside]
+    return marked.tobytes().decode("utf-32-le", "surrogatepass").split(chr(MARK))[1:]
+
+
+def flat(lists: Any) -> np.ndarray:
+    """Many lists of integers as one array."""
+    return np.fromiter(chain.from_iterable(lists), np.int64)
+
+
+def characters_of(encodings: Sequence[tokenizers.Encoding]) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the last character of each token, counted within its own text."""
+    offsets = flat(chain.from_iterable(encoding.offsets) for encoding in encodings).reshape(-1, 2)
+    return offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
+
+
+class _Grown:
+    """An array that grows at its end without being copied each time."""
+
+    def __init__(self) -> None:
+        self._room = np.zeros(1024, np.int32)
+        self.size = 0
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._room[: self.size]
+
+    def extend(self, values: np.ndarray) -> None:
+        size = self.size + len(values)
+        if size > len(self._room):
+            self._room = np.concatenate((self.array, np.zeros(max(size, 2 * len(self._room)) - self.size, np.int32)))
+        self._room[self.size : size] = values
+        self.size = size

@@ -1,0 +1,117 @@
+"""WordPiece, as in BERT: text cut at white space, punctuation and Chinese characters, then into the longest known pieces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.text import vocabulary
+from forebear.text.characters import HAN, sound
+from forebear.text.document import Document, bert_normalizer, build, normalizer_of, stages
+
+SIZE, MIN_COUNT = 30_000, 2
+PREFIX = "##"  # a piece that continues a word
+LONGEST = 100  # characters of a word; a longer one is unknown, as in BERT
+
+_ONE_HAN = re.compile(f"[{HAN}]")
+
+
+def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
+    """BERT's basic normaliser after the named steps; accents go where case goes, as in BERT."""
+    before = [normalizer_of((step,)) for step in normalise if step != "lower"]
+    basic = bert_normalizer(lower=lower)
+    return {"type": "Sequence", "normalizers": [*before, basic]} if before else basic
+
+
+def count(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
+    """How often each word occurs; a Chinese character is a word."""
+    _, pieces = stages(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
+    apart = (_ONE_HAN.sub(r" \g<0> ", sound(text)) for text in texts)  # so that each is cut once, not each sentence
+    return vocabulary.counted(apart, pieces)
+
+
+def learn(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
+    """The pieces in id order: special tokens, characters, continuing characters, then pieces as they were learned.
+
+    The trainer numbers continuing characters in the order of a randomly seeded hash table and breaks ties between
+    equally frequent pairs by number: the same text gave another vocabulary each time. Told all of them beforehand,
+    as if they were special tokens, it has nothing left to choose.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    first = list(dict.fromkeys(specials.values()))
+    alphabet = _alphabet(counts, room=size - len(first), min_count=min_count)
+    if not alphabet:
+        return first
+    known = set(alphabet)
+    words = {
+        word: times
+        for word, times in counts.items()
+        if len(word) <= LONGEST and word[0] in known and all(PREFIX + c in known for c in word[1:])
+    }
+    single = sorted(piece for piece in alphabet if len(piece) == 1)
+    continuing = sorted(piece for piece in alphabet if len(piece) > 1)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=[*first, *single, *continuing],
+        continuing_subword_prefix=PREFIX,
+        show_progress=False,
+    )
+    made = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.train_from_iterator(_repeated(words), trainer)
+    learned = json.loads(made.to_str())["model"]["vocab"]
+    return sorted(learned, key=learned.__getitem__)
+
+
+def _alphabet(counts: Mapping[str, int], *, room: int, min_count: int) -> list[str]:
+    """Characters, those that continue a word marked, by falling count, as many as there is room for."""
+    found: Counter[str] = Counter()
+    for word, times in counts.items():
+        if len(word) <= LONGEST:
+            found[word[0]] += times
+            for c in word[1:]:
+                found[PREFIX + c] += times
+    return vocabulary.ordered(found, specials=(), size=max(room, 1), min_count=min_count)
+
+
+def _repeated(words: Mapping[str, int], most: int = 8192) -> Iterator[str]:
+    """Each word as often as it was counted, many to a string, for a trainer that takes no counts."""
+    for word, times in words.items():
+        for done in range(0, times, most):
+            yield " ".join(repeat(word, min(most, times - done)))
+
+
+def document(
+    tokens: Sequence[str],
+    *,
+    specials: Mapping[str, str],
+    lower: bool,
+    normalise: Sequence[str] = (),
+    facts: Mapping[str, Any],
+) -> Document:
+    """WordPiece over these tokens in id order."""
+    if "unknown" not in specials:
+        raise BadInput("a WordPiece vocabulary needs a token for unknown words", remedy="give `specials` 'unknown'")
+    model = {
+        "type": "WordPiece",
+        "unk_token": specials["unknown"],
+        "continuing_subword_prefix": PREFIX,
+        "max_input_chars_per_word": LONGEST,
+        "vocab": {token: i for i, token in enumerate(tokens)},
+    }
+    return build(
+        model,
+        kind="wordpiece",
+        specials=specials,
+        normalizer=normalizer(lower=lower, normalise=normalise),
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        facts={"normalise": list(normalise), "lower": lower, **facts},
+    )

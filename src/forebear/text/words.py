@@ -1,0 +1,98 @@
+"""Words: white space and punctuation part them, and in Chinese, which writes no spaces, a segmenter does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.text import vocabulary
+from forebear.text.characters import codes_of, is_han, sound
+from forebear.text.document import SEPARATOR, Document, build, normalizer_of, stages
+from forebear.text.segmentation import Segmenter, has_han
+
+SPLITS = ("punctuation", "spaces")
+SIZE, MIN_COUNT = 50_000, 1
+
+
+def pre_tokenizer(split: str) -> dict[str, Any]:
+    """How text is parted: at the separator always, then as `split` says.
+
+    "punctuation": runs of word characters (letters, marks, digits, _) or one other character; "spaces": white space.
+    """
+    if split not in SPLITS:
+        raise BadInput(f"no way to split words named {split!r}", remedy=f"the ways are: {', '.join(SPLITS)}")
+    pattern = {"Regex": r"\w+|[^\w\s" + SEPARATOR + "]"}
+    words = {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True}
+    if split == "punctuation":
+        return words  # the separator is neither a word character nor kept
+    parted = {"type": "Split", "pattern": {"String": SEPARATOR}, "behavior": "Removed", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [parted, {"type": "WhitespaceSplit"}]}
+
+
+def borders(text: str, segmenter: Segmenter | None) -> np.ndarray:
+    """Where the segmenter's words part inside the text at a Chinese character: positions, rising."""
+    if segmenter is None or not has_han(text):
+        return np.zeros(0, np.int64)
+    cuts = np.array(segmenter.cuts(text), np.int64)[:-1]
+    han = is_han(codes_of(text))
+    return cuts[han[cuts - 1] | han[cuts]]
+
+
+def marked(text: str, places: np.ndarray) -> str:
+    """The text with a separator put in at each of these places."""
+    if not len(places):
+        return text
+    return np.insert(codes_of(text), places, ord(SEPARATOR)).astype("<u4").tobytes().decode("utf-32-le")
+
+
+def count(
+    texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
+) -> tuple[Counter[str], bool]:
+    """How often each word occurs, and whether the segmenter had anything to do."""
+    _, pieces = stages(normalizer_of(normalise), pre_tokenizer(split))
+    segmented = False
+
+    def parted() -> Iterator[str]:
+        nonlocal segmented
+        for text in map(sound, texts):
+            places = borders(text, segmenter)
+            segmented = segmented or len(places) > 0
+            yield marked(text, places).replace(SEPARATOR, " ")
+
+    return vocabulary.counted(parted(), pieces), segmented
+
+
+def document(
+    counts: Mapping[str, int],
+    *,
+    size: int | None,
+    min_count: int,
+    specials: Mapping[str, str],
+    normalise: Sequence[str],
+    split: str,
+    segmenter: Segmenter | None,
+    facts: Mapping[str, Any],
+) -> Document:
+    """The most frequent words, each with one id; all others are the unknown token."""
+    if "unknown" not in specials:
+        raise BadInput("a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'")
+    tokens = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
+    model = {
+        "type": "WordLevel",
+        "vocab": {token: i for i, token in enumerate(tokens)},
+        "unk_token": specials["unknown"],
+    }
+    cutting = None if segmenter is None else {**segmenter.describe(), "dictionary": list(segmenter.dictionary)}
+    return build(
+        model,
+        kind="words",
+        specials=specials,
+        normalizer=normalizer_of(normalise),
+        pre_tokenizer=pre_tokenizer(split),
+        decoder=None,
+        facts={"normalise": list(normalise), "split": split, "segmenter": cutting, **facts},
+    )

@@ -1,0 +1,304 @@
+"""The project's own commands: what `./dev` answers; when a set-up is done again, skipped or thrown away. No network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+
+
+def load_dev():
+    spec = importlib.util.spec_from_file_location("dev", PROJECT / "dev.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["dev"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+dev = load_dev()
+PYPROJECT = (
+    '[project]\nname = "x"\n[project.optional-dependencies]\ndev = []\nplots = []\n[tool.ruff]\nline-length = 1\n'
+)
+
+
+def called(*arguments: str, front: Path = PROJECT / "dev", folder: Path = PROJECT, **environment: str):
+    environment = os.environ | environment
+    return subprocess.run(
+        [str(front), *arguments], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a venv whose Python is this one and in which the core is installed, as far as a stamp can tell."""
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
+    venv = dev.Venv(tmp_path)
+    Path(venv.python).parent.mkdir(parents=True)
+    Path(venv.python).symlink_to(sys.executable)
+    finish(venv)
+    return tmp_path
+
+
+def finish(venv, extras: frozenset[str] = frozenset()) -> None:
+    mark = dev.fingerprint(venv.root, venv.version())
+    dev.write_stamp(venv.stamp, dev.Stamp(mark, extras, str(venv.root)))
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the stages a set-up would go through; nothing is really run."""
+    names: list[str] = []
+    monkeypatch.setattr(dev, "stage", lambda name, command, folder: names.append(name))
+    monkeypatch.setattr(dev, "find_pip", lambda venv: ["pip"])
+    return names
+
+
+def package(root: Path, name: str, *, whole: bool = True) -> None:
+    folder = root / ".venv/lib/python3.11/site-packages" / f"{name}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("")
+    if whole:
+        (folder / "INSTALLER").write_text("pip\n")
+
+
+# The front
+
+
+def test_help_lists_the_commands():
+    answer = called("--help")
+    assert answer.returncode == 0
+    listed = [line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ")]
+    assert listed == ["setup", "demo", "test", "check", "bench"]
+
+
+@pytest.mark.parametrize("arguments", [["tets"], []])
+def test_unknown_command_is_bad_use_and_lists_the_commands(arguments: list[str]):
+    answer = called(*arguments)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    assert "bench NAME" in answer.stderr
+    assert all(repr(word) in answer.stderr for word in arguments)
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["../dev"], []])
+def test_unknown_benchmark_is_bad_use_and_lists_those_there_are(arguments: list[str]):
+    answer = called("bench", *arguments)
+    assert answer.returncode == 2
+    names = [path.stem for path in (PROJECT / "benchmarks").glob("[!_]*.py")]
+    assert "there are: " in answer.stderr
+    assert all(name in answer.stderr for name in names)
+
+
+def test_unknown_extra_is_bad_use():
+    answer = called("setup", "--extras", "plots,polts")
+    assert answer.returncode == 2
+    assert "'polts'; there are: bench, dev, onnx, plots" in answer.stderr
+
+
+def test_front_works_from_anywhere_through_links_and_in_paths_with_spaces(tmp_path: Path):
+    place = tmp_path / "a place, 有空格"
+    place.mkdir()
+    (place / "dev").write_bytes((PROJECT / "dev").read_bytes())
+    (place / "dev").chmod(0o755)
+    (place / "dev.py").write_text("import os, sys; print(os.getcwd(), sys.argv[1:])")
+    (tmp_path / "one").symlink_to(place / "dev")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "two").symlink_to("../one")
+    for front in (place / "dev", tmp_path / "one", tmp_path / "bin" / "two"):
+        answer = called("a b", "*", front=front, folder=Path("/"), CDPATH=str(tmp_path))
+        assert answer.stdout == f"{place} ['a b', '*']\n", answer.stderr
+
+
+def test_front_without_a_new_enough_python_names_the_remedy(tmp_path: Path):
+    (tmp_path / "dev").write_bytes((PROJECT / "dev").read_bytes())
+    (tmp_path / "python3").write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.9\nexit 0\n')
+    (tmp_path / "dirname").write_text('#!/bin/sh\necho "${1%/*}"\n')
+    for name in ("dev", "python3", "dirname"):
+        (tmp_path / name).chmod(0o755)
+    answer = called("setup", front=tmp_path / "dev", PATH=str(tmp_path))
+    assert answer.returncode == 2
+    assert "needs Python 3.11" in answer.stderr
+    assert "Python 3.9.9" in answer.stderr
+    assert "remedy" in answer.stderr
+
+
+# When a set-up is needed
+
+
+def test_finished_setup_is_skipped(project: Path, stages: list[str]):
+    dev.setup(project, frozenset())
+    assert stages == []
+
+
+def test_linter_settings_do_not_ask_for_a_setup(project: Path, stages: list[str]):
+    (project / "pyproject.toml").write_text(PYPROJECT.replace("line-length = 1", "line-length = 2"))
+    dev.setup(project, frozenset())
+    assert stages == []
+
+
+@pytest.mark.parametrize(("file", "old", "new"), [("pyproject.toml", '"x"', '"y"'), ("constraints.txt", "13", "14")])
+def test_changed_requirements_ask_for_a_setup_with_the_extras_of_before(
+    project: Path, stages: list[str], file: str, old: str, new: str
+):
+    venv = dev.Venv(project)
+    finish(venv, frozenset({"plots"}))
+    package(project, "torch-2.13.0")
+    text = (project / file).read_text()
+    (project / file).write_text(text.replace(old, new))
+    assert text != text.replace(old, new)
+    dev.setup(project, frozenset({"dev"}))
+    assert stages == ["forebear[dev,plots]"]
+    stages.clear()
+    dev.setup(project, frozenset())
+    assert stages == []
+
+
+def test_test_after_demo_adds_dev_and_demo_after_test_nothing(project: Path, stages: list[str]):
+    package(project, "torch-2.13.0")
+    dev.setup(project, frozenset({"dev"}))
+    assert stages == ["forebear[dev]"]
+    dev.setup(project, frozenset())
+    assert stages == ["forebear[dev]"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, dev.DevError("torch failed")])
+def test_unfinished_setup_leaves_no_stamp(project: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException):
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(dev, "stage", fail)
+    monkeypatch.setattr(dev, "find_pip", lambda venv: ["pip"])
+    with pytest.raises((KeyboardInterrupt, dev.DevError)):
+        dev.setup(project, frozenset({"dev"}))
+    assert not dev.Venv(project).stamp.exists()
+    assert not dev.is_ready(dev.Venv(project), frozenset())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"fingerprint": "x"}', '{"fingerprint": 1, "extras": 2, "root": 3}', "\0"]
+)
+def test_damaged_stamp_is_no_stamp(tmp_path: Path, text: str):
+    (tmp_path / "stamp").write_text(text)
+    assert dev.read_stamp(tmp_path / "stamp") == dev.Stamp()
+
+
+# When a venv is thrown away
+
+
+def remade(project: Path, stages: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    kept = project / ".venv" / "kept"
+    kept.write_text("")
+    try:
+        dev.make(dev.Venv(project), dev.read_stamp(dev.Venv(project).stamp))
+    finally:
+        assert kept.exists() != ("virtual environment" in stages)
+    return capsys.readouterr().err
+
+
+def test_sound_venv_is_reused_also_one_made_by_hand(project: Path, stages: list[str], capsys):
+    package(project, "numpy-2.0")
+    dev.Venv(project).stamp.unlink()
+    assert remade(project, stages, capsys) == ""
+    assert stages == []
+
+
+def test_venv_whose_python_is_gone_is_remade(project: Path, stages: list[str], capsys):
+    python = Path(dev.Venv(project).python)
+    python.unlink()
+    python.symlink_to("/nonexistent/python")
+    assert not dev.is_ready(dev.Venv(project), frozenset())
+    assert "does not run" in remade(project, stages, capsys)
+
+
+def test_venv_with_a_half_installed_package_is_remade(project: Path, stages: list[str], capsys):
+    package(project, "numpy-2.0")
+    package(project, "torch-2.13.0", whole=False)
+    assert "torch-2.13.0" in remade(project, stages, capsys)
+
+
+def test_moved_venv_is_remade(project: Path, stages: list[str], capsys):
+    moved = project.rename(project.with_name(project.name + " moved"))
+    assert not dev.is_ready(dev.Venv(moved), frozenset())
+    assert str(project) in remade(moved, stages, capsys)
+
+
+# Small decisions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"), [([], "-n"), (["tests/x.py", "-k", "n"], "-n"), (["--no-header"], "-n")]
+)
+def test_tests_run_on_all_cores(arguments: list[str], first: str):
+    assert dev.with_cores(arguments) == [first, "auto", *arguments]
+
+
+@pytest.mark.parametrize("argument", ["-n0", "-n", "--numprocesses=2", "-pno:xdist", "no:xdist", "--pdb", "-s"])
+def test_the_caller_may_decide_about_cores(argument: str):
+    assert dev.with_cores(["x", argument]) == ["x", argument]
+
+
+@pytest.mark.parametrize(
+    ("ruff", "types", "pytest_status", "status"), [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 5, 5), (1, 1, 2, 2)]
+)
+def test_a_failing_check_fails_the_tests(
+    project: Path, monkeypatch: pytest.MonkeyPatch, ruff: int, types: int, pytest_status: int, status: int
+):
+    statuses = {"ruff": ruff, "basedpyright": types, "python": pytest_status}
+    monkeypatch.setattr(dev, "run", lambda venv, program, *arguments: statuses[program])
+    assert dev.test(dev.Venv(project), []) == status
+
+
+@pytest.mark.parametrize(
+    ("cuda", "wanted", "good"), [("None", "cpu", True), ("'13.0'", "cpu", False), ("None", "cuda", False)]
+)
+def test_the_kind_of_torch_is_verified(
+    project: Path, monkeypatch: pytest.MonkeyPatch, cuda: str, wanted: str, good: bool
+):
+    fake = project / "fake" / "torch"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text(f"class version:\n    cuda = {cuda}\n")
+    monkeypatch.setenv("PYTHONPATH", str(fake.parent))
+    if good:
+        dev.verify_torch(dev.Venv(project), wanted)
+    else:
+        with pytest.raises(dev.DevError, match=r"(?s)not c.*pytorch\.org") as caught:
+            dev.verify_torch(dev.Venv(project), wanted)
+        assert caught.value.status == 2
+
+
+def test_pip_comes_from_ensurepip_where_no_python_has_it_and_else_the_remedy_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    venv = dev.Venv(project)
+    monkeypatch.setattr(dev, "works", lambda command: command[2] == "ensurepip")
+    assert dev.find_pip(venv) == [venv.python, "-m", "pip", "--python", venv.python]
+    monkeypatch.setattr(dev, "works", lambda command: False)
+    with pytest.raises(dev.DevError, match="remedy: install pip"):
+        dev.find_pip(venv)
+
+
+def test_constraints_pin_every_declared_requirement_without_suffix_or_address():
+    lines = (PROJECT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert "torch" in pins
+    assert not any("+" in version or "/" in version for version in pins.values())
+    project = dev.read_project(PROJECT)["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    names = {plain(name.partition(">=")[0]) for name in wanted}
+    assert names <= {plain(name) for name in pins}
+
+
+def plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,0 +1,202 @@
+"""Every command in the READMEs is run as it is printed, offline, in an empty folder; both languages say the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+READMES = ["README.md", "README.zh-CN.md"]
+SECONDS = 180  # for one block; a reader would not wait longer either
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<tag>[^`\n]*)\n(?P<text>.*?)^ *(?P=ticks) *$", re.M | re.S)
+HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
+# The test already stands in a set-up project; `./dev` would set it up a second time.
+ALREADY_DONE = ("./dev", "git clone ", "cd forebear", ". .venv", "source .venv")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One ```sh block of a README; `no-run` after `sh` says that it is only to be read."""
+
+    line: int
+    runs: bool
+    lines: tuple[str, ...]
+
+    @property
+    def script(self) -> str:
+        return "\n".join(line for line in self.lines if not line.lstrip().startswith(ALREADY_DONE)) + "\n"
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines alone: without comments and here-documents, and with continued lines joined."""
+        found, end = [], ""
+        for line in "\n".join(self.lines).replace("\\\n", " ").split("\n"):
+            if end:
+                end = "" if line.strip() == end else end
+                continue
+            if here := HERE.search(line):
+                end = here[1]
+            if bare := " ".join(re.sub(r"(^|\s)#\s.*$", "", line).split()):
+                found.append(bare)
+        return found
+
+
+def blocks(markdown: str) -> list[Block]:
+    found = []
+    for match in FENCE.finditer(markdown):
+        tag = match["tag"].split()
+        if tag[:1] != ["sh"]:
+            continue
+        lines = [line.removeprefix(match["indent"]) for line in match["text"].splitlines()]
+        if any(line.startswith("$ ") for line in lines):  # the rest is what the commands print
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        found.append(Block(markdown.count("\n", 0, match.start()) + 1, "no-run" not in tag, tuple(lines)))
+    return found
+
+
+def headings(markdown: str) -> list[int]:
+    """The levels of the headings, in order."""
+    return [len(marks) for marks in re.findall(r"^(#{1,6}) ", FENCE.sub("", markdown), re.M)]
+
+
+def words_after(program: str, command: str) -> list[str]:
+    """The first word that each call of the program in a command line is given."""
+    return re.findall(rf"(?:^|[|;&(] *){re.escape(program)} +([\w-]+)", command)
+
+
+def run(script: str, folder: Path, seconds: float = SECONDS) -> tuple[int | None, str]:
+    """Exit status (None: out of time) and output of a script, at home in the folder and without a network."""
+    nowhere = "http://127.0.0.1:9"
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache"), "XDG_DATA_HOME": str(folder / ".local"),
+        "HF_HUB_OFFLINE": "1", "http_proxy": nowhere, "https_proxy": nowhere, "all_proxy": nowhere,
+        "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere, "ALL_PROXY": nowhere,
+        "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "120",
+    }  # fmt: skip
+    with subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=environment, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=seconds)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with everything it started
+            return None, process.communicate()[0]
+
+
+def run_blocks(markdown: str, folder: Path) -> list[str]:
+    """Runs the blocks in order; a complaint for the first that fails, since the later ones build on it."""
+    for block in blocks(markdown):
+        if block.runs:
+            status, output = run(block.script, folder)
+            if status != 0:
+                ended = f"no end within {SECONDS} s" if status is None else f"exit status {status}"
+                return [f"line {block.line}: {ended}\n{block.script}\n{output}"]
+    return []
+
+
+def read(name: str) -> str:
+    return (PROJECT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READMES)
+def test_every_command_succeeds(name: str, tmp_path: Path):
+    assert (Path(sys.executable).parent / "forebear").exists(), "forebear is not installed here: run the tests by ./dev"
+    commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
+    assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
+    assert run_blocks(read(name), tmp_path) == []
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_command_word_exists(name: str):
+    """Also in blocks that are not run."""
+    commands = [command for block in blocks(read(name)) for command in block.commands]
+    of_dev = subprocess.run([PROJECT / "dev", "--help"], capture_output=True, text=True, check=True).stdout
+    code = "from forebear.cli.main import main; main(['--help'])"
+    of_forebear = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for program, known in (("./dev", of_dev), ("forebear", of_forebear)):
+        for word in (word for command in commands for word in words_after(program, command)):
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", known), f"{name}: {program} has no {word}"
+
+
+def test_both_languages_have_the_same_commands_and_parts():
+    english, chinese = map(read, READMES)
+    assert [block.commands for block in blocks(english)] == [block.commands for block in blocks(chinese)]
+    assert headings(english) == headings(chinese)
+    assert [m["tag"] for m in FENCE.finditer(english)] == [m["tag"] for m in FENCE.finditer(chinese)]
+
+
+# The test can fail: made-up READMEs.
+
+SAMPLE = """\
+# Title
+```sh
+git clone somewhere && false
+cd forebear
+./dev setup
+# a comment
+cat > 'a text.txt' <<'END'
+forebear is not called here
+# nor is this a comment
+END
+test -s 'a text.txt'   # another
+printf '%s\\n' \\
+  one > b.txt
+```
+Words.
+```python
+# not a heading, not a command
+```
+- a list
+  ```sh
+  $ cat b.txt
+  one
+  $ test "$HOME" = "$PWD"
+  ```
+```sh no-run
+forebear fly --to moon && ./dev dance
+```
+## End
+"""
+
+
+def test_blocks_are_read_and_run(tmp_path: Path):
+    first, second, third = blocks(SAMPLE)
+    assert first.commands[-3:] == ["cat > 'a text.txt' <<'END'", "test -s 'a text.txt'", "printf '%s\\n' one > b.txt"]
+    assert "./dev setup" in first.commands
+    assert second.commands == ["cat b.txt", 'test "$HOME" = "$PWD"']
+    assert [block.runs for block in (first, second, third)] == [True, True, False]
+    assert words_after("forebear", third.commands[0]) == ["fly"]
+    assert words_after("./dev", third.commands[0]) == ["dance"]
+    assert headings(SAMPLE) == [1, 2]
+    assert run_blocks(SAMPLE, tmp_path) == []
+    assert (tmp_path / "a text.txt").read_text() == "forebear is not called here\n# nor is this a comment\n"
+
+
+@pytest.mark.parametrize("line", ["false", "false | true", "nosuchcommand", "echo $unset", "cat missing.txt"])
+def test_a_failing_command_is_reported_with_its_line(line: str, tmp_path: Path):
+    (complaint,) = run_blocks(f"text\n\n```sh\n{line}\ntrue\n```\n", tmp_path)
+    assert complaint.startswith("line 3: exit status ")
+
+
+def test_a_command_without_end_is_ended_with_its_children(tmp_path: Path):
+    status, output = run("sleep 600 & echo $!; wait", tmp_path, seconds=0.5)
+    assert status is None
+    assert not is_running(int(output))
+
+
+def is_running(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().split()[2] != "Z"  # a killed one may wait to be reaped
