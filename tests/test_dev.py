@@ -191,6 +191,20 @@ def test_damaged_stamp_is_no_stamp(tmp_path: Path, text: str):
     assert dev.read_stamp(tmp_path / "stamp") == dev.Stamp()
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_stage_is_quiet_unless_it_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int):
+    command = [sys.executable, "-c", f"import sys; print('much talk'); sys.exit({status})"]
+    if status:
+        with pytest.raises(dev.DevError, match="numbers failed"):
+            dev.stage("numbers", command, tmp_path)
+    else:
+        dev.stage("numbers", command, tmp_path)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("numbers … ")
+    assert ("much talk" in printed.err) == bool(status)
+
+
 # When a venv is thrown away
 
 

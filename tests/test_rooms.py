@@ -1,4 +1,4 @@
-"""Who may import whom (the table of the design, "Rooms"), read off the syntax tree; how large files and functions are."""
+"""Who may import whom (the design's table "Rooms"), read off the syntax tree; how long files and functions are."""
 
 from __future__ import annotations
 

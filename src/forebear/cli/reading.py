@@ -15,7 +15,7 @@ READING = Group("Reading")
 Texts = Annotated[
     list[str],
     Parameter(
-        help="Text files, folders, quoted globs such as 'texts/**/*.txt', or - for standard input. .gz and .zst are read too."
+        help="Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
     ),
 ]
 
@@ -28,7 +28,7 @@ class ReadingOptions:
     documents: Division = "blank"
     "What separates documents: blank lines, files, or line ends. JSONL, CSV and TSV have one document a record."
     format: Format = "auto"
-    "What the files hold; auto goes by their names. `tagged` is word/tag text: tags are removed, words are kept as words."
+    "What the files hold; auto goes by their names. `tagged` is word/tag text: tags go, word borders stay."
     field: str = "text"
     "JSONL: the field that holds the text; inner fields as a.b."
     column: str = ""

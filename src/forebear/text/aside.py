@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside under another name, synced, then renamed in one step."""
+"""Files that are whole or not there: written aside, synced, renamed in one step; and where they are kept."""
 
 from __future__ import annotations
 
@@ -44,3 +44,12 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def cache() -> Path:
+    """Where things that can be made again are kept: $FOREBEAR_CACHE, or the system's place for such things."""
+    if given := os.environ.get("FOREBEAR_CACHE"):
+        return Path(given)
+    import platformdirs
+
+    return platformdirs.user_cache_path("forebear")

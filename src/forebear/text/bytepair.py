@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from forebear.text.characters import HAN, sound
+from forebear.text.characters import BERT_HAN, sound
 from forebear.text.document import Document, build, normalizer_of
 
 SIZE, MIN_COUNT = 16_000, 2
@@ -15,7 +15,7 @@ SIZE, MIN_COUNT = 16_000, 2
 # What the trainer gets at most as one word. GPT-2's splitting takes an unspaced clause for one word: nearly every one
 # would be distinct, and the trainer holds all distinct words in memory. Cuts inside a run cost only the pairs across.
 LONGEST_HAN, LONGEST_LETTERS = 16, 64
-_RUN = re.compile(f"(?P<han>[{HAN}]{{{LONGEST_HAN + 1},}})|[^\\W\\d_{HAN}]{{{LONGEST_LETTERS + 1},}}")
+_RUN = re.compile(f"(?P<han>[{BERT_HAN}]{{{LONGEST_HAN + 1},}})|[^\\W\\d_{BERT_HAN}]{{{LONGEST_LETTERS + 1},}}")
 
 
 def pre_tokenizer() -> dict[str, Any]:

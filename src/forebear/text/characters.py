@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from forebear.text import vocabulary
+from forebear.errors import BadInput
 from forebear.text.document import Document, build, normalizer_of, stages
 
-# The blocks that BERT sets apart as Chinese characters (kana and Hangul are not among them).
+# Chinese characters: all blocks for them, with 々 and 〇 (kana and Hangul are not among them).
 HAN_BLOCKS = (
+    (0x3005, 0x3005),
+    (0x3007, 0x3007),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+# Those that BERT sets apart.
+BERT_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
     (0xF900, 0xFAFF),
@@ -23,8 +32,11 @@ HAN_BLOCKS = (
     (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast twin, from which vocabularies now come, 2B920
     (0x2F800, 0x2FA1F),
 )
-HAN = "".join(f"{chr(first)}-{chr(last)}" for first, last in HAN_BLOCKS)  # for use inside a regular expression's [ ]
+BERT_HAN = "".join(
+    f"{chr(first)}-{chr(last)}" for first, last in BERT_BLOCKS
+)  # for use inside a regular expression's [ ]
 REPLACEMENT = 0xFFFD
+MIN_COUNT = 1
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -59,20 +71,19 @@ def count(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
 
 
 def document(
-    counts: Mapping[str, int],
+    tokens: Sequence[str],
     *,
-    size: int | None,
-    min_count: int,
     specials: Mapping[str, str],
     normalise: Sequence[str],
     facts: Mapping[str, Any],
 ) -> Document:
-    """All characters that occur often enough, as a merge table without merges."""
-    tokens = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
+    """These characters, special tokens among them, in id order: a merge table without merges."""
+    if "unknown" not in specials:
+        raise BadInput("characters need a token for unknown ones", remedy="give `specials` the role 'unknown'")
     model = {
         "type": "BPE",
         "dropout": None,
-        "unk_token": specials.get("unknown"),
+        "unk_token": specials["unknown"],
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
         "fuse_unk": False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebear.text.characters import codes_of, is_han
@@ -25,17 +25,17 @@ def decoded(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
     if tokenizer.kind == "words" and tokenizer.describe().get("split") == "spaces" and tokenizer.segmenter is None:
         return " ".join(tokens)
     if tokenizer.kind in ("words", "wordpiece"):
-        return _joined(tokens, tokenizer.continues[kept] if kept else ())
+        return _joined(tokens, tokenizer.continues[kept].tolist() if kept else [], len(tokenizer.prefix))
     return tokenizer._special.decode(kept, skip_special_tokens=False)
 
 
-def _joined(tokens: Sequence[str], continuing: Iterable[bool]) -> str:
+def _joined(tokens: Sequence[str], continuing: Sequence[bool], prefix: int) -> str:
     """Words with spaces between them as people write: none beside Chinese, none before a full stop."""
     parts: list[str] = []
     before = ""
     for token, continues in zip(tokens, continuing, strict=True):
         if continues:
-            parts.append(token[2:])
+            parts.append(token[prefix:])
         else:
             if before and not (_tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING):
                 parts.append(" ")
@@ -45,6 +45,6 @@ def _joined(tokens: Sequence[str], continuing: Iterable[bool]) -> str:
 
 
 def _tight(character: str) -> bool:
-    """Whether a character is written without spaces around it: Chinese characters and wide punctuation."""
-    wide = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] in "LP"
-    return wide or bool(is_han(codes_of(character))[0])
+    """Whether a character is written without spaces around it: Chinese characters, kana, wide punctuation."""
+    wide = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] == "P"
+    return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(codes_of(character))[0])

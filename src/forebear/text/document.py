@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forebear
 from forebear.errors import BadInput
+from forebear.text.aside import written_aside
 
 if TYPE_CHECKING:
     import tokenizers
@@ -157,7 +156,11 @@ def tokens_of(document: Document, file: str | os.PathLike[str] | None = None) ->
     pairs.sort(key=lambda pair: pair[1])
     for expected, (token, i) in enumerate(pairs):
         if i != expected:
-            what = f"id {i} is given twice, the second time to {token!r}" if i < expected else f"no token has id {expected}"
+            what = (
+                f"id {i} is given twice, the second time to {token!r}"
+                if i < expected
+                else f"no token has id {expected}"
+            )
             raise BadInput(
                 f"{what}; ids must be 0, 1, 2, … without holes",
                 file=file,
@@ -178,22 +181,6 @@ def _canonical(document: Document) -> bytes:
 
 
 def write(document: Document, path: str | os.PathLike[str]) -> None:
-    """Write the document whole or not at all: aside, synced, then renamed over the old one."""
-    target = Path(path)
-    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(text.encode("utf-8"))
-            out.flush()
-            os.fchmod(out.fileno(), 0o644)
-            os.fsync(out.fileno())
-        os.replace(aside, target)  # noqa: PTH105 - the words for it: one atomic step
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Write the document whole or not at all."""
+    with written_aside(path) as file:
+        file.write(json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")

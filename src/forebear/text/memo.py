@@ -1,4 +1,4 @@
-"""Encoding by memory: natural text repeats its words, so each distinct stretch is given to Rust once and then looked up.
+"""Encoding by memory: text repeats its words, so each distinct stretch is given to Rust once and then looked up.
 
 The rules below say where a text may be cut so that the tokens of the parts are the tokens of the whole. They cut only
 where that is certain and leave the rest to longer stretches; the readable twin is `Tokenizer.encode_plainly`.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forebear.text.characters import HAN_BLOCKS, codes_of
+from forebear.text.characters import BERT_BLOCKS, codes_of
 from forebear.text.document import SEPARATOR, Document, bert_normalizer
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
 
 RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
-MARK = 0xD800  # parts the stretches inside one string; no text has it, because lone surrogates are replaced
+NUL, SURROGATE = 0, 0xD800  # part the stretches inside one string: the first where no text has it; none has the second
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
 CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
 
@@ -36,7 +37,7 @@ class Rule(NamedTuple):
 
 
 def rule_of(document: Document) -> Rule | None:
-    """The rule for a document that this file understands in every detail, or None: then only the plain path is exact."""
+    """The rule for a document that this file understands in every detail; None: only the plain path is exact."""
     if not all(token["special"] for token in document["added_tokens"]):
         return None
     normalizer, splitting, model = document["normalizer"], document["pre_tokenizer"], document["model"]
@@ -56,7 +57,7 @@ def rule_of(document: Document) -> Rule | None:
 def _wordpiece() -> Rule:
     """BERT parts text at white space and sets apart punctuation and Chinese characters, whatever stands beside them."""
     classes = np.full(0x110000, RUN, np.int8)
-    for first, last in HAN_BLOCKS:
+    for first, last in BERT_BLOCKS:
         classes[first : last + 1] = ALONE
     classes[[ord(c) for c in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = ALONE
     classes[[ord(c) for c in " \t\n\r"]] = GAP
@@ -72,19 +73,28 @@ def _words(*, alone: bool) -> Rule:
     return Rule(classes)
 
 
-_SPACES = np.array([ord(c) for c in "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u180e\u2028\u2029\u202f\u205f\u3000"], np.uint32)
-_LETTERS = np.zeros(128, bool)
-_LETTERS[[c for c in range(128) if chr(c).isalpha()]] = True
-_MARKS = np.zeros(128, bool)
-_MARKS[[ord(c) for c in ASCII_PUNCTUATION]] = True
+SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
+
+
+@cache
+def _gpt2_classes() -> np.ndarray:
+    """What GPT-2's pattern may take a character for; more than it knows count as blank, which only cuts less."""
+    classes = np.zeros(0x110000, np.uint8)
+    classes[[code for code in range(0x3001) if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E]] = (
+        BLANK
+    )
+    classes[[code for code in range(128) if chr(code).isalpha()]] = LETTER
+    classes[[ord(c) for c in ASCII_PUNCTUATION]] = MARK
+    classes[ord(" ")] = SPACE | BLANK
+    return classes
 
 
 def _gpt2_places(codes: np.ndarray) -> np.ndarray:
     """GPT-2's pattern never joins a character with a space after it, nor a letter with punctuation after it."""
-    low = np.minimum(codes, 127).astype(np.uint8)  # 127 is a control character: neither space, letter nor mark
-    blank = np.isin(codes, _SPACES) | ((codes >= 0x2000) & (codes <= 0x200F))
+    classes = _gpt2_classes().take(codes)
+    here, before = classes[1:], classes[:-1]
     places = np.zeros(len(codes), bool)
-    places[1:] = ((codes[1:] == 0x20) & ~blank[:-1]) | (_MARKS[low[1:]] & _LETTERS[low[:-1]])
+    places[1:] = ((here & SPACE) > 0) & ((before & BLANK) == 0) | ((here & MARK) > 0) & ((before & LETTER) > 0)
     return places
 
 
@@ -110,7 +120,9 @@ class Memo:
 
     def _forget(self) -> None:
         self._rows: dict[str, int] = {}
-        self._alone = self._rule.classes.astype(np.int32)  # becomes the row of each character that stands alone, once seen
+        self._alone = self._rule.classes.astype(
+            np.int32
+        )  # becomes the row of each character that stands alone, once seen
         self._characters = 0
         self._begins, self._lengths = _Grown(), _Grown()  # by row
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
@@ -140,7 +152,7 @@ class Memo:
         self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where each stretch begins, and its row in the memory."""
-        rows = self._alone[codes]
+        rows = self._alone.take(codes)
         rows[between] = GAP
         run = rows == RUN
         begins = run.copy()
@@ -182,14 +194,18 @@ class Memo:
 
 def _stretches(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
     """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
-    inside = np.flatnonzero(run)
+    inside = codes[run]
     if not len(inside):
         return []
-    starts = begins[inside]
-    places = np.arange(len(inside)) + np.cumsum(starts)
-    marked = np.full(places[-1] + 1, MARK, "<u4")
-    marked[places] = codes[inside]
-    return marked.tobytes().decode("utf-32-le", "surrogatepass").split(chr(MARK))[1:]
+    mark = NUL if inside.all() else SURROGATE
+    places = np.cumsum(begins[run])
+    places += np.arange(len(inside))
+    marked = np.full(places[-1] + 2, mark, np.uint32)
+    marked[places] = inside
+    # A view as one long string makes no detour through an encoding; the mark at its end keeps it whole, as numpy
+    # drops NULs there: with NUL for a mark that one is dropped, and only that one.
+    whole = str(marked.view(f"U{len(marked)}")[0])
+    return whole.split(chr(mark))[1:] if mark == NUL else whole.split(chr(mark))[1:-1]
 
 
 def flat(lists: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 
 from forebear import __version__
 from forebear.errors import BadInput, ForebearError
-from forebear.text.aside import write_json, written_aside
+from forebear.text.aside import cache, write_json, written_aside
 from forebear.text.assembling import assemble
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, TOKENIZER, Corpus
 from forebear.text.encoding import Encoded, Encoder
@@ -74,15 +74,6 @@ def prepare(
         assemble(work, target, _finished(work / "shards"), ledger, facts)
         shutil.rmtree(work)
     return Corpus.open(target)
-
-
-def cache() -> Path:
-    """Where things that can be made again are kept: $FOREBEAR_CACHE, or the system's place for such things."""
-    if given := os.environ.get("FOREBEAR_CACHE"):
-        return Path(given)
-    import platformdirs
-
-    return platformdirs.user_cache_path("forebear")
 
 
 def fingerprint_of(paths: Paths) -> str:

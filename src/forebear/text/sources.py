@@ -24,7 +24,7 @@ from forebear.text.ledger import Ledger
 OnBadBytes = Literal["fail", "replace", "skip"]
 
 BLOCK = 1 << 20  # bytes read at a time
-STDIN = "-"
+STDIN = ("-", "/dev/stdin")
 
 # Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
 NOT_TEXT = frozenset(
@@ -78,7 +78,7 @@ def find(paths: Iterable[str | os.PathLike[str]], ledger: Ledger | None = None) 
 
 
 def _expanded(given: str) -> list[str]:
-    if given == STDIN or os.path.lexists(given):
+    if given in STDIN or os.path.lexists(given):
         return [given]
     if not glob.has_magic(given):
         raise BadInput(
@@ -96,16 +96,14 @@ def _expanded(given: str) -> list[str]:
 
 def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool) -> Iterator[Source]:
     """A file, or a folder's files in the order of their names. `asked` is False for what only its folder named."""
-    if path == STDIN and asked:
+    if path in STDIN and asked:
         yield Source(_spooled_stdin(), "<stdin>")
         return
-    try:
+    if not asked and os.path.islink(path) and not os.path.exists(path):
+        ledger.set_aside(path, "link that leads nowhere")
+        return
+    with told_of(path):
         status = os.stat(path)
-    except OSError as error:
-        if not asked and os.path.islink(path):
-            ledger.set_aside(path, "link that leads nowhere")
-            return
-        raise BadInput(error.strerror or str(error), file=path, remedy="check the path and its permissions") from error
     identity = (status.st_dev, status.st_ino)
     if stat.S_ISDIR(status.st_mode) or asked:
         if identity in seen:
@@ -185,14 +183,11 @@ class Blocks:
             if head[:2] == GZIP:
                 import gzip
 
-                stream: BinaryIO = gzip.GzipFile(fileobj=file, mode="rb")  # pyright: ignore[reportAssignmentType]
-            elif head == ZSTD:
-                import zstandard
-
-                stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)  # pyright: ignore[reportAssignmentType]
+                read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
+                blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
             else:
-                stream = file
-            while block := stream.read(BLOCK):
+                blocks = _unpacked_zstd(file) if head == ZSTD else iter(lambda: file.read(BLOCK), b"")
+            for block in blocks:
                 self.unpacked += len(block)
                 yield block
         except (EOFError, zlib.error) as error:
@@ -201,10 +196,6 @@ class Blocks:
             if error.errno is not None:
                 raise
             raise self._damaged(error) from error  # gzip.BadGzipFile carries no number
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> BadInput:
         return BadInput(
@@ -252,6 +243,27 @@ class Blocks:
         return plain
 
 
+def _unpacked_zstd(file: _Counted) -> Iterator[bytes]:
+    """Frame after frame; raises EOFError where the last one is cut short (the library's own reader ends in silence)."""
+    import zstandard
+
+    packed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    begun = False
+    while packed or (packed := file.read(BLOCK)):
+        try:
+            block = frame.decompress(packed[:small])
+        except zstandard.ZstdError as error:
+            raise EOFError(error) from error
+        packed, begun = frame.unused_data + packed[small:], True
+        if frame.eof:
+            frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
+        if block:
+            yield block
+    if begun:
+        raise EOFError("the last frame has no end")
+
+
 class _Counted(io.RawIOBase):
     """A binary file that tells how far it has been read and what its digest is."""
 
@@ -264,8 +276,8 @@ class _Counted(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if self.ahead:
-            ahead, self.ahead = self.ahead, b""
-            return ahead
+            ahead, self.ahead = self.ahead[:size], self.ahead[size:]
+            return ahead if size <= len(ahead) else ahead + self.read(size - len(ahead))
         block = self.file.read(size)
         self.digest.update(block)
         self.blocks.packed += len(block)

@@ -17,7 +17,7 @@ from forebear.text.characters import Table, codes_of, is_han, sound
 from forebear.text.decoding import decoded
 from forebear.text.document import Document
 from forebear.text.memo import Many, Memo, characters_of, flat, rule_of
-from forebear.text.segmentation import Segmenter, has_han
+from forebear.text.segmentation import Segmenter
 
 if TYPE_CHECKING:
     import tokenizers
@@ -89,13 +89,22 @@ class Tokenizer:
         return many.ids, many.counts
 
     def encode_words(self, texts: Sequence[str], segmenter: Segmenter) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `encode_many`, and True where a token begins a word of the segmenter; a text's first token always does."""
-        texts = [sound(text) for text in texts]
+        """As `encode_many`, and True where a token begins a word of the segmenter."""
+        return self.encode_cut(texts, [segmenter.cuts(text) for text in texts])
+
+    def encode_cut(
+        self, texts: Sequence[str], ends: Sequence[Sequence[int]]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `encode_many`, and True where a token begins a word; `ends` says for each text where its words end.
+
+        A token begins a word if the word of its first character is not that of the last character before it. The
+        first token of a text always does, a piece that continues a word ("##ing") never.
+        """
         if self._memo is None or self._seldom_repeats(texts):
             many = self._plain(texts)
         else:
             many = self._memo.many(texts, self._borders(texts), spans=True)
-        word = _words_of_characters(texts, segmenter)
+        word = _words_of_characters(texts, ends)
         starts = np.ones(len(many.ids), bool)
         starts[1:] = word[many.first[1:]] != word[many.last[:-1]]
         starts &= ~self.continues[many.ids]
@@ -112,6 +121,7 @@ class Tokenizer:
 
     def _plain(self, texts: Sequence[str]) -> Many:
         """`Memo.many` with spans, by the Rust library alone."""
+        texts = [sound(text) for text in texts]
         places = [words.borders(text, self.segmenter) for text in texts]
         marked = [words.marked(text, at) for text, at in zip(texts, places, strict=True)]
         encodings = self._rust.encode_batch(marked, add_special_tokens=False)
@@ -174,10 +184,16 @@ class Tokenizer:
 
         (Byte-level BPE marks spaces instead; a piece without one may begin a word, after a quote for example.)
         """
-        prefix = self._document["model"].get("continuing_subword_prefix")
-        if self._document["model"].get("type") != "WordPiece" or not prefix:
+        prefix = self.prefix
+        if not prefix:
             return np.zeros(self.size, bool)
         return np.array([len(token) > len(prefix) and token.startswith(prefix) for token in self._tokens])
+
+    @property
+    def prefix(self) -> str:
+        """What marks a piece that continues a word; empty where nothing does."""
+        model = self._document["model"]
+        return model.get("continuing_subword_prefix") or "" if self.kind == "wordpiece" else ""
 
     # -- itself
 
@@ -197,8 +213,7 @@ class Tokenizer:
         }
         told |= {name: value for name, value in facts.items() if name not in ("kind", "roles", "segmenter")}
         if self.segmenter is not None:
-            recorded = {name: value for name, value in facts["segmenter"].items() if name != "dictionary"}
-            told["segmenter"] = recorded
+            recorded = told["segmenter"] = facts["segmenter"]["made_with"]
             if recorded != self.segmenter.describe():
                 told["warning"] = (
                     f"trained with the word segmenter {recorded}, used with {self.segmenter.describe()}: "
@@ -261,13 +276,12 @@ def _apart(spans: np.ndarray) -> np.ndarray:
     return np.stack((begins, ends), axis=1)
 
 
-def _words_of_characters(texts: Sequence[str], segmenter: Segmenter) -> np.ndarray:
+def _words_of_characters(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
     """For each character of all texts, one more after each text, the number of its word."""
-    ends, begin = [np.zeros(0, np.int64)], 0
-    for text in texts:
-        ends.append(np.array(segmenter.cuts(text) if text else [], np.int64) + begin)
-        begin += len(text) + 1
-        ends.append(np.array([begin]))
-    begins_word = np.zeros(begin + 1, np.int32)
-    begins_word[np.concatenate(ends)] = 1
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    begins = np.cumsum(lengths + 1) - lengths - 1
+    cuts = flat(ends) + np.repeat(begins, np.fromiter(map(len, ends), np.int64, len(ends)))
+    begins_word = np.zeros(int((lengths + 1).sum()) + 1, np.int32)
+    begins_word[cuts] = 1
+    begins_word[begins] = 1
     return np.cumsum(begins_word)

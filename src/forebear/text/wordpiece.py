@@ -1,4 +1,4 @@
-"""WordPiece, as in BERT: text cut at white space, punctuation and Chinese characters, then into the longest known pieces."""
+"""WordPiece, as in BERT: text cut at spaces, punctuation and Chinese characters, then into the longest known pieces."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.text import vocabulary
-from forebear.text.characters import HAN, sound
+from forebear.text.characters import BERT_HAN, sound
 from forebear.text.document import Document, bert_normalizer, build, normalizer_of, stages
 
 SIZE, MIN_COUNT = 30_000, 2
 PREFIX = "##"  # a piece that continues a word
 LONGEST = 100  # characters of a word; a longer one is unknown, as in BERT
 
-_ONE_HAN = re.compile(f"[{HAN}]")
+_ONE_HAN = re.compile(f"[{BERT_HAN}]")
 
 
 def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:

@@ -67,26 +67,25 @@ def count(
 
 
 def document(
-    counts: Mapping[str, int],
+    tokens: Sequence[str],
     *,
-    size: int | None,
-    min_count: int,
     specials: Mapping[str, str],
     normalise: Sequence[str],
     split: str,
     segmenter: Segmenter | None,
     facts: Mapping[str, Any],
 ) -> Document:
-    """The most frequent words, each with one id; all others are the unknown token."""
+    """These words, special tokens among them, in id order; all others are the unknown token."""
     if "unknown" not in specials:
         raise BadInput("a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'")
-    tokens = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
     model = {
         "type": "WordLevel",
         "vocab": {token: i for i, token in enumerate(tokens)},
         "unk_token": specials["unknown"],
     }
-    cutting = None if segmenter is None else {**segmenter.describe(), "dictionary": list(segmenter.dictionary)}
+    cutting = (
+        None if segmenter is None else {"made_with": segmenter.describe(), "dictionary": list(segmenter.dictionary)}
+    )
     return build(
         model,
         kind="words",

@@ -1,0 +1,107 @@
+"""`forebear prepare`: text becomes a corpus on disk."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forebear.cli.learning import LearningOptions, segmenter_of
+from forebear.cli.printing import Speaking, ledger_table
+from forebear.cli.reading import ReadingOptions, Texts
+from forebear.text.sentences import Mode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.text.corpus import Corpus
+
+
+def prepare(
+    texts: Texts,
+    /,
+    *,
+    tokenizer: str = "wordpiece",
+    to: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+    sentences: Mode = "split",
+    segment: Annotated[bool, Parameter(negative="")] = False,
+    user_dict: Path | None = None,
+    workers: int | None = None,
+    reading: ReadingOptions = ReadingOptions(),
+    learning: LearningOptions = LearningOptions(),
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost.
+
+    A second call with the same text and settings opens what is there; an interrupted one is finished.
+
+    Examples
+    --------
+    forebear prepare book.txt --tokenizer wordpiece --to corpora/book
+    forebear prepare news.jsonl.gz --field body --tokenizer bert-base-chinese-vocab.txt --segment
+    cat *.txt | forebear prepare - --documents lines --tokenizer characters --json
+
+    Parameters
+    ----------
+    texts
+        Text files (also .gz, .zst), folders, quoted globs, or - for standard input.
+    tokenizer
+        words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
+    to
+        The corpus folder. [default: kept in forebear's cache under the digest of text and settings]
+    overwrite
+        Replace a corpus at --to that was made of other text or with other settings.
+    sentences
+        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces (wrapped prose).
+    segment
+        Find Chinese words and store where they start (for whole-word masking).
+    user_dict
+        Your own words for the segmentation, a line each: word [frequency] [tag]. Implies --segment.
+    workers
+        Processes to use. [default: as many as there are cores]
+    """
+    from forebear.text.choosing import tokenizer_for
+    from forebear.text.preparing import prepare as prepared
+
+    how, cutter = reading.reading(), segmenter_of(segment, user_dict)
+    began = time.monotonic()
+    with speaking.progress("learning the tokenizer") as progress:
+        chosen = tokenizer_for(tokenizer, texts, how, learning.learning(), cutter, progress)
+    with speaking.progress("preparing") as progress:
+        corpus = prepared(
+            texts,
+            chosen,
+            reading=how,
+            sentences=sentences,
+            segmenter=cutter,
+            to=to,
+            overwrite=overwrite,
+            workers=workers,
+            progress=progress,
+        )
+    seconds = time.monotonic() - began
+    speaking.tell(facts(corpus, seconds), lambda console: draw(console, corpus, seconds))
+
+
+def facts(corpus: Corpus, seconds: float) -> dict[str, Any]:
+    told = {
+        "folder": str(corpus.folder),
+        **corpus.facts,
+        "seconds": round(seconds, 3),
+        "ledger": corpus.ledger.to_json(),
+    }
+    return {**told, "tokenizer": corpus.tokenizer.describe()}
+
+
+def draw(console: Console, corpus: Corpus, seconds: float) -> None:
+    counts, tokenizer = corpus.facts["counts"], corpus.tokenizer
+    console.print(ledger_table(corpus.ledger))
+    unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unknown is not None else ""
+    entries = f"{tokenizer.kind}, {tokenizer.size:,} entries{unknown}"
+    console.print(f"[bold]{counts['tokens']:,} tokens[/] in {seconds:.1f} s ({entries})")
+    console.print(f"corpus: {corpus.folder}", soft_wrap=True, markup=False)
+    if corpus.ledger.drops:
+        console.print(f"what was dropped, one by one: {corpus.folder / 'dropped.jsonl'}", soft_wrap=True, markup=False)

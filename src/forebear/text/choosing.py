@@ -1,0 +1,105 @@
+"""Which tokenizer is meant: a kind, learned from the text at hand and remembered, or a file that holds one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from forebear import __version__
+from forebear.errors import BadInput
+from forebear.text.aside import cache
+from forebear.text.ledger import Ledger
+from forebear.text.preparing import Paths, Progress, fingerprint_of
+from forebear.text.reading import Document, Reading
+from forebear.text.sources import find
+
+if TYPE_CHECKING:
+    from forebear.text.segmentation import Segmenter
+    from forebear.text.tokenizer import Tokenizer
+
+Kind = Literal["words", "characters", "wordpiece", "bytepair"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What may be asked of a tokenizer that is learned; None leaves it to the kind."""
+
+    size: int | None = None
+    min_count: int | None = None
+    lower: bool | None = None
+    normalise: Sequence[str] = ()
+    split: str = "punctuation"
+    limit: int = 200_000_000
+
+
+def tokenizer_for(
+    choice: str | os.PathLike[str],
+    paths: Paths,
+    reading: Reading,
+    learning: Learning | None = None,
+    segmenter: Segmenter | None = None,
+    progress: Progress | None = None,
+) -> Tokenizer:
+    """The tokenizer called `choice`: one of the kinds, learned from these files, or the file of that name."""
+    from forebear.text.tokenizer import Tokenizer
+
+    learning = learning or Learning()
+    if choice not in KINDS:
+        if not os.path.exists(choice):
+            raise BadInput(
+                "neither a kind of tokenizer nor a file",
+                file=choice,
+                remedy=f"choose one of {', '.join(KINDS)}, or name a tokenizer.json, a vocab.txt or their folder",
+            )
+        return Tokenizer.load(choice, lower=learning.lower)
+    asked = {
+        "kind": choice,
+        "text": fingerprint_of(paths),
+        "reading": asdict(reading),
+        "learning": asdict(learning),
+        "segmenter": segmenter.describe() if segmenter else None,
+        "forebear": __version__,
+    }
+    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    file = cache() / "tokenizers" / f"{key[:32]}.json"
+    if file.exists():
+        return Tokenizer.load(file)
+    made = learn(str(choice), paths, reading, learning, segmenter, progress)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    made.save(file)
+    return made
+
+
+def learn(
+    kind: str,
+    paths: Paths,
+    reading: Reading,
+    learning: Learning,
+    segmenter: Segmenter | None = None,
+    progress: Progress | None = None,
+) -> Tokenizer:
+    """A tokenizer of this kind from these files; where they are too large, from a sample whose size is recorded."""
+    from forebear.text.training import AUTOMATIC, train
+
+    packed = sum(source.stamp()[2] for source in find(paths))
+    options = {**asdict(learning), "segmenter": segmenter or AUTOMATIC}
+    if packed > learning.limit // 20:  # compressed text may be many times larger than its file: count it first
+        options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
+    ledger = Ledger()
+    watched = _watched(
+        reading.read(find(paths), ledger), lambda: progress(ledger.position, packed) if progress else None
+    )
+    return train(kind, (document.text for document in watched), **options)
+
+
+def _watched(documents: Iterable[Document], look: Callable[[], None]) -> Iterator[Document]:
+    """The documents, with a look at how far they have come every now and then."""
+    for number, document in enumerate(documents):
+        if number % 1000 == 0 or len(document.text) > 100_000:
+            look()
+        yield document

@@ -1,0 +1,233 @@
+"""Text that is there more than once: equal documents, nearly equal documents (MinHash) and lines that recur everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forebear.text.reading import Document
+from forebear.text.scripts import points
+
+MOST_DISTINCT = 5_000_000  # documents remembered for exact duplicates (about 150 bytes each)
+MOST_COMPARED = 1_000_000  # documents remembered for near duplicates (about 400 bytes each)
+MOST_LINES = 1_000_000  # lines counted at a time
+
+Place = tuple[str, int]  # file, line
+
+
+def place(document: Document, line: int = 0) -> Place:
+    """Where a line of a document stands, counted from 0. A JSONL record is one line of its file, whatever is in it."""
+    name = document.file.lower().removesuffix(".gz").removesuffix(".zst")
+    return document.file, document.line + (0 if name.endswith((".jsonl", ".ndjson")) else line)
+
+
+def ahead(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:
+    """Each document, or part of one, and whether the next one continues it."""
+    held: Document | None = None
+    for document in documents:
+        if held is not None:
+            yield held, document.part > 0
+        held = document
+    if held is not None:
+        yield held, False
+
+
+def digest(text: str) -> bytes:
+    """Equal for equal text, white space around it aside."""
+    return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# --- equal documents ---
+
+
+@dataclass
+class Group:
+    """Copies of one document: where the first stands, how many more there are, and their characters."""
+
+    first: Place
+    copies: int = 0
+    characters: int = 0
+
+
+class Exact:
+    """Remembers documents by their digest; beyond `most` distinct ones, new ones are no longer remembered."""
+
+    def __init__(self, most: int = MOST_DISTINCT) -> None:
+        self.most = most
+        self.groups: dict[bytes, Group] = {}
+        self.full = False
+        self._first: dict[bytes, int] = {}  # a file's number and the line in one integer: half the memory of a pair
+        self._files: list[str] = []
+
+    def add(self, mark: bytes, characters: int, place: Place) -> bool:
+        """Whether a document with this digest has been here before."""
+        first = self._first.get(mark)
+        if first is not None:
+            group = self.groups.get(mark)
+            if group is None:
+                group = self.groups[mark] = Group((self._files[first >> 40], first & ((1 << 40) - 1)))
+            group.copies += 1
+            group.characters += characters
+            return True
+        if len(self._first) >= self.most:
+            self.full = True
+            return False
+        if not self._files or self._files[-1] != place[0]:
+            self._files.append(place[0])
+        self._first[mark] = (len(self._files) - 1) << 40 | place[1]
+        return False
+
+
+# --- nearly equal documents ---
+
+SHINGLE = 5  # characters
+SHORTEST = 50  # characters without white space; shorter documents have too few shingles to compare
+VALUES, BANDS = 128, 16
+ROWS = VALUES // BANDS
+BLOCK = 4096  # shingles hashed at a time: (VALUES, BLOCK) stays in cache
+
+_random = np.random.Generator(np.random.PCG64(5))
+_FACTORS = _random.integers(0, 1 << 32, (VALUES, 1), np.uint32) | np.uint32(1)
+_TERMS = _random.integers(0, 1 << 32, (VALUES, 1), np.uint32)
+_KEYS = _random.integers(0, 1 << 63, ROWS // 4, np.uint64) | np.uint64(1)
+_BASE = np.uint32(0x9E3779B1)
+_BAND = np.arange(BANDS)
+
+
+def signature(text: str) -> np.ndarray | None:
+    """(VALUES,) uint32: two texts agree in a value with the probability of their shingles' Jaccard similarity.
+
+    The least value of the parts' signatures is the signature of the whole. None for text too short to compare.
+    """
+    codes = points("".join(text.lower().split()))
+    if len(codes) < SHORTEST:
+        return None
+    count = len(codes) - SHINGLE + 1
+    hashes = codes[:count].copy()
+    for i in range(1, SHINGLE):
+        hashes *= _BASE
+        hashes += codes[i : i + count]
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):  # every bit of the sum moves every bit of the hash
+        hashes ^= hashes >> np.uint32(shift)
+        hashes *= np.uint32(factor)
+    hashes ^= hashes >> np.uint32(16)
+    least = np.full(VALUES, 0xFFFFFFFF, np.uint32)
+    for start in range(0, count, BLOCK):
+        permuted = hashes[start : start + BLOCK] * _FACTORS
+        permuted += _TERMS
+        np.minimum(least, permuted.min(axis=1), out=least)
+    return least
+
+
+class Near:
+    """Finds among remembered documents one that is nearly equal; in memory that grows with them up to `most`.
+
+    Every band of a signature leads to a slot that holds the first document with that band. What is found there is
+    compared value by value, so that crowded slots can hide a likeness but never invent one.
+    """
+
+    def __init__(self, threshold: float = 0.8, most: int = MOST_COMPARED) -> None:
+        self.threshold, self.most, self.count, self.full = threshold, most, 0, False
+        self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: a chance agreement is one in 65,536
+        self._slots = self._empty(4096)
+
+    def find(self, signed: np.ndarray) -> tuple[int, float] | None:
+        """The number of the most similar remembered document, and the estimated similarity."""
+        values = signed.astype(np.uint16)
+        found = self._slots[_BAND, self._places(values)]
+        numbers = np.unique(found[found > 0]) - 1
+        if not len(numbers):
+            return None
+        alike = (self._values[numbers] == values).mean(axis=1)
+        best = int(alike.argmax())
+        return (int(numbers[best]), float(alike[best])) if alike[best] >= self.threshold else None
+
+    def remember(self, signed: np.ndarray) -> int | None:
+        """The document's number from now on; None when no more are remembered."""
+        if self.count >= self.most:
+            self.full = True
+            return None
+        if self.count == len(self._values):
+            self._values = np.concatenate((self._values, np.empty_like(self._values)))
+        self._values[self.count] = signed.astype(np.uint16)
+        self.count += 1
+        if 2 * self.count > self._slots.shape[1]:
+            self._slots = self._empty(4 * self._slots.shape[1])
+            for number in range(self.count):
+                self._enter(number)
+        else:
+            self._enter(self.count - 1)
+        return self.count - 1
+
+    def _enter(self, number: int) -> None:
+        places = self._places(self._values[number])
+        free = self._slots[_BAND, places] == 0
+        self._slots[_BAND[free], places[free]] = number + 1
+
+    def _places(self, values: np.ndarray) -> np.ndarray:
+        """One slot for each band, (BANDS,)."""
+        words = values.view(np.uint64).reshape(BANDS, -1)
+        keys = (words * _KEYS).sum(axis=1)
+        keys ^= keys >> np.uint64(29)
+        keys *= np.uint64(0xBF58476D1CE4E5B9)
+        return keys >> np.uint64(65 - self._slots.shape[1].bit_length())
+
+    @staticmethod
+    def _empty(slots: int) -> np.ndarray:
+        return np.zeros((BANDS, slots), np.uint32)
+
+
+# --- lines that recur ---
+
+LINE = 20  # characters: shorter lines recur for good reasons
+REPEATED = 10  # documents
+
+
+@dataclass
+class RepeatedLines:
+    """Counts in how many documents a line stands; when too many lines are known, the rarest are forgotten."""
+
+    allowed: int = REPEATED
+    most: int = MOST_LINES
+    full: bool = False
+    counts: Counter[int] = field(default_factory=Counter)
+    examples: dict[int, tuple[str, Place]] = field(default_factory=dict)
+    _here: set[int] = field(default_factory=set)
+
+    def look(self, lines: Iterable[str], place: Place, *, continued: bool = False) -> list[bool]:
+        """For each line, whether it already stood in as many earlier documents as are allowed."""
+        if not continued:
+            self._here.clear()
+        too_often: list[bool] = []
+        for line in lines:
+            line = line.strip()
+            if len(line) < LINE:
+                too_often.append(False)
+                continue
+            mark = hash(line)
+            if mark not in self._here:
+                self._here.add(mark)
+                self.counts[mark] += 1
+                if self.counts[mark] == self.allowed + 1:
+                    self.examples[mark] = (line[:200], place)
+            too_often.append(self.counts[mark] > self.allowed)
+        if len(self.counts) > self.most:
+            self._forget()
+        return too_often
+
+    def _forget(self) -> None:
+        rare = sorted(self.counts.values())[len(self.counts) // 2]
+        self.counts = Counter({mark: count for mark, count in self.counts.items() if count > rare})
+        self._here.clear()
+        self.full = True
+
+    def top(self, number: int) -> list[tuple[str, int, Place]]:
+        """The lines in most documents: (line, documents, a place where it stands)."""
+        known = (
+            (self.counts[mark], line, place) for mark, (line, place) in self.examples.items() if mark in self.counts
+        )
+        return [(line, count, place) for count, line, place in sorted(known, key=lambda it: -it[0])[:number]]

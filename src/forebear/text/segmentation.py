@@ -1,0 +1,226 @@
+"""Cuts Chinese text into words with rjieba, and keeps the words of a person's own dictionary whole.
+
+A frequency cannot promise that a word stays whole: rjieba weighs it against its neighbours (和服 in 产品和服务), and a
+number large enough to win everywhere would change the weight of all other words. So the dictionary is never given to
+rjieba: its words are found in the text from left to right, the longest first, and no cut is left inside one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import sha256
+from itertools import accumulate, chain, pairwise
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebear.errors import BadInput, ForebearError
+
+if TYPE_CHECKING:
+    import rjieba
+
+_STRETCH = 1 << 14  # characters given to rjieba at once; beyond some ten thousand it only uses more memory
+_SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows, so a cut after one changes nothing
+_LONGEST = 64  # characters of a dictionary's word; a longer line is prose taken for a dictionary
+_FEW = 1000  # beginnings of words up to which a regular expression finds them faster than a look at every character
+_FREQUENCY_AND_TAG = re.compile(r"(?: ++(?P<frequency>[-+]?[0-9][0-9.,e]*))?(?: ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+def has_han(text: str) -> bool:
+    """Whether the text holds at least one Chinese character."""
+    return _HAN.search(text) is not None
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """A way of cutting text into words: rjieba's, except that the words of `dictionary` come out whole.
+
+    A word that begins or ends in a Latin letter or digit is found only where no other one touches it there: AI is not
+    in AIDS. Where two words of the dictionary overlap, the one that begins first is kept, and of those the longest.
+    """
+
+    dictionary: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dictionary", tuple(sorted(set(self.dictionary))))
+
+    def __reduce__(self):  # what is made from the words is made again in each process
+        return type(self), (self.dictionary,)
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str] | None) -> Segmenter:
+        """With the words of a file in jieba's format, `word [frequency] [tag]` a line; without a file, with none."""
+        return cls() if path is None else cls(tuple(_read_words(path)))
+
+    def words(self, text: str) -> list[str]:
+        """The words, white space included: joined they are the text."""
+        if not self.dictionary:
+            return list(_cut(text))
+        return [text[start:end] for start, end in pairwise([0, *self.cuts(text)])]
+
+    def cuts(self, text: str) -> list[int]:
+        """Where each word ends, in characters: strictly increasing, the last one the text's length."""
+        ends = list(accumulate(map(len, _cut(text))))
+        if text and (not ends or ends[-1] != len(text)):  # no text is lost, whatever a later rjieba does
+            raise ForebearError("rjieba's words are not the whole text", remedy="install the tested version of rjieba")
+        return self._kept_whole(text, ends) if self.dictionary else ends
+
+    def describe(self) -> dict[str, str | int | None]:
+        """What must be equal for two segmenters to cut alike, to be stored with what they cut."""
+        from importlib.metadata import version  # costs start-up time
+
+        digest = sha256("\n".join(self.dictionary).encode("utf-8", "surrogatepass")).hexdigest()
+        return {
+            "segmenter": "rjieba",
+            "version": version("rjieba"),
+            "dictionary": digest if self.dictionary else None,
+            "words": len(self.dictionary),
+        }
+
+    @cached_property
+    def _finder(self) -> _Finder:
+        return _Finder(self.dictionary)
+
+    def _kept_whole(self, text: str, ends: list[int]) -> list[int]:
+        """The same ends without those inside a word of the dictionary, and with that word's own."""
+        kept: list[int] = []
+        done = 0  # ends already looked at
+        for start, stop in self._finder.find(text):
+            here = bisect_left(ends, start, done)
+            kept += ends[done:here]
+            if start > (kept[-1] if kept else 0):
+                kept.append(start)
+            kept.append(stop)
+            done = bisect_right(ends, stop, here)
+        return kept + ends[done:] if kept else ends
+
+
+class _Finder:
+    """Finds the words of a dictionary in a text; the time is linear in the text."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = frozenset(word for word in words if len(word) > 1)  # a single character cannot be cut
+        lengths: dict[str, set[int]] = {}
+        for word in self.words:
+            lengths.setdefault(word[:2], set()).add(len(word))
+        self.lengths = {head: tuple(sorted(some, reverse=True)) for head, some in lengths.items()}
+        self.pattern: re.Pattern[str] | None = None
+        if 0 < len(lengths) <= _FEW:
+            first, second = ("".join(sorted({head[at] for head in lengths})) for at in (0, 1))
+            self.pattern = re.compile(f"[{re.escape(first)}](?=[{re.escape(second)}])")
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Start and end of each word: from left to right, the longest at a place, none overlapping."""
+        done = 0
+        for start in self._places(text):
+            if start < done or _joined(text, start):
+                continue
+            for length in self.lengths[text[start : start + 2]]:
+                stop = start + length
+                if text[start:stop] in self.words and not _joined(text, stop):
+                    yield start, stop
+                    done = stop
+                    break
+
+    def _places(self, text: str) -> Iterable[int]:
+        """Where two characters stand that begin a word."""
+        heads = self.lengths
+        if self.pattern is None:
+            return [at for at in range(len(text) - 1) if text[at : at + 2] in heads]
+        matches = self.pattern.finditer(text)
+        return [at for match in matches if text[(at := match.start()) : at + 2] in heads]
+
+
+def _joined(text: str, place: int) -> bool:
+    """Whether a Latin word or a number goes on across this place."""
+    if not 0 < place < len(text):
+        return False
+    after = text[place]
+    return after < "\u2e80" and after.isalnum() and (before := text[place - 1]) < "\u2e80" and before.isalnum()
+
+
+@cache
+def _jieba() -> rjieba.Jieba:
+    """One for each process, never changed; rjieba's own default instance is anybody's to change."""
+    import rjieba
+
+    return rjieba.Jieba()
+
+
+def _cut(text: str) -> Iterable[str]:
+    """rjieba's words of a text of any length; of a long one never more at a time than a stretch gives."""
+    if len(text) <= _STRETCH:
+        return _cut_stretch(text)
+    return chain.from_iterable(map(_cut_stretch, _stretches(text)))
+
+
+def _cut_stretch(text: str) -> list[str]:
+    """rjieba's words; a lone surrogate, which UTF-8 cannot hold, is a word of its own."""
+    try:
+        return _jieba().cut(text)
+    except UnicodeEncodeError:
+        words: list[str] = []
+        done = 0
+        for match in _SURROGATE.finditer(text):
+            words += [*_jieba().cut(text[done : match.start()]), match[0]]
+            done = match.end()
+        return words + _jieba().cut(text[done:])
+
+
+def _stretches(text: str) -> Iterator[str]:
+    """The text in parts of bounded size, cut after a safe character wherever there is one."""
+    start = 0
+    while len(text) - start > _STRETCH:
+        limit = start + _STRETCH
+        place = next((at for safe in _SAFE if (at := text.rfind(safe, start, limit)) >= 0), limit - 1) + 1
+        yield text[start:place]
+        start = place
+    yield text[start:]
+
+
+def _read_words(path: str | PathLike[str]) -> Iterator[str]:
+    """The words of a dictionary in jieba's format; a frequency or a tag is allowed and changes nothing."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read the dictionary: {error.strerror}", file=path, remedy="check the path") from error
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            text = line.decode("utf-8").strip(" \r\u3000")
+        except UnicodeDecodeError as error:
+            remedy = "save the dictionary as UTF-8"
+            raise BadInput("the dictionary is not UTF-8 here", file=path, line=number, remedy=remedy) from error
+        if text.strip() and not text.startswith("#"):
+            word, fault = _word_of(text)
+            if fault:
+                remedy = "write one word a line; a frequency and a tag may follow; a tab shows where the word ends"
+                raise BadInput(fault, file=path, line=number, remedy=remedy)
+            yield word
+
+
+def _word_of(line: str) -> tuple[str, str]:
+    """The word of a line and what is wrong with it, which is nothing where that is empty.
+
+    A word may hold spaces. After a tab nothing belongs to it, so that `iPhone 15` can be told from a frequency of 15.
+    """
+    word, tab, rest = line.partition("\t")
+    if len(word) > 2 * _LONGEST or len(rest) > _LONGEST:
+        return word, f"a line of {len(line):,} characters is no word"
+    found = _FREQUENCY_AND_TAG.search(f" {rest.replace(chr(9), ' ')}" if tab else word)
+    if found is None or (tab and rest.strip() and found.start() > 0):
+        return word, f"{rest!r} is not a frequency and a tag"
+    frequency = found["frequency"]
+    if frequency and not frequency.isdigit():
+        return word, f"the frequency {frequency} is not a whole number"
+    word = (word if tab else word[: found.start()]).strip()
+    if len(word) > _LONGEST:
+        return word, f"a word of {len(word)} characters; a dictionary's words have at most {_LONGEST}"
+    if not word or not word.isprintable():
+        return word, f"{line!r} has no word that can be printed"
+    return word, ""

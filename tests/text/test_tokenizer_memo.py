@@ -1,0 +1,121 @@
+"""The fast ways to encode many texts give exactly what the plain way gives, whatever the texts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forebear.text import memo
+from forebear.text.characters import BERT_BLOCKS, HAN_BLOCKS, codes_of, is_han
+from forebear.text.segmentation import Segmenter, has_han
+from forebear.text.tokenizer import Tokenizer
+from forebear.text.training import train
+
+from nasty import FRAGMENTS, lines, strings
+
+TEXTS = [*lines(300, seed=1), "the cat sat on the mat. the cats don't sit, they ran" * 3, "我爱北京天安门，自然语言处理。" * 3]
+WAYS = {
+    "wordpiece": {"size": 900},
+    "wordpiece cased": {"size": 900, "lower": False},
+    "wordpiece nfkc": {"size": 900, "normalise": ("nfkc",)},
+    "bytepair": {"size": 600},
+    "words": {},
+    "words nfkc": {"normalise": ("nfkc", "lower", "accents")},
+    "words lower": {"normalise": ("lower",), "segmenter": None},
+    "words spaces": {"split": "spaces"},
+    "words spaces cut": {"split": "spaces", "segmenter": Segmenter()},
+    "characters": {"min_count": 2},
+    "characters nfkc": {"min_count": 2, "normalise": ("nfkc",)},
+}
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Tokenizer]:
+    return {way: train(way.split()[0], TEXTS, **options) for way, options in WAYS.items()}
+
+
+def same(tokenizer: Tokenizer, texts: list[str]) -> None:
+    ids, counts = tokenizer.encode_many(texts)
+    plain_ids, plain_counts = tokenizer.encode_plainly(texts)
+    assert ids.dtype == plain_ids.dtype == np.int32
+    assert counts.tolist() == plain_counts.tolist()
+    assert ids.tolist() == plain_ids.tolist()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=150, deadline=None)
+@given(texts=st.lists(strings(), max_size=4))
+def test_many_texts_as_one_by_one(made, way, texts):
+    tokenizer = made[way]
+    same(tokenizer, texts)
+    ids, counts = tokenizer.encode_many(texts)
+    alone = [tokenizer.encode(text).ids for text in texts]
+    assert counts.tolist() == [len(one) for one in alone]
+    assert ids.tolist() == [i for one in alone for i in one.tolist()]
+
+
+@pytest.mark.parametrize("way", ["wordpiece", "wordpiece cased", "bytepair", "words", "words lower", "words spaces cut"])
+@settings(max_examples=150, deadline=None)
+@given(texts=st.lists(strings(), max_size=4))
+def test_spans_from_memory_are_those_of_rust(made, way, texts):
+    remembered = made[way]._memo.many(texts, made[way]._borders(texts), spans=True)
+    plain = made[way]._plain(texts)
+    for name in ("ids", "counts", "first", "last"):
+        assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name
+
+
+@pytest.mark.parametrize("way", ["wordpiece", "wordpiece cased", "words", "words lower"])
+def test_every_character_between_letters_and_marks(made, way):
+    """All of planes 0 to 2, each beside what it might join: no cut rule may be wrong for any of them."""
+    around = [c for c in range(0x30000) if not 0xD800 <= c < 0xE000]
+    tokenizer = made[way]
+    classes = tokenizer._memo._rule.classes
+    alone = [chr(c) for c in around if classes[c] != memo.RUN]
+    common = [chr(c) for c in around[:0x3100:7]]
+    texts = [f"a{c}\u0301b\u0338{c}{c}=1{c}ß" for c in alone[:: 1 if len(alone) < 5000 else 9] + common]
+    same(tokenizer, texts)
+
+
+def test_every_character_in_byte_pairs(made):
+    around = [chr(c) for c in range(0x3100) if not 0xD800 <= c < 0xE000]
+    same(made["bytepair"], [f"a{c} b {c} {c}c{c}'s{c}.{c} " for c in around])
+
+
+def test_memory_is_emptied_when_full(made, monkeypatch):
+    monkeypatch.setattr(memo, "MOST_STRETCHES", 40)
+    tokenizer = Tokenizer.__reduce__(made["wordpiece"])[0](*Tokenizer.__reduce__(made["wordpiece"])[1])
+    for line in lines(50, seed=2):
+        same(tokenizer, [line, *FRAGMENTS[:5]])
+        assert len(tokenizer._memo._rows) <= 40 + len(line) + 5
+
+
+def test_nothing_and_empty_texts(made):
+    for tokenizer in made.values():
+        for texts in ([], [""], ["", "", ""], ["", "a", ""]):
+            same(tokenizer, texts)
+            _, counts, starts = tokenizer.encode_words(texts, Segmenter())
+            assert len(counts) == len(texts)
+            assert len(starts) == counts.sum()
+
+
+def test_chinese_characters_are_those_of_the_segmenter():
+    codes = np.array([c for c in range(0x110000) if not 0xD800 <= c < 0xE000], np.uint32)
+    assert is_han(codes).tolist() == [has_han(chr(c)) for c in codes.tolist()]
+    assert HAN_BLOCKS != BERT_BLOCKS
+
+
+def test_blocks_that_bert_sets_apart():
+    from tokenizers.normalizers import BertNormalizer
+
+    apart = BertNormalizer(clean_text=False, strip_accents=False, lowercase=False)
+    codes = [c for c in range(0x40000) if not 0xD800 <= c < 0xE000]
+    found = [c for c in codes if apart.normalize_str(chr(c)) != chr(c)]
+    assert found == [c for first, last in BERT_BLOCKS for c in range(first, last + 1)]
+
+
+def test_lone_surrogates_are_replaced_one_for_one(made):
+    text = "a\ud83d\ude00b\udfff"
+    assert codes_of(text).tolist() == [0x61, 0xFFFD, 0xFFFD, 0x62, 0xFFFD]
+    pieces = made["bytepair"].encode(text)
+    assert made["bytepair"].decode(pieces.ids) == "a\ufffd\ufffdb\ufffd"
+    assert pieces.spans[-1][1] == len(text)
