@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nasty import FRAGMENTS, lines, strings
 
 from forebear.text import memo
 from forebear.text.characters import BERT_BLOCKS, HAN_BLOCKS, codes_of, is_han
@@ -11,9 +12,11 @@ from forebear.text.segmentation import Segmenter, has_han
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 
-from nasty import FRAGMENTS, lines, strings
-
-TEXTS = [*lines(300, seed=1), "the cat sat on the mat. the cats don't sit, they ran" * 3, "我爱北京天安门，自然语言处理。" * 3]
+TEXTS = [
+    *lines(300, seed=1),
+    "the cat sat on the mat. the cats don't sit, they ran" * 3,
+    "我爱北京天安门，自然语言处理。" * 3,
+]
 WAYS = {
     "wordpiece": {"size": 900},
     "wordpiece cased": {"size": 900, "lower": False},
@@ -54,7 +57,9 @@ def test_many_texts_as_one_by_one(made, way, texts):
     assert ids.tolist() == [i for one in alone for i in one.tolist()]
 
 
-@pytest.mark.parametrize("way", ["wordpiece", "wordpiece cased", "bytepair", "words", "words lower", "words spaces cut"])
+@pytest.mark.parametrize(
+    "way", ["wordpiece", "wordpiece cased", "bytepair", "words", "words lower", "words spaces cut"]
+)
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(strings(), max_size=4))
 def test_spans_from_memory_are_those_of_rust(made, way, texts):

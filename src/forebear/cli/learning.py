@@ -27,7 +27,7 @@ class LearningOptions:
     "Leave out what occurs less often. [default: 1; 2 for wordpiece and bytepair]"
     lower: bool | None = None
     "Lower-case the text (and take accents off, as BERT does). [default: for wordpiece only]"
-    normalise: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
+    normalise: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = ()
     "Explicit steps: nfkc, lower, accents. Offsets still refer to the original text. [default: none]"
     split: Literal["punctuation", "spaces"] = "punctuation"
     "Words: cut at spaces and punctuation, or at spaces only (for text that is tokenised already)."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import json
 import os
 import sys
@@ -31,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         tokens, config = _config(["/dev/stdin" if token == "-" else token for token in given])
-        return app(config)(tokens, exit_on_error=False, print_error=False) or 0
+        return _app(_command(tokens), config)(tokens, exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
-        return _fail(BadInput(_said(error), remedy=f"see: forebear {_command(given)}--help"), given)
+        return _fail(BadInput(str(error).strip(), remedy=f"see: forebear {given[0]} --help"), given)
     except ForebearError as error:
         return _fail(error, given)
     except KeyboardInterrupt:
@@ -44,14 +46,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def app(config: str | None = None) -> cyclopts.App:
-    """The application with all its commands."""
+def _app(command: str | None, config: str | None) -> cyclopts.App:
+    """The application: the command that is called, whole, and the others by name only."""
     made = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
     if config is not None:
         made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
     for name, about in COMMANDS.items():
-        made.command(f"forebear.cli.{name}:{name}", name=name, help=about)
+        place = f"forebear.cli.{name}"
+        if name == command:
+            made.command(getattr(importlib.import_module(place), name), name=name)
+        else:
+            made.command(f"{place}:{name}", name=name, help=about)
     return made
+
+
+def _command(tokens: Sequence[str]) -> str | None:
+    """The command's name; one that does not exist is refused with the nearest that does."""
+    if not tokens or tokens[0].startswith("-"):
+        return None
+    if tokens[0] not in COMMANDS:
+        near = difflib.get_close_matches(tokens[0], COMMANDS, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+        raise BadInput(f"no command named {tokens[0]!r}", remedy=remedy)
+    return tokens[0]
 
 
 def _config(tokens: list[str]) -> tuple[list[str], str | None]:
@@ -71,17 +88,11 @@ def _config(tokens: list[str]) -> tuple[list[str], str | None]:
         raise BadInput(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
     except ValueError as error:
         raise BadInput(
-            f"not TOML: {error}", file=file, remedy='for example: [corpus] on one line, documents = "lines" on the next'
+            f"not TOML: {error}",
+            file=file,
+            remedy="write a table for each command: [corpus], and below it documents = 'lines'",
         ) from error
     return tokens[:at] + tokens[at + 2 :], file
-
-
-def _said(error: cyclopts.CycloptsError) -> str:
-    return str(error).strip()
-
-
-def _command(tokens: Sequence[str]) -> str:
-    return f"{tokens[0]} " if tokens and tokens[0] in COMMANDS else ""
 
 
 def _fail(error: ForebearError, tokens: Sequence[str]) -> int:

@@ -25,9 +25,9 @@ def prepare(
     *,
     tokenizer: str = "wordpiece",
     to: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="")] = False,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     sentences: Mode = "split",
-    segment: Annotated[bool, Parameter(negative="")] = False,
+    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
     workers: int | None = None,
     reading: ReadingOptions = ReadingOptions(),
@@ -38,11 +38,11 @@ def prepare(
 
     A second call with the same text and settings opens what is there; an interrupted one is finished.
 
-    Examples
-    --------
+    ```
     forebear prepare book.txt --tokenizer wordpiece --to corpora/book
     forebear prepare news.jsonl.gz --field body --tokenizer bert-base-chinese-vocab.txt --segment
     cat *.txt | forebear prepare - --documents lines --tokenizer characters --json
+    ```
 
     Parameters
     ----------

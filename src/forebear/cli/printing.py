@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Speaking:
     """Options of every command."""
 
-    json: Annotated[bool, Parameter(negative="")] = False
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False
     "Print one JSON document instead of tables."
-    quiet: Annotated[bool, Parameter(negative="")] = False
+    quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
     "No progress, no notes; only the result."
 
     def tell(self, facts: dict[str, Any], draw: Callable[[Console], None]) -> None:
@@ -81,6 +81,7 @@ def table(*columns: str, title: str | None = None) -> Table:
     from rich.table import Table
 
     made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    made.show_header = any(columns)
     for column in columns:
         made.add_column(
             column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"

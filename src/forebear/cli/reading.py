@@ -31,7 +31,7 @@ class ReadingOptions:
     "What the files hold; auto goes by their names. `tagged` is word/tag text: tags go, word borders stay."
     field: str = "text"
     "JSONL: the field that holds the text; inner fields as a.b."
-    column: str = ""
+    column: Annotated[str, Parameter(show_default=False)] = ""
     "CSV and TSV: the text's column by name, or by number from 1 where there is no header row."
     encoding: str = "utf-8"
     "The files' encoding, such as gb18030 or big5."

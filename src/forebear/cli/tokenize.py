@@ -22,16 +22,16 @@ def tokenize(
     *,
     tokenizer: Path,
     input_file: Annotated[Path | None, Parameter(name="--in")] = None,
-    specials: Annotated[bool, Parameter(negative="")] = False,
+    specials: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     lower: bool | None = None,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Show how a tokenizer cuts a text, piece by piece, with offsets into the original.
 
-    Examples
-    --------
+    ```
     forebear tokenize "我很喜欢你" --tokenizer corpora/book/tokenizer.json
     forebear tokenize "the [MASK] sat" --tokenizer bert-base-uncased-vocab.txt --specials --json
+    ```
 
     Parameters
     ----------

@@ -31,17 +31,17 @@ def train(
     to: Path,
     kind: Kind = "wordpiece",
     user_dict: Path | None = None,
-    overwrite: Annotated[bool, Parameter(negative="")] = False,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     reading: ReadingOptions = ReadingOptions(),
     learning: LearningOptions = LearningOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
     """Train a tokenizer on your text and save it as one tokenizer.json, which Hugging Face's tools read too.
 
-    Examples
-    --------
+    ```
     forebear tokenizer train book.txt --kind wordpiece --size 8000 --to tokenizer.json
     forebear tokenizer train news/ --kind words --user-dict names.txt --to words.json
+    ```
 
     Parameters
     ----------
@@ -79,10 +79,10 @@ def show(
 ) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
-    Examples
-    --------
+    ```
     forebear tokenizer show tokenizer.json
     forebear tokenizer show bert-base-chinese-vocab.txt --top 100 --json
+    ```
 
     Parameters
     ----------

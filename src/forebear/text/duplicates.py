@@ -1,11 +1,13 @@
-"""Text that is there more than once: equal documents, nearly equal documents (MinHash) and lines that recur everywhere."""
+"""Text that is there more than once: equal documents, nearly equal ones (MinHash), lines that recur everywhere."""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -231,3 +233,95 @@ class RepeatedLines:
             (self.counts[mark], line, place) for mark, (line, place) in self.examples.items() if mark in self.counts
         )
         return [(line, count, place) for count, line, place in sorted(known, key=lambda it: -it[0])[:number]]
+
+
+# --- all of it, counted for a report ---
+
+
+class Tally:
+    """Equal documents, nearly equal ones among the rest, and recurring lines, with examples and their places."""
+
+    def __init__(self, threshold: float, examples: int) -> None:
+        self.exact, self.near, self.lines = Exact(), Near(threshold), RepeatedLines()
+        self.equal: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0)
+        self.alike: Counter[str] = Counter(documents=0, characters=0, in_parts=0, characters_in_parts=0, too_short=0)
+        self.often: Counter[str] = Counter(lines=0, characters=0)
+        self.examples = examples
+        self._places: dict[int, Place] = {}
+        self._groups: dict[int, list[tuple[float, Place]]] = {}
+
+    def add(self, mark: bytes, signed: np.ndarray | None, characters: int, where: Place, *, in_parts: bool) -> bool:
+        """Counts a document, `in_parts` (which cleaning always keeps) apart; whether it is the first of its kind."""
+        if self.exact.add(mark, characters, where):
+            self._count(self.equal, characters, in_parts)
+            return False
+        if signed is None:
+            self.alike["too_short"] += 1
+        elif found := self.near.find(signed):
+            self._count(self.alike, characters, in_parts)
+            self._groups.setdefault(found[0], []).append((found[1], where))
+        elif (number := self.near.remember(signed)) is not None:
+            self._places[number] = where
+        return True
+
+    @staticmethod
+    def _count(counts: Counter[str], characters: int, in_parts: bool) -> None:
+        counts.update(documents=1, characters=characters, in_parts=in_parts, characters_in_parts=in_parts * characters)
+
+    def look(self, lines: list[str], where: Place, *, continued: bool) -> None:
+        for line, too_often in zip(lines, self.lines.look(lines, where, continued=continued), strict=True):
+            if too_often:
+                self.often.update(lines=1, characters=len(line) + 1)
+
+    def facts(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Of equal documents, of nearly equal ones, of lines."""
+        largest = sorted(self.exact.groups.values(), key=lambda group: -group.characters)[: self.examples]
+        equal = {**self.equal, "complete": not self.exact.full, "remembered": self.exact.most}
+        equal["groups"] = [
+            {"first": shown(it.first), "copies": it.copies, "characters": it.characters} for it in largest
+        ]
+        alike = {**self.alike, "compared": self.near.count + self.alike["documents"], "threshold": self.near.threshold}
+        alike |= {"complete": not self.near.full, "remembered": self.near.most}
+        crowds = sorted(self._groups.items(), key=lambda item: -len(item[1]))[: self.examples]
+        alike["groups"] = [
+            {"first": shown(self._places[number]), "copies": len(like), "examples": [
+                {**shown(where), "similarity": round(similarity, 3)} for similarity, where in like[: self.examples]
+            ]} for number, like in crowds
+        ]  # fmt: skip
+        top = [
+            {"text": line, "documents": count, **shown(where)} for line, count, where in self.lines.top(self.examples)
+        ]
+        often = {**self.often, "allowed": self.lines.allowed, "top": top, "complete": not self.lines.full}
+        return equal, alike, often
+
+
+def shown(where: Place) -> dict[str, Any]:
+    return {"file": where[0], "line": where[1]}
+
+
+# --- a sample of what is there ---
+
+SAMPLE = 1_000_000  # characters
+EXCERPT = 20_000  # characters taken of one document at a time
+
+
+class Sample:
+    """The documents whose digests are smallest, up to a number of characters: the same whatever order they come in."""
+
+    def __init__(self, limit: int = SAMPLE) -> None:
+        self.limit, self.characters = limit, 0
+        self.heap: list[tuple[int, str]] = []
+
+    def offer(self, text: str, mark: bytes) -> None:
+        for start in range(0, len(text), EXCERPT):
+            piece = text[start : start + EXCERPT]
+            rank = -int.from_bytes(digest(piece) if len(text) > EXCERPT else mark)
+            if self.characters >= self.limit and rank < self.heap[0][0]:
+                continue
+            heapq.heappush(self.heap, (rank, piece))
+            self.characters += len(piece)
+            while self.characters - len(self.heap[0][1]) >= self.limit:
+                self.characters -= len(heapq.heappop(self.heap)[1])
+
+    def texts(self) -> list[str]:
+        return [text for _, text in sorted(self.heap, reverse=True)]

@@ -33,63 +33,57 @@ class Encoder:
         """The arrays of these documents (or parts of documents), and what happened on the way."""
         encoded = Encoded()
         encoded.ledger.on_drop = encoded.dropped.append
-        pieces, lengths, ends = self._split(documents, encoded.ledger)
-        ids, counts, encoded.words = self._tokens(pieces, documents, lengths, ends)
-        encoded.ids = ids
+        pieces, lengths = self._split(documents, encoded.ledger)
+        try:
+            encoded.ids, counts, encoded.words = self._tokens(documents, pieces, lengths)
+        except Exception as error:
+            raise self._located(error, documents, pieces, lengths) from error
         self._enter(documents, pieces, lengths, counts, encoded)
         return encoded
 
-    def _split(
-        self, documents: Sequence[Document], ledger: Ledger
-    ) -> tuple[list[str], list[int], list[list[int]] | None]:
-        """All sentences in a row, how many each document has, and where their words end if the source tells."""
+    def _split(self, documents: Sequence[Document], ledger: Ledger) -> tuple[list[str], list[int]]:
+        """All sentences in a row, and how many each document has."""
         books = ledger.stage("sentences")
         pieces: list[str] = []
         lengths: list[int] = []
-        told = any(document.words is not None for document in documents)
-        ends: list[list[int]] = []
         for document in documents:
             mine = split_sentences(document.text, self.sentences)
             pieces += mine
             lengths.append(len(mine))
-            if told:
-                ends += _ends_by_sentence(mine, document.words)
-        counts = {
-            "documents": sum(document.part == 0 for document in documents),
-            "characters": sum(len(document.text) for document in documents),
-            "bytes": sum(size(document.text) for document in documents),
-        }
-        books.take(**counts)
-        counts["characters"] = sum(map(len, pieces))
-        counts["bytes"] = sum(map(size, pieces))
-        books.give(**counts, sentences=len(pieces))
-        return pieces, lengths, ends if told else None
+        whole = sum(document.part == 0 for document in documents)
+        texts = [document.text for document in documents]
+        books.take(documents=whole, characters=sum(map(len, texts)), bytes=sum(map(size, texts)))
+        characters, taken = sum(map(len, pieces)), sum(map(size, pieces))
+        books.give(documents=whole, characters=characters, bytes=taken, sentences=len(pieces))
+        return pieces, lengths
 
     def _tokens(
-        self, pieces: list[str], documents: Sequence[Document], lengths: list[int], ends: list[list[int]] | None
+        self, documents: Sequence[Document], pieces: list[str], lengths: list[int]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        try:
-            if ends is not None:
-                return self.tokenizer.encode_cut(pieces, ends)
-            if self.segmenter is not None:
-                return self.tokenizer.encode_cut(pieces, list(map(self.segmenter.cuts, pieces)))
+        """Ids, tokens in each sentence, and word starts where words are known: from the source, or by segmentation."""
+        if self.segmenter is None and all(document.words is None for document in documents):
             return *self.tokenizer.encode_many(pieces), None
-        except Exception as error:
-            raise self._located(error, pieces, documents, lengths) from error
-
-    def _located(
-        self, error: Exception, pieces: list[str], documents: Sequence[Document], lengths: list[int]
-    ) -> Exception:
-        """The same failure with the file and line of the sentence that causes it."""
+        ends: list[list[int]] = []
         at = 0
         for document, length in zip(documents, lengths, strict=True):
-            for piece in pieces[at : at + length]:
-                try:
-                    self.tokenizer.encode_many([piece])
-                    if self.segmenter is not None:
-                        self.segmenter.cuts(piece)
-                except Exception as again:  # noqa: BLE001 - the very failure we look for
-                    return ForebearError(f"{type(again).__name__}: {again}", file=document.file, line=document.line)
+            words = document.words if document.words is not None else self._words(document.text)
+            ends += _ends_by_sentence(pieces[at : at + length], words)
+            at += length
+        return self.tokenizer.encode_cut(pieces, ends)
+
+    def _words(self, text: str) -> Sequence[int]:
+        return () if self.segmenter is None else self.segmenter.cuts(text)
+
+    def _located(
+        self, error: Exception, documents: Sequence[Document], pieces: list[str], lengths: list[int]
+    ) -> Exception:
+        """The same failure with the file and line of the document that causes it."""
+        at = 0
+        for document, length in zip(documents, lengths, strict=True):
+            try:
+                self._tokens([document], pieces[at : at + length], [length])
+            except Exception as again:  # noqa: BLE001 - the very failure we look for
+                return ForebearError(f"{type(again).__name__}: {again}", file=document.file, line=document.line)
             at += length
         return error
 
@@ -153,11 +147,10 @@ def joined_hash(parts: Sequence[int]) -> int:
     return int.from_bytes(hashlib.blake2b(whole, digest_size=8).digest(), "little")
 
 
-def _ends_by_sentence(pieces: list[str], ends: tuple[int, ...] | None) -> list[list[int]]:
+def _ends_by_sentence(pieces: list[str], ends: Sequence[int]) -> list[list[int]]:
     """The ends of a document's words, counted from the start of each sentence; a sentence's end always ends a word."""
     shares: list[list[int]] = []
     start = at = 0
-    ends = ends or ()
     for piece in pieces:
         stop = start + len(piece)
         mine: list[int] = []

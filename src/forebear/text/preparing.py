@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ SHARD = 1 << 20  # characters of text in a shard: the unit of work, of memory an
 SMALL = 1 << 22  # bytes: below this, starting processes costs more than they save
 SETTLED = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
 PLAN = "plan.json"
+DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a torn shard may raise
 
 Paths = Sequence[str | os.PathLike[str]]
 Progress = Callable[[int, int], None]  # bytes of the files done, bytes in all
@@ -61,6 +63,7 @@ def prepare(
     key = hashlib.sha256(json.dumps([text, made_from], sort_keys=True).encode()).hexdigest()
     target = Path(to) if to is not None else cache() / "corpora" / key[:32]
     if there := _already(target, key, overwrite):
+        _swept(target)
         return there
     with _disk_told(target), _alone(target) as work:
         if there := _already(target, key, overwrite):  # another process made it while we waited for it
@@ -243,25 +246,46 @@ def _done(job: ShardJob) -> bool:
     try:
         with np.load(job.path, allow_pickle=False) as file:
             return json.loads(str(file["report"]))["digest"] == job.digest
-    except (OSError, ValueError, KeyError):
+    except DAMAGE:
         return False
 
 
 def _finished(folder: Path) -> Iterator[Encoded]:
     """The shards in order, one in memory at a time."""
     for path in sorted(folder.glob("*.npz")):
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except DAMAGE as error:
+            path.unlink(missing_ok=True)
+            raise ForebearError(
+                "a finished shard was damaged on disk", file=path, remedy="run again to remake it"
+            ) from error
         report = json.loads(str(arrays.pop("report")))
         yield Encoded(
             **arrays, silent=report["silent"], dropped=report["dropped"], ledger=Ledger.from_json(report["ledger"])
         )
 
 
+def _swept(target: Path) -> None:
+    """Removes what is left beside a corpus whose maker was killed between its last two steps."""
+    work = _work(target)
+    if work.exists():
+        handle = os.open(work, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # another process is at work there, or we may not write
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(work)
+        os.close(handle)
+
+
+def _work(target: Path) -> Path:
+    return target.with_name(target.name + ".part")
+
+
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[Path]:
     """The folder in which `target` is made, held by this process alone; the system lets go of it if we are killed."""
-    work = target.with_name(target.name + ".part")
+    work = _work(target)
     while True:
         work.mkdir(parents=True, exist_ok=True)
         handle = os.open(work, os.O_RDONLY)
@@ -272,6 +296,8 @@ def _alone(target: Path) -> Iterator[Path]:
     try:
         yield work
     finally:
+        with contextlib.suppress(OSError):
+            work.rmdir()  # only if it is empty: the corpus was there already
         os.close(handle)
 
 

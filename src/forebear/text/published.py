@@ -18,6 +18,7 @@ ACCEPTED = (
     "accepted are tokenizer.json, BERT's vocab.txt (a token a line), ERNIE's vocab.txt (token, tab, id), GPT-2's "
     "encoder.json + vocab.bpe or vocab.json + merges.txt, and a folder that has one of these"
 )
+ABSENT = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
 KINDS = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
 
 
@@ -90,7 +91,7 @@ def _from_json(document: Any, file: Path) -> Tokenizer:
     model = document.get("model") if isinstance(document, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise BadInput("JSON, but not a tokenizer.json", file=file, remedy=ACCEPTED)
-    document = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None, **document}
+    document = document | {name: document.get(name, absent) for name, absent in ABSENT.items()}
     try:
         if not isinstance(model.get("forebear"), dict):
             document["model"] = {**model, "forebear": _told(document, file)}

@@ -1,12 +1,14 @@
-"""What text is made of, character by character: scripts, languages, characters nobody sees, and mojibake."""
+"""What text is made of: scripts, languages, characters nobody sees, mojibake, and words as they turn up."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,8 @@ RANGES = {
     "Hiragana": ((0x3041, 0x309F), (0x1B001, 0x1B11E)),
     "Katakana": ((0x30A0, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),
     "Bopomofo": ((0x3105, 0x312F), (0x31A0, 0x31BF)),
-    "Han": ((0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF)),
+    "Han": ((0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
+            (0x20000, 0x323AF)),
 }  # fmt: skip
 # Marks without a glyph and without a meaning outside layout. The joiners U+200C and U+200D are not among them: Persian,
 # the scripts of India and emoji are spelled with them.
@@ -86,9 +89,17 @@ def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray
     return classes, counts.reshape(len(lengths), len(CLASSES))
 
 
+def special_characters(codes: np.ndarray, classes: np.ndarray) -> Iterator[tuple[str, int, int, int]]:
+    """(class, code point, where it first stands, how many) of characters that ask for attention."""
+    places = np.flatnonzero(classes >= FIRST_SPECIAL)
+    found, first, times = np.unique(codes[places], return_index=True, return_counts=True)
+    for point, at, count in zip(found.tolist(), places[first].tolist(), times.tolist(), strict=True):
+        yield CLASSES[classes[at]], point, at, count
+
+
 # --- Chinese: simplified or traditional ---
 
-# Frequent pairs that differ, without those whose simplified form also stands in traditional text (后, 里, 干, 云, 台, 于).
+# Frequent pairs that differ, without those whose simplified form also stands in traditional text (后, 里, 干, 云).
 SIMPLIFIED = (
     "国这个们来时说会为学对发过动还经开进样问产种现关长见实从两党员总战门东车马鸟鱼龙书电话语请读写议论证许记设访计认识让"
     "该谁调谈课试诗词历纪红级纸线组织终绍给统续维编网罗义习乡乐买卖亚严丧临举乌亲亿仅仓传伤伟优儿兰兴养内军农决况净减凤击"
@@ -135,12 +146,12 @@ LANGUAGES = ("Chinese", "English", "Japanese", "Korean", "other Latin", "other",
 ENGLISH = frozenset(
     "the of and to is that for with was it are by this from or be he his which have not you she had".split()
 )
-# The most frequent words of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Indonesian and
-# Vietnamese that are not English words as well.
+# The most frequent words of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Indonesian
+# and Vietnamese that are not English words as well.
 NOT_ENGLISH = frozenset(
-    "der die das und ist nicht den von mit ein eine le la les des et est une dans pour que qui el los las del por con una"
-    " il di che della sono per é os do da em não uma het een van dat niet och att det som på się nie jest na ve bir bu"
-    " yang dan untuk và của là".split()
+    "der die das und ist nicht den von mit ein eine le la les des et est une dans pour que qui el los las del por"
+    " con una il di che della sono per é os do da em não uma het een van dat niet och att det som på"
+    " się nie jest na ve bir bu yang dan untuk và của là".split()
 )
 WORD_LETTERS = 5  # letters of a Latin word, against one Chinese character: what counts is how much is said
 MAINLY = 0.7
@@ -279,3 +290,48 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
             best = max(found, key=lambda pair: pair[1].end())
             done = best[1].end()
             yield best
+
+
+# --- words, and how fast new ones turn up ---
+
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+_WORDS = re.compile(f"[{_HAN}]|[^\\W{_HAN}]{{1,64}}")  # each Chinese character, else runs of letters and digits
+MOST_TYPES = 5_000_000
+COVERED_BY = (1_000, 10_000, 30_000)
+
+
+class Vocabulary:
+    """Counts words as they come; beyond `most` different ones, only those already known are counted on."""
+
+    def __init__(self, most: int = MOST_TYPES) -> None:
+        self.counts: Counter[str] = Counter()
+        self.total, self.most, self.full = 0, most, False
+        self.grid: list[tuple[int, int]] = []
+
+    def add(self, text: str) -> None:
+        words = _WORDS.findall(text)
+        for start in range(0, len(words), 10_000):  # one long text has many points of the curve in it
+            some = words[start : start + 10_000]
+            if len(self.counts) >= self.most:
+                self.full = True
+                self.counts.update(word for word in some if word in self.counts)
+                continue
+            self.counts.update(some)
+            self.total += len(some)
+            if self.total >= 1000 and (not self.grid or self.total >= 1.4 * self.grid[-1][0]):
+                self.grid.append((self.total, len(self.counts)))
+
+    def facts(self) -> dict[str, Any]:
+        """Heaps' law V = K · N^β fitted to the curve, and what share of the text the most frequent words make up."""
+        amounts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
+        running = int(amounts.sum())
+        facts: dict[str, Any] = {
+            "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.full,
+            "covered": {top: int(amounts[:top].sum()) / running for top in COVERED_BY} if running else {},
+            "curve": self.grid,
+        }  # fmt: skip
+        if len(self.grid) >= 3:
+            lengths, types = np.log(np.array(self.grid, float)).T
+            slope, intercept = np.polyfit(lengths, types, 1)
+            facts |= {"beta": float(slope), "k": float(np.exp(intercept))}
+        return facts

@@ -18,6 +18,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from forebear.errors import BadInput, ForebearError
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 _STRETCH = 1 << 14  # characters given to rjieba at once; beyond some ten thousand it only uses more memory
 _SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows, so a cut after one changes nothing
 _LONGEST = 64  # characters of a dictionary's word; a longer line is prose taken for a dictionary
-_FEW = 1000  # beginnings of words up to which a regular expression finds them faster than a look at every character
+_FEW = 1000  # beginnings of words up to which a regular expression finds them faster than a look at every pair
+_HASH_BITS = 20
 _FREQUENCY_AND_TAG = re.compile(r"(?: ++(?P<frequency>[-+]?[0-9][0-9.,e]*))?(?: ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -114,27 +117,39 @@ class _Finder:
         if 0 < len(lengths) <= _FEW:
             first, second = ("".join(sorted({head[at] for head in lengths})) for at in (0, 1))
             self.pattern = re.compile(f"[{re.escape(first)}](?=[{re.escape(second)}])")
+        else:
+            self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
+            codes = _codes("".join(lengths)).reshape(-1, 2)
+            self.begins[_hashed(codes[:, 0], codes[:, 1])] = True
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end of each word: from left to right, the longest at a place, none overlapping."""
         done = 0
         for start in self._places(text):
-            if start < done or _joined(text, start):
+            if start < done:
                 continue
-            for length in self.lengths[text[start : start + 2]]:
+            for length in self.lengths.get(text[start : start + 2], ()):
                 stop = start + length
-                if text[start:stop] in self.words and not _joined(text, stop):
+                if text[start:stop] in self.words and not _joined(text, start) and not _joined(text, stop):
                     yield start, stop
                     done = stop
                     break
 
     def _places(self, text: str) -> Iterable[int]:
-        """Where two characters stand that begin a word."""
-        heads = self.lengths
-        if self.pattern is None:
-            return [at for at in range(len(text) - 1) if text[at : at + 2] in heads]
-        matches = self.pattern.finditer(text)
-        return [at for match in matches if text[(at := match.start()) : at + 2] in heads]
+        """Where two characters stand that may begin a word."""
+        if self.pattern:
+            return [match.start() for match in self.pattern.finditer(text)]
+        codes = _codes(text)
+        return np.flatnonzero(self.begins[_hashed(codes[:-1], codes[1:])]).tolist()
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
+def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A small number for each pair of characters; two pairs may share one."""
+    return (first * np.uint32(0x9E3779B1) + second * np.uint32(0x85EBCA77)) >> np.uint32(32 - _HASH_BITS)
 
 
 def _joined(text: str, place: int) -> bool:

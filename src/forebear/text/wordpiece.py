@@ -18,7 +18,7 @@ SIZE, MIN_COUNT = 30_000, 2
 PREFIX = "##"  # a piece that continues a word
 LONGEST = 100  # characters of a word; a longer one is unknown, as in BERT
 
-_ONE_HAN = re.compile(f"[{BERT_HAN}]")
+_HAN_OR_NOT = re.compile(f"[{BERT_HAN}]|[^{BERT_HAN}]+")
 
 
 def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
 def count(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
     """How often each word occurs; a Chinese character is a word."""
     _, pieces = stages(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
-    apart = (_ONE_HAN.sub(r" \g<0> ", sound(text)) for text in texts)  # so that each is cut once, not each sentence
+    apart = (" ".join(_HAN_OR_NOT.findall(sound(text))) for text in texts)  # each is cut once, not each sentence
     return vocabulary.counted(apart, pieces)
 
 
@@ -59,7 +59,7 @@ def learn(counts: Mapping[str, int], *, size: int, min_count: int, specials: Map
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        special_tokens=[*first, *single, *continuing],
+        special_tokens=[*first],
         continuing_subword_prefix=PREFIX,
         show_progress=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,14 @@ def borders(text: str, segmenter: Segmenter | None) -> np.ndarray:
     return cuts[han[cuts - 1] | han[cuts]]
 
 
+def parted(text: str, places: np.ndarray) -> list[str]:
+    """The text cut at each of these places."""
+    return [text[begin:end] for begin, end in pairwise([0, *places.tolist(), len(text)])]
+
+
 def marked(text: str, places: np.ndarray) -> str:
     """The text with a separator put in at each of these places."""
-    if not len(places):
-        return text
-    return np.insert(codes_of(text), places, ord(SEPARATOR)).astype("<u4").tobytes().decode("utf-32-le")
+    return SEPARATOR.join(parted(text, places)) if len(places) else text
 
 
 def count(
@@ -56,14 +60,14 @@ def count(
     _, pieces = stages(normalizer_of(normalise), pre_tokenizer(split))
     segmented = False
 
-    def parted() -> Iterator[str]:
+    def spaced() -> Iterator[str]:
         nonlocal segmented
         for text in map(sound, texts):
             places = borders(text, segmenter)
             segmented = segmented or len(places) > 0
             yield marked(text, places).replace(SEPARATOR, " ")
 
-    return vocabulary.counted(parted(), pieces), segmented
+    return vocabulary.counted(spaced(), pieces), segmented
 
 
 def document(

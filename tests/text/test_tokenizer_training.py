@@ -1,0 +1,174 @@
+"""Tokenizers learned from text: the same text gives the same file, from all of it or from a sample of stated size."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+from nasty import lines
+
+from forebear.errors import BadInput
+from forebear.text import bytepair, vocabulary
+from forebear.text.segmentation import Segmenter
+from forebear.text.training import Sample, train
+
+KINDS = ("words", "characters", "wordpiece", "bytepair")
+ROBERTA = {"start": "<s>", "padding": "<pad>", "end": "</s>", "unknown": "<unk>", "mask": "<mask>"}
+TEXTS = lines(400, seed=5)
+
+SCRIPT = """
+import sys, os
+sys.path.insert(0, sys.argv[1])
+from nasty import lines
+from forebear.text.training import train
+for kind in ("words", "characters", "wordpiece", "bytepair"):
+    train(kind, lines(400, seed=5), size=900).save(os.path.join(sys.argv[2], kind))
+"""
+
+
+def test_the_same_texts_give_the_same_file(tmp_path):
+    """Another process, another hash seed, more threads: the Rust trainers alone do not promise this."""
+    here = os.path.dirname(__file__)
+    for number, parallel in (("1", "false"), ("77", "true")):
+        folder = tmp_path / number
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": number, "TOKENIZERS_PARALLELISM": parallel}
+        subprocess.run([sys.executable, "-c", SCRIPT, here, str(folder)], env=environment, check=True)
+    for kind in KINDS:
+        assert (tmp_path / "1" / kind).read_bytes() == (tmp_path / "77" / kind).read_bytes(), kind
+
+
+def test_wordpiece_learns_pieces():
+    texts = ["low lower lowest newer wider newest widest"] * 20 + ["北京 上海"] * 3
+    tokenizer = train("wordpiece", texts, size=60)
+    assert tokenizer.encode("Lowest").texts[0].startswith("low")
+    assert tokenizer.size <= 60
+    assert tokenizer.tokens()[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert "北" in tokenizer.tokens()
+    assert "##北" not in tokenizer.tokens()
+    assert train("wordpiece", texts, size=60, lower=False).encode("Lowest").texts == ["[UNK]"]
+    whole = train("wordpiece", texts, size=1000)
+    assert whole.encode("newest").texts == ["newest"]
+
+
+def test_wordpiece_with_more_characters_than_room():
+    tokenizer = train("wordpiece", ["一 二二 三三三 四四四四"], size=7, min_count=1)
+    assert tokenizer.tokens()[5:] == sorted("三四")
+    assert tokenizer.encode("四一").texts == ["四", "[UNK]"]
+
+
+def test_nothing_to_learn_from():
+    for kind in KINDS:
+        tokenizer = train(kind, [])
+        assert tokenizer.encode("").ids.tolist() == []
+        assert tokenizer.size == {"bytepair": 257}.get(kind, 5)
+        assert tokenizer.describe()["trained"]["characters"] == 0
+
+
+def test_words_by_count():
+    tokenizer = train("words", ["b a c, c", "c a b", "d"], min_count=2)
+    assert tokenizer.tokens()[5:] == ["c", "a", "b"]
+    assert tokenizer.encode("a d, b").texts == ["a", "[UNK]", "[UNK]", "b"]
+    assert tokenizer.describe()["trained"]["coverage"] == round(7 / 9, 6)
+    assert train("words", ["a a b"], size=6).tokens()[5:] == ["a"]
+    assert tokenizer.segmenter is None  # no Chinese, nothing to record
+
+
+def test_words_are_counted_once_settled(monkeypatch):
+    whole = train("words", TEXTS)
+    monkeypatch.setattr(vocabulary, "MOST_STRETCHES", 10)
+    assert train("words", TEXTS).tokens() == whole.tokens()
+
+
+def test_every_training_word_is_known():
+    """Counting and encoding cut alike, so with room for all nothing of the training text is unknown."""
+    for options in ({}, {"split": "spaces"}, {"normalise": ("nfkc", "lower", "accents")}, {"segmenter": None}):
+        texts = [text.replace("[UNK]", "") for text in TEXTS]
+        texts = [text for text in texts if not any(special in text for special in ("[MASK]", "[CLS]"))]
+        tokenizer = train("words", texts, size=10**6, **options)
+        assert vocabulary.unknown_rate(tokenizer, texts) == 0.0
+    assert vocabulary.unknown_rate(train("characters", TEXTS), TEXTS) == 0.0
+
+
+def test_special_tokens_of_other_makers():
+    for kind in KINDS:
+        tokenizer = train(kind, ["the cat <mask>"], specials=ROBERTA, size=300)
+        assert tokenizer.tokens()[:5] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        assert tokenizer.roles == {"start": 0, "padding": 1, "end": 2, "unknown": 3, "mask": 4}
+        assert tokenizer.encode("<mask>", specials=True).ids.tolist() == [4]
+        assert 4 not in tokenizer.encode("<mask>").ids.tolist()
+
+
+def test_bad_wishes_are_named():
+    with pytest.raises(BadInput, match="nfkc, lower, accents"):
+        train("words", [], normalise=("nfc",))
+    with pytest.raises(BadInput, match="words, characters, wordpiece, bytepair"):
+        train("letters", [])
+    with pytest.raises(BadInput, match="punctuation, spaces"):
+        train("words", [], split="tabs")
+    with pytest.raises(BadInput, match="above 0"):
+        train("words", [], size=0)
+    with pytest.raises(BadInput, match="unknown"):
+        train("words", ["a"], specials={"mask": "[MASK]"})
+
+
+def test_normalisation_is_explicit():
+    assert train("words", ["Ａ É"]).tokens()[5:] == ["É", "Ａ"]
+    assert train("words", ["Ａ É"], normalise=("nfkc",)).tokens()[5:] == ["A", "É"]
+    assert train("words", ["Ａ É"], normalise=("nfkc", "lower")).tokens()[5:] == ["a", "é"]
+    stripped = train("words", ["Ａ É 각"], normalise=("nfkc", "lower", "accents"))
+    assert stripped.tokens()[5:] == ["a", "e", "각"]
+    assert stripped.encode("x É").spans == [(0, 1), (2, 3)]
+    assert train("bytepair", ["ABC"] * 9, lower=True).decode(train("bytepair", ["ABC"], lower=True).encode("ABC").ids)
+    assert train("words", ["漢字 汉字"]).describe()["normalise"] == []
+
+
+def test_sample_by_hash_is_stated_and_the_same_in_any_order():
+    texts = [f"text number {n} " * 10 for n in range(2000)]
+    total = sum(map(len, texts))
+    sample = Sample(texts, limit=total // 4, total=total)
+    taken = set(sample)
+    report = sample.report()
+    assert report == {"characters": sum(map(len, taken)), "of": total, "texts": 2000} | {
+        "sample": "by hash of content",
+        "limit": total // 4,
+    }
+    assert 0.2 < report["characters"] / total < 0.3
+    backwards = set(Sample(texts[::-1], limit=total // 4, total=total))
+    assert len(taken ^ backwards) <= 2  # the very first block is always taken
+    assert any(int(text.split()[2]) > 1500 for text in taken)
+
+
+def test_one_huge_text_is_sampled_too():
+    text = "".join(hashlib.sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(20_000))
+    sample = Sample([text], limit=len(text) // 2, total=len(text))
+    assert 0.2 < sum(map(len, sample)) / len(text) < 0.8
+
+
+def test_without_a_total_the_beginning_is_taken():
+    tokenizer = train("words", iter(["one two", "three four", "five"]), limit=12)
+    assert tokenizer.describe()["trained"] == {
+        "characters": 12,
+        "of": None,
+        "texts": 2,
+        "sample": "the beginning",
+        "limit": 12,
+        "min_count": 1,
+        "size_asked": 50_000,
+        "coverage": 1.0,
+    }
+    assert "five" not in tokenizer.tokens()
+
+
+def test_unspaced_text_is_cut_for_training():
+    text = "我爱北京天安门" * 20 + "a" * 200 + "，b c" + "0" * 500
+    parts = bytepair.parts(text, Segmenter())
+    assert "".join(parts) == text
+    assert set(parts) >= {"我", "爱", "北京", "天安门", "a" * 32}
+    assert bytepair.parts("a plain sentence, no Chinese 3.14", Segmenter()) == ["a plain sentence, no Chinese 3.14"]
+
+
+def test_segmenter_that_was_given_is_kept():
+    assert train("words", ["no Chinese"], segmenter=Segmenter(("天安",))).segmenter == Segmenter(("天安",))
+    assert train("words", ["我爱北京"], split="spaces").segmenter is None
