@@ -23,7 +23,11 @@ def jaccard(one: str, other: str) -> float:
 
 
 def made_up(chance: random.Random, length: int) -> str:
-    alphabet = "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年" if chance.random() < 0.5 else "etaoinshrdlu mwfgyp"
+    alphabet = (
+        "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年"
+        if chance.random() < 0.5
+        else "etaoinshrdlu mwfgyp"
+    )
     return "".join(chance.choices(alphabet, k=length))
 
 

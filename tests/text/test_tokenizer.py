@@ -162,7 +162,7 @@ def test_readable_decoding(made):
         ("wordpiece", "我爱北京，the 天安门。", "我爱北京，the天安门。"),
         ("words", "The cat sat on the mat. 天安门 上太阳升。", "The cat sat on the mat.天安门上太阳升。"),
         ("spaces", "The cat sat on the mat; the cats aren't running.", None),
-        ("characters", "The cat sat on the mat；我爱\n北京", None),
+        ("characters", "The cat sat on the mat，我爱\n北京", None),
     ):
         assert made[way].decode(made[way].encode(text).ids) == (expected or text)
     assert made["words"].decode([made["words"].unknown or 0]) == "[UNK]"

@@ -81,7 +81,7 @@ def table(*columns: str, title: str | None = None) -> Table:
     from rich.table import Table
 
     made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
-    made.show_header = any(columns)
+    made.show_header = any(column.strip(">") for column in columns)
     for column in columns:
         made.add_column(
             column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
@@ -93,15 +93,18 @@ def ledger_table(ledger: Ledger) -> Table:
     """What went in, what was dropped, what came out, stage by stage."""
     from forebear.text.ledger import UNITS
 
-    made = table("stage", "", *(f">{unit}" for unit in UNITS), title="Ledger")
+    rows = list(ledger.rows())
+    units = [unit for unit in UNITS if any(unit in counts for _, _, counts in rows)]
+    made = table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
     before = None
-    for stage, what, counts in ledger.rows():
-        cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in UNITS]
+    for stage, what, counts in rows:
+        cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
         made.add_row(stage if stage != before else "", what, *cells, style="yellow" if what.startswith("−") else "")
         before = stage
     return made
 
 
-def count(number: float) -> str:
-    """A number with thousands marked, or its share of things with sensible digits."""
-    return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
+def bar(share: float, width: int = 30) -> str:
+    """A share as a bar of blocks, to an eighth of a block."""
+    eighths = round(share * width * 8)
+    return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])

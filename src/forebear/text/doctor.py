@@ -148,27 +148,26 @@ class _Looking:
         self.classes += counts.sum(axis=0)
         self.size.update(bytes=len(text.encode("utf-8", "surrogatepass")) - len(batch))
 
-        def where(at: int) -> tuple[int, Facts]:
+        def where(at: int) -> Facts:  # counts line ends, so it is asked for examples only
             number = bisect_right(ends, at)
-            document, start = batch[number][0], ends[number] - lengths[number]
-            return number, shown(place(document, text.count("\n", start, at)))
+            return shown(place(batch[number][0], text.count("\n", ends[number] - lengths[number], at)))
 
         for kind, point, at, count in scripts.special_characters(codes, classes):
             fresh = {"point": f"U+{point:04X}", "name": unicodedata.name(chr(point), ""), "kind": kind}
             facts = self.special.setdefault(point, {**fresh, "count": 0, "examples": []})
             facts["count"] += count
-            facts["examples"] += [where(at)[1]] if len(facts["examples"]) < EXAMPLES else []
+            facts["examples"] += [where(at)] if len(facts["examples"]) < EXAMPLES else []
         suspect = [0] * len(batch)
         for mistake, match in scripts.find_mojibake(text, codes):
-            number, at = where(match.start())
-            facts = self.mistakes.setdefault(mistake.name, {"places": 0, "documents": 0, "examples": []})
+            number = bisect_right(ends, match.start())
+            fresh = {"places": 0, "documents": 0, "examples": [], "remedy": mistake.remedy}
+            facts = self.mistakes.setdefault(mistake.name, fresh)
             facts["places"] += 1
             facts["documents"] += not suspect[number]
             suspect[number] += len(match[0])
             if len(facts["examples"]) < EXAMPLES:
-                meant = mistake.meant(match[0])
-                facts["examples"].append({**at, "text": match[0][:40], "meant": meant[:40]})
-                facts["remedy"] = mistake.remedy
+                meant = mistake.meant(match[0][:400])
+                facts["examples"].append({**where(match.start()), "text": match[0][:40], "meant": meant[:40]})
         for number, (document, goes_on) in enumerate(batch):
             han = codes[ends[number] - lengths[number] : ends[number]]
             self._add_one(document, goes_on, counts[number], han, suspect[number])

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forebear.text.characters import BERT_BLOCKS, codes_of
-from forebear.text.document import SEPARATOR, Document, bert_normalizer
+from forebear.text.document import SEPARATOR, STEPS, Document, bert_normalizer, normalizer_of
+from forebear.text.words import SPLITS, pre_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -45,9 +46,11 @@ def rule_of(document: Document) -> Rule | None:
         return None
     if model["type"] == "WordPiece" and splitting == {"type": "BertPreTokenizer"}:
         return _wordpiece() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
-    own = model.get("forebear", {})
-    if model["type"] == "WordLevel" and own.get("kind") == "words" and "split" in own:
-        return _words(alone=own["split"] == "punctuation" and set(own["normalise"]) <= {"lower"})
+    if model["type"] == "WordLevel":
+        way = next((split for split in SPLITS if splitting == pre_tokenizer(split)), None)
+        steps = model["forebear"].get("normalise", ())
+        known = way is not None and set(steps) <= set(STEPS) and normalizer == normalizer_of(steps)
+        return _words(alone=way == "punctuation" and set(steps) <= {"lower"}) if known else None
     byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
         return Rule(np.full(0x110000, RUN, np.int8), _gpt2_places)
@@ -80,9 +83,9 @@ SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
 def _gpt2_classes() -> np.ndarray:
     """What GPT-2's pattern may take a character for; more than it knows count as blank, which only cuts less."""
     classes = np.zeros(0x110000, np.uint8)
-    classes[[code for code in range(0x3001) if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E]] = (
-        BLANK
-    )
+    for code in range(0x3001):
+        if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
+            classes[code] = BLANK
     classes[[code for code in range(128) if chr(code).isalpha()]] = LETTER
     classes[[ord(c) for c in ASCII_PUNCTUATION]] = MARK
     classes[ord(" ")] = SPACE | BLANK

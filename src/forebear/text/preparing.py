@@ -155,7 +155,9 @@ def _read_and_encode(
 ) -> Ledger:
     """Reads everything, hands shards that are not done yet to the workers, and returns the reader's books."""
     total = sum(source.stamp()[2] for source in find(paths))
-    count = workers or (cores() if total > SMALL else 1)
+    count = min(
+        workers or (cores() if total > SMALL else 1), max(1, 20 * total // SHARD)
+    )  # no more than shards, at most
     with open(work / DROPPED, "w", encoding="utf-8") as dropped:
         ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n") and None)
         documents = reading.read(find(paths, ledger), ledger)

@@ -59,7 +59,7 @@ def learn(counts: Mapping[str, int], *, size: int, min_count: int, specials: Map
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        special_tokens=[*first],
+        special_tokens=[*first, *single, *continuing],
         continuing_subword_prefix=PREFIX,
         show_progress=False,
     )

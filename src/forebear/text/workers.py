@@ -27,8 +27,8 @@ def spread(
 ) -> Iterator[Result]:
     """`work(job)` for every job, in whatever order they finish. `place` names a job in messages.
 
-    At most `count` processes are started, and only as many as there are jobs waiting. Each holds one job at a time and
-    one more waits here, so that memory does not grow with the number of jobs. With `count` 1 nothing is started.
+    `count` processes are started, all at once, when there is a first job. Each holds one job at a time and one more
+    waits here, so that memory does not grow with the number of jobs. With `count` 1 nothing is started.
     """
     if count <= 1:
         yield from map(work, jobs)
@@ -39,10 +39,10 @@ def spread(
     waiting = iter(jobs)
     try:
         job = next(waiting, None)
+        if job is not None:
+            idle += [_start(work, workers) for _ in range(count)]
         while job is not None or busy:
-            if job is not None and (idle or len(workers) < count):
-                if not idle:
-                    idle.append(_start(work, workers))
+            if job is not None and idle:
                 connection = idle.pop()
                 busy[connection] = place(job)
                 _sent(connection, job, workers, busy)

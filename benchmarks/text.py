@@ -1,0 +1,244 @@
+"""Preparing a corpus beside its peers: the same text, the same cores, the same tokens; prints the ratios.
+
+    ./dev bench text                      English and Chinese from ../shared/data (or $FOREBEAR_DATA), else the demo's texts
+    ./dev bench text --text my.txt        any text; --rounds, --cores
+    ./dev bench text --memory             peak memory of one and of ten times the text
+
+Peers, each in a process of its own, alternating with us, medians over the rounds:
+  encode_batch   `tokenizers.encode_batch` on ready strings in memory, on all cores: the limit of what a pipeline around it can reach
+  datasets       `datasets.map(batched=True)` with the transformers fast tokenizer, read from the text file, written to its cache
+  rjieba         `Jieba().cut` on ready lines, for the segmentation
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
+
+
+# --- what is measured; each runs in a fresh process and prints one JSON line ---
+
+
+def ours(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    """Read, split into sentences, tokenise, write."""
+    from forebear.text.preparing import prepare
+    from forebear.text.tokenizer import Tokenizer
+
+    loaded = Tokenizer.load(tokenizer)
+    began = time.perf_counter()
+    corpus = prepare([text], loaded, to=to, workers=cores)
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "tokens": len(corpus), "sum": int(corpus.ids.astype("int64").sum())}
+
+
+def encode_batch(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    """The limit: strings are ready in memory, ids are left inside the library's objects."""
+    os.environ["TOKENIZERS_PARALLELISM"], os.environ["RAYON_NUM_THREADS"] = "true", str(cores)
+    import tokenizers
+
+    loaded = tokenizers.Tokenizer.from_file(str(tokenizer))
+    strings = ready_sentences(text)
+    began = time.perf_counter()
+    tokens, seconds, checksum = 0, 0.0, 0
+    for start in range(0, len(strings), 1000):
+        began = time.perf_counter()
+        encodings = loaded.encode_batch(strings[start : start + 1000], add_special_tokens=False)
+        seconds += time.perf_counter() - began
+        tokens += sum(map(len, encodings))
+        checksum += sum(sum(encoding.ids) for encoding in encodings)
+    return {"seconds": seconds, "tokens": tokens, "sum": checksum}
+
+
+def datasets(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    """What people use today."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ["HF_DATASETS_CACHE"] = str(to)
+    import datasets as peer
+    from transformers import PreTrainedTokenizerFast
+
+    peer.disable_progress_bars()
+    loaded = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer))
+
+    def tokenise(batch: dict) -> dict:
+        return loaded(batch["text"], add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)
+
+    began = time.perf_counter()
+    lines = peer.load_dataset("text", data_files=str(text), split="train", cache_dir=str(to))
+    done = lines.map(tokenise, batched=True, num_proc=cores, remove_columns=["text"])
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "tokens": sum(len(row) for row in done["input_ids"]), "sum": None}
+
+
+def segmented(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    from forebear.text.segmentation import Segmenter
+
+    lines, segmenter = ready_lines(text), Segmenter()
+    segmenter.cuts("热身")
+    began = time.perf_counter()
+    words = sum(len(segmenter.words(line)) for line in lines)
+    return {"seconds": time.perf_counter() - began, "tokens": words, "sum": None}
+
+
+def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    import rjieba as peer
+
+    lines, jieba = ready_lines(text), peer.Jieba()
+    jieba.cut("热身")
+    began = time.perf_counter()
+    words = sum(len(jieba.cut(line)) for line in lines)
+    return {"seconds": time.perf_counter() - began, "tokens": words, "sum": None}
+
+
+def memory(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
+    import resource
+
+    facts = ours(text, tokenizer, cores, to)
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    facts["peak"] = [resource.getrusage(who).ru_maxrss // 1024 for who in whose]
+    return facts
+
+
+def ready_sentences(text: Path) -> list[str]:
+    from forebear.text.ledger import Ledger
+    from forebear.text.reading import Reading
+    from forebear.text.sentences import split_sentences
+    from forebear.text.sources import find
+
+    documents = Reading().read(find([text]), Ledger())
+    return [sentence for document in documents for sentence in split_sentences(document.text)]
+
+
+def ready_lines(text: Path) -> list[str]:
+    return [line for line in text.read_text(encoding="utf-8").split("\n") if line]
+
+
+MEASURED = {f.__name__: f for f in (ours, encode_batch, datasets, segmented, rjieba, memory)}
+
+
+# --- the comparison ---
+
+
+def run(name: str, text: Path, tokenizer: Path, cores: int) -> dict:
+    """One measurement in a fresh process on the first `cores` processors."""
+    with tempfile.TemporaryDirectory(prefix="forebear-bench-") as folder:
+        command = [sys.executable, __file__, "--measure", name, str(text), str(tokenizer), str(cores), f"{folder}/to"]
+        environment = {**os.environ, "FOREBEAR_CACHE": f"{folder}/cache"}
+        chosen = sorted(os.sched_getaffinity(0))[:cores]
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, chosen),  # noqa: PLW1509
+        )
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def medians(names: list[str], text: Path, tokenizer: Path, cores: int, rounds: int) -> dict[str, dict]:
+    """All of them in turn, several times over, so that a disturbance hits them alike."""
+    seen: dict[str, list[dict]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            seen[name].append(run(name, text, tokenizer, cores))
+    return {
+        name: {**results[-1], "seconds": statistics.median(it["seconds"] for it in results)}
+        for name, results in seen.items()
+    }
+
+
+def compare(label: str, text: Path, tokenizer: Path, cores: int, rounds: int, peers: list[str]) -> dict:
+    """Preparing against its peers on one text; the tokens must be the same."""
+    found = medians(["ours", *peers], text, tokenizer, cores, rounds)
+    mine = found["ours"]
+    assert mine["tokens"] == found["encode_batch"]["tokens"], (mine, found["encode_batch"])
+    assert mine["sum"] == found["encode_batch"]["sum"], "the ids differ"
+    print(f"\n{label}: {text.stat().st_size / 1e6:.1f} MB, {mine['tokens']:,} tokens, {cores} cores, {rounds} rounds")
+    for name, facts in found.items():
+        rate = facts["tokens"] / facts["seconds"]
+        ratio = mine["tokens"] / mine["seconds"] / rate
+        print(f"  {name:14}{facts['seconds']:8.2f} s {rate / 1e6:8.2f} M tokens/s   ours/{name} = {ratio:.2f}")
+    return {name: round(facts["tokens"] / facts["seconds"]) for name, facts in found.items()}
+
+
+def tokenizer_for(text: Path, folder: Path, kind: str, size: int) -> Path:
+    from forebear.text.choosing import Learning, learn
+    from forebear.text.reading import Reading
+
+    path = folder / f"{text.stem}-{kind}-{size}.json"
+    if not path.exists():
+        learn(kind, [text], Reading(), Learning(size=size)).save(path)
+    return path
+
+
+def natural_texts(folder: Path) -> dict[str, Path]:
+    """English and Chinese prose as people wrote it, each once; the demo's where the real data are absent."""
+    corpora = DATA / "corpora"
+    if not corpora.is_dir():
+        from forebear.cli.demo import write_texts
+
+        return {"English (demo)": write_texts(folder)[0]}
+    english = folder / "english.txt"
+    parts = ["wikitext2/train.txt", "wikitext2/wiki.valid.raw", "wikitext2/wiki.test.raw", "tinyshakespeare.txt"]
+    english.write_text("\n\n".join((corpora / part).read_text() for part in parts))
+    return {"English": english, "Chinese": corpora / "zhwiki.txt"}
+
+
+def show_memory(text: Path, tokenizer: Path, cores: int, folder: Path) -> None:
+    ten = folder / "ten.txt"
+    ten.write_text((text.read_text(encoding="utf-8") + "\n\n") * 10, encoding="utf-8")
+    one, more = run("memory", text, tokenizer, cores), run("memory", ten, tokenizer, cores)
+    print(
+        f"\nMemory, MB at the peak (caller, largest worker): {one['peak']} for {text.stat().st_size / 1e6:.0f} MB of text, ",
+        end="",
+    )
+    print(f"{more['peak']} for ten times as much: ratio {sum(more['peak']) / sum(one['peak']):.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, help="a text of your own instead")
+    parser.add_argument("--kind", default="wordpiece", help="words, characters, wordpiece or bytepair")
+    parser.add_argument("--size", type=int, default=30_000)
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="only the memory of one and ten times the text")
+    parser.add_argument("--quick", action="store_true", help="one round, without datasets: a smoke test")
+    parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        name, text, tokenizer, cores, to = options.measure
+        print(json.dumps(MEASURED[name](Path(text), Path(tokenizer), int(cores), Path(to))))
+        return
+    print(f"{platform.processor() or platform.machine()}, {options.cores} cores, Python {platform.python_version()}")
+    with tempfile.TemporaryDirectory(prefix="forebear-bench-") as made:
+        folder = Path(made)
+        texts = {"your text": options.text} if options.text else natural_texts(folder)
+        rounds, peers = (1, ["encode_batch"]) if options.quick else (options.rounds, ["encode_batch", "datasets"])
+        for label, text in texts.items():
+            tokenizer = tokenizer_for(text, folder, options.kind, options.size)
+            if options.memory:
+                show_memory(text, tokenizer, options.cores, folder)
+                continue
+            compare(label, text, tokenizer, options.cores, rounds, peers)
+            if label == "Chinese" and not options.quick:
+                words = medians(["segmented", "rjieba"], text, tokenizer, 1, rounds)
+                ratio = words["rjieba"]["seconds"] / words["segmented"]["seconds"]
+                assert words["rjieba"]["tokens"] == words["segmented"]["tokens"]
+                print(f"  segmentation on one core: ours/rjieba = {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()
