@@ -1,12 +1,13 @@
 """Preparing a corpus beside its peers: the same text, the same cores, the same tokens; prints the ratios.
 
-    ./dev bench text                      English and Chinese from ../shared/data (or $FOREBEAR_DATA), else the demo's texts
-    ./dev bench text --text my.txt        any text; --rounds, --cores
-    ./dev bench text --memory             peak memory of one and of ten times the text
+    ./dev bench text                   English and Chinese of ../shared/data (or $FOREBEAR_DATA), else the demo's text
+    ./dev bench text --text my.txt     any text; --kind, --size, --rounds, --cores
+    ./dev bench text --memory          peak memory of one and of ten times the text
+    ./dev bench text --write           put the figures into both READMEs
 
 Peers, each in a process of its own, alternating with us, medians over the rounds:
-  encode_batch   `tokenizers.encode_batch` on ready strings in memory, on all cores: the limit of what a pipeline around it can reach
-  datasets       `datasets.map(batched=True)` with the transformers fast tokenizer, read from the text file, written to its cache
+  encode_batch   `tokenizers.encode_batch` on ready strings in memory: the limit of any pipeline built around it
+  datasets       `datasets.map(batched=True)` with the transformers fast tokenizer, from the file to its cache
   rjieba         `Jieba().cut` on ready lines, for the segmentation
 """
 
@@ -140,7 +141,7 @@ def run(name: str, text: Path, tokenizer: Path, cores: int) -> dict:
             env=environment,
             capture_output=True,
             text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, chosen),  # noqa: PLW1509
+            preexec_fn=lambda: os.sched_setaffinity(0, chosen),
         )
     if done.returncode:
         sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
@@ -200,11 +201,8 @@ def show_memory(text: Path, tokenizer: Path, cores: int, folder: Path) -> None:
     ten = folder / "ten.txt"
     ten.write_text((text.read_text(encoding="utf-8") + "\n\n") * 10, encoding="utf-8")
     one, more = run("memory", text, tokenizer, cores), run("memory", ten, tokenizer, cores)
-    print(
-        f"\nMemory, MB at the peak (caller, largest worker): {one['peak']} for {text.stat().st_size / 1e6:.0f} MB of text, ",
-        end="",
-    )
-    print(f"{more['peak']} for ten times as much: ratio {sum(more['peak']) / sum(one['peak']):.2f}")
+    peaks = f"{one['peak']} for {text.stat().st_size / 1e6:.0f} MB of text, {more['peak']} for ten times as much"
+    print(f"\nPeak memory in MB (caller, largest worker): {peaks}: {sum(more['peak']) / sum(one['peak']):.2f} times")
 
 
 def main() -> None:

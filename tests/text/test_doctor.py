@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.text.cleaning import Cleaning, clean
-from forebear.text.doctor import LONG_LINE, Report, examine, measure_tokenizers
+from forebear.text.doctor import examine, measure_tokenizers
+from forebear.text.documents import Document
+from forebear.text.findings import LONG_LINE, Report
 from forebear.text.ledger import Ledger
-from forebear.text.reading import Document, Reading
+from forebear.text.reading import Reading
 from forebear.text.sources import Source
 
 ARTICLE = "The council approved the plan for the new bridge over the river on Monday evening after a long debate. " * 3

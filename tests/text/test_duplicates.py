@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.text.duplicates import SHINGLE, Exact, Near, RepeatedLines, Sample, Tally, ahead, digest, place, signature
-from forebear.text.reading import Document
+from forebear.text.documents import Document, ahead
+from forebear.text.duplicates import SHINGLE, Exact, Near, RepeatedLines, Sample, Tally, digest, place, signature
 
 
 def shingles(text: str) -> set[str]:

@@ -164,7 +164,8 @@ from forebear.text.tokenizer import Tokenizer
 from forebear.text.reading import Reading
 if __name__ == "__main__":
     text, tokenizer, to, division, workers = sys.argv[1:6]
-    corpus = preparing.prepare([text], Tokenizer.load(tokenizer), to=to, reading=Reading(documents=division), workers=int(workers))
+    how = Reading(documents=division)
+    corpus = preparing.prepare([text], Tokenizer.load(tokenizer), to=to, reading=how, workers=int(workers))
     peak = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(json.dumps({"peak": peak, "tokens": len(corpus)}))
 """

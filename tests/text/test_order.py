@@ -33,7 +33,9 @@ def test_it_looks_like_chance():
     places = np.array([shuffled(np.arange(size), size, seed=seed) for seed in range(trials)])
     counts = np.array([np.bincount(places[:, i], minlength=size) for i in range(size)])
     expected = trials / size
-    assert ((counts - expected) ** 2 / expected).sum() < 330  # chi-squared, 225 degrees of freedom, far beyond 1 in 10,000
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 330  # chi-squared, 225 degrees of freedom, far beyond 1 in 10,000
     order = shuffled(np.arange(100_000), 100_000, seed=3)
     assert abs(np.corrcoef(np.arange(100_000), order)[0, 1]) < 0.015
     assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.015

@@ -1,4 +1,4 @@
-"""Text becomes a corpus: right to the last token, the same from any number of workers, noticed when anything changes."""
+"""Text becomes a corpus: right to the last token, the same from any number of workers, any change noticed."""
 
 import gzip
 import json
@@ -152,7 +152,11 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
     lines = [f"sentence number {n}" for n in range(400)]
     one, more = tmp_path / "one.txt", tmp_path / "more.txt"
     one.write_text("\n".join(lines))
-    more.write_text("\n".join(["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]))
+    more.write_text(
+        "\n".join(
+            ["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]
+        )
+    )
     by_line = Reading(documents="lines")
     small, large = prepare([one], pieces, reading=by_line), prepare([more], pieces, reading=by_line)
     split = small.split(0.2)
@@ -177,7 +181,7 @@ def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch)
     text = tmp_path / "long.txt"
     text.write_text("short one.\n\n" + "\n".join(f"line {n} of a long text。" for n in range(300)) + "\n\nlast.")
     whole = prepare([text], pieces, to=tmp_path / "whole")
-    monkeypatch.setattr("forebear.text.reading.PART", 500)
+    monkeypatch.setattr("forebear.text.documents.PART", 500)
     monkeypatch.setattr(preparing, "PART", 500)
     monkeypatch.setattr(preparing, "SHARD", 700)
     cut = prepare([text], pieces, to=tmp_path / "cut", workers=2)
@@ -215,7 +219,10 @@ def test_word_starts_by_segmentation_by_tags_and_by_pieces(tmp_path):
 
     def words(corpus):
         starts = np.flatnonzero(corpus.word_starts(0, len(corpus)))
-        return ["".join(corpus.tokenizer.token(int(i)).removeprefix("##") for i in run) for run in np.split(corpus.ids, starts[1:])]
+        return [
+            "".join(corpus.tokenizer.token(int(i)).removeprefix("##") for i in run)
+            for run in np.split(corpus.ids, starts[1:])
+        ]
 
     segmented = prepare([text], pieces, segmenter=Segmenter())
     assert words(segmented) == ["我们", "研究", "语言", "模型", "。", "unbelievable"]
@@ -245,7 +252,7 @@ def test_a_workers_failure_names_file_and_line(tmp_path, pieces, workers, monkey
     monkeypatch.setattr(preparing, "SHARD", 50)
     text = tmp_path / "t.txt"
     text.write_text("\n\n".join(["fine text here"] * 20 + ["this goes boom"] + ["fine"] * 20))
-    fussy = Fussy(pieces._document)
+    fussy = Fussy(pieces._blueprint)
     with pytest.raises(ForebearError, match="ValueError: will not encode this") as caught:
         prepare([text], fussy, to=tmp_path / "c", workers=workers)
     assert (caught.value.file, caught.value.line) == (str(text), 41)
@@ -277,7 +284,9 @@ def test_damaged_corpora_are_refused(story, pieces, tmp_path):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    parts=st.lists(st.text(alphabet=st.sampled_from("ab. 中。！\n\x00\u200d😀\t"), max_size=30), min_size=1, max_size=8),
+    parts=st.lists(
+        st.text(alphabet=st.sampled_from("ab. 中。！\n\x00\u200d😀\t"), max_size=30), min_size=1, max_size=8
+    ),
     division=st.sampled_from(["blank", "files", "lines"]),
     mode=st.sampled_from(["split", "lines", "flow"]),
     shard=st.integers(1, 40),
@@ -287,7 +296,9 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     (folder / "t.txt").write_text("x\n" + "\n\n".join(parts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparing, "SHARD", shard)
-        corpus = prepare([folder / "t.txt"], pieces, reading=Reading(documents=division), sentences=mode, to=folder / "c")
+        corpus = prepare(
+            [folder / "t.txt"], pieces, reading=Reading(documents=division), sentences=mode, to=folder / "c"
+        )
     corpus.ledger.check()
     counts = corpus.ledger.stage("tokens").given
     assert counts["documents"] == len(corpus.documents) - 1 == len(corpus.hashes) == len(corpus.sizes)

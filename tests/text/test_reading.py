@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
-from forebear.text import reading as reading_module
+from forebear.text import documents as documents_module
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
 from forebear.text.sources import GZIP, ZSTD, find, fingerprint
@@ -106,7 +106,7 @@ def test_bad_bytes_of_gb18030(file):
 
 def test_a_character_cut_off_at_the_end_is_a_bad_byte(file):
     with pytest.raises(BadInput, match="byte 3"):
-        texts(file("abc".encode() + "中".encode()[:2]))
+        texts(file(b"abc" + "中".encode()[:2]))
 
 
 def test_compressed_files_by_content_not_by_name(file):
@@ -201,11 +201,24 @@ def test_a_very_long_line_comes_in_parts(file):
     path = file("word " * 4_000_000)  # 20 MB in one line
     documents, ledger = read(path)
     assert "".join(d.text for d in documents) == "word " * 4_000_000
-    assert max(len(d.text) for d in documents) <= 2 * reading_module.PART
+    assert max(len(d.text) for d in documents) <= 2 * documents_module.PART
     assert [d.part for d in documents] == list(range(len(documents)))
     assert ledger.stage("read").given["documents"] == 1
     lines, _ = read(path, documents="lines")
     assert "".join(d.text for d in lines) == "word " * 4_000_000
+
+
+def test_a_document_that_begins_with_nothing_visible_is_kept(file):
+    content = "\x00" * 3_000_000 + "then text"
+    for division in ("blank", "files", "lines"):
+        assert "".join(texts(file(content), documents=division)) == content
+
+
+def test_long_tagged_lines_are_cut_between_words(file, monkeypatch):
+    monkeypatch.setattr("forebear.text.documents.PART", 40)
+    path = file("好/a  。/w  " * 100)
+    for division in ("blank", "lines"):
+        assert "".join(texts(path, format="tagged", documents=division)) == "好。" * 100
 
 
 @pytest.mark.parametrize("content", ["", "\n\n\n", " \n\t\n", "\x00\x00", "\ufeff"])
@@ -275,7 +288,8 @@ def test_a_named_pipe_is_read(tmp_path):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    content=st.text(alphabet=st.sampled_from("a中 \n\r\t\ufeff\x00\u2028😀。")).map(str.encode) | st.binary(max_size=60),
+    content=st.text(alphabet=st.sampled_from("a中 \n\r\t\ufeff\x00\u2028😀。")).map(str.encode)
+    | st.binary(max_size=60),
     division=st.sampled_from(["blank", "files", "lines"]),
     policy=st.sampled_from(["replace", "skip"]),
 )
@@ -295,14 +309,18 @@ def test_the_ledger_adds_up_for_any_input(tmp_path_factory, content, division, p
 
 
 @settings(max_examples=30, deadline=None)
-@given(lines=st.lists(st.text(alphabet="ab 中\n", max_size=40), max_size=20), block=st.integers(1, 20), part=st.integers(4, 30))
+@given(
+    lines=st.lists(st.text(alphabet="ab 中\n", max_size=40), max_size=20),
+    block=st.integers(1, 20),
+    part=st.integers(4, 30),
+)
 def test_the_size_of_blocks_and_parts_changes_nothing(tmp_path_factory, lines, block, part):
     path = tmp_path_factory.mktemp("any") / "x.txt"
     path.write_text("\n".join(lines))
     whole, _ = read(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("forebear.text.sources.BLOCK", block)
-        patch.setattr("forebear.text.reading.PART", part)
+        patch.setattr("forebear.text.documents.PART", part)
         pieces, _ = read(path)
     joined, places = [], []
     for piece in pieces:

@@ -126,7 +126,7 @@ def test_mojibake_is_found_and_read(broken: str, name: str, meant: str) -> None:
     [
         "Été à la forêt, où naïve Zoë mangea « trois » crêpes… café…” voilà\u00a0»",
         "Übermäßig große Äpfel für 5 €, 20 °C · 3×4 — ½ ¿qué? ¡sí!",
-        "São Paulo, NÃO, coração, Ângela",
+        "São Paulo, NÃO, coração, Ângela; ÅÄÖ, ÆØÅ",
         "横浜市は神奈川県の都市。",
         CHINESE,
         "這個國家的語言，不是他們的。陸費逵·1912",

@@ -16,9 +16,9 @@ from forebear.text.cleaning import Cleaning
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.text.doctor import Finding, Report
+    from forebear.text.documents import Document
+    from forebear.text.findings import Finding, Report
     from forebear.text.ledger import Ledger
-    from forebear.text.reading import Document
     from forebear.text.tokenizer import Tokenizer
 
 CLEANING = Group("Cleaning (with --clean)")
@@ -66,7 +66,7 @@ def corpus(
     cleaned: Ledger | None = None
     if clean is not None:
         from forebear.text.cleaning import clean as cleaned_documents
-        from forebear.text.cleaning import write_clean
+        from forebear.text.writing import write_clean
 
         with speaking.progress("cleaning") as progress:
             documents, cleaned = _watched(texts, how, progress)

@@ -28,7 +28,7 @@ class Speaking:
     quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
     "No progress, no notes; only the result."
 
-    def tell(self, facts: dict[str, Any], draw: Callable[[Console], None]) -> None:
+    def tell(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
         """The result: as JSON, or drawn for people."""
         if self.json:
             text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)

@@ -63,7 +63,7 @@ def tokenize(
     cut = [(text, chosen.encode(text, specials=specials)) for text in given]
     speaking.tell(
         {"tokenizer": chosen.describe(), "texts": [_facts(text, pieces) for text, pieces in cut]},
-        lambda console: [_draw(console, text, pieces, chosen) for text, pieces in cut] and None,
+        lambda console: [_draw(console, text, pieces, chosen) for text, pieces in cut],
     )
 
 

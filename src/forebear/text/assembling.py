@@ -6,8 +6,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ class GrowingArray:
 
     def __init__(self, path: Path, kind: np.dtype | type) -> None:
         self.kind, self.length, self.digest = np.dtype(kind), 0, hashlib.sha256()
-        self.file = open(path, "wb")  # noqa: SIM115 - closed by finish() or by its user's ExitStack
+        self.file = open(path, "wb")  # noqa: SIM115 - closed by finish(), or by its user's close()
         self.file.write(self._header())
 
     def _header(self) -> bytes:
@@ -80,89 +79,87 @@ class Pieces:
         return Pieces(sums[0], np.array(hashes, np.uint64), sums[1], np.zeros(len(starts), bool))
 
 
-def assemble(work: Path, target: Path, shards: Iterator[Encoded], ledger: Ledger, facts: dict[str, Any]) -> None:
+def assemble(work: Path, target: Path, shards: Iterable[Encoded], ledger: Ledger, facts: dict[str, Any]) -> None:
     """Joins the shards, in order, under `work`, closes the books and renames the result to `target`."""
     whole = work / "whole"
     shutil.rmtree(whole, ignore_errors=True)
     whole.mkdir()
+    with open(work / DROPPED, "a", encoding="utf-8") as dropped:
+        ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
+        joining = _Joining(whole, smallest_type(facts["vocabulary"]), ledger)
+        try:
+            for shard in shards:
+                joining.add(shard)
+            arrays = joining.finish()
+        finally:
+            joining.close()
+    if not arrays["ids"]["shape"][0]:
+        raise BadInput(
+            "the text holds nothing to learn from: no token in it", remedy="give more text, or another tokenizer"
+        )
+    ledger.check()
     _copied(work / TOKENIZER, whole)
-    with ExitStack() as stack, open(work / DROPPED, "a", encoding="utf-8") as dropped:
-        ledger.on_drop = lambda item: _write_line(dropped, item)
-        arrays = _write_arrays(whole, shards, ledger, facts["vocabulary"], dropped, stack)
-        if not arrays["ids"]["shape"][0]:
-            raise BadInput(
-                "the text holds nothing to learn from: no token in it", remedy="give more text, or another tokenizer"
-            )
-        ledger.check()
-        dropped.flush()
     _copied(work / DROPPED, whole)
     write_json(whole / LEDGER, ledger.to_json())
     write_json(whole / FACTS, {"format": FORMAT, **facts, "counts": _counts(ledger), "arrays": arrays})
     _put(whole, target)
 
 
-def _write_arrays(
-    whole: Path, shards: Iterator[Encoded], ledger: Ledger, vocabulary: int, dropped: Any, stack: ExitStack
-) -> dict[str, dict[str, Any]]:
-    def growing(name: str, kind: np.dtype | type) -> GrowingArray:
-        array = GrowingArray(whole / f"{name}.npy", kind)
-        stack.callback(array.file.close)
-        return array
+class _Joining:
+    """The arrays of a corpus while its shards come in, in order."""
 
-    ids, hashes, sizes = (
-        growing("ids", smallest_type(vocabulary)),
-        growing("hashes", np.uint64),
-        growing("sizes", np.int64),
-    )
-    sentences, documents = growing("sentences", np.int64), growing("documents", np.int64)
-    words: GrowingArray | None = None
-    carried, silent, numbered = Pieces(), {}, 0
-    ends = {"tokens": 0, "sentences": 0}
+    def __init__(self, folder: Path, id_type: np.dtype, ledger: Ledger) -> None:
+        kinds = {"ids": id_type, "sentences": np.int64, "documents": np.int64, "hashes": np.uint64, "sizes": np.int64}
+        self.folder, self.ledger = folder, ledger
+        self.arrays = {name: GrowingArray(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
+        self.tokens = self.sentences = self.pieces = 0  # so far
+        self.carried = Pieces()  # the last document of a shard: it may go on in the next one
+        self.silent: dict[int, dict[str, Any]] = {}  # where pieces without tokens stand, by number
 
-    def enter(pieces: Pieces, first: int) -> None:
-        """Whole documents, of which the first piece has number `first`."""
-        starts = first + np.flatnonzero(~pieces.continued)
-        complete = pieces.whole()
-        books = ledger.stage("tokens")
-        books.take(documents=len(starts))
-        for number in starts[complete.documents == 0]:
-            ledger.drop("tokens", NO_TOKENS, documents=1, **silent[int(number)])
-        kept = complete.documents > 0
-        books.give(documents=int(kept.sum()))
-        documents.append(ends["sentences"] + np.cumsum(complete.documents[kept]) - complete.documents[kept])
-        ends["sentences"] += int(complete.documents.sum())
-        hashes.append(complete.hashes[kept])
-        sizes.append(complete.sizes[kept])
-
-    for shard in shards:
-        ledger.merge(shard.ledger)
+    def add(self, shard: Encoded) -> None:
+        self.ledger.merge(shard.ledger)
         for item in shard.dropped:
-            _write_line(dropped, item)
-        ids.append(shard.ids)
+            assert self.ledger.on_drop is not None
+            self.ledger.on_drop(item)
+        self.arrays["ids"].append(shard.ids)
         if shard.words is not None:
-            words = words or growing("words", bool)
-            words.append(shard.words)
-        sentences.append(ends["tokens"] + np.cumsum(shard.sentences) - shard.sentences)
-        ends["tokens"] += int(shard.sentences.sum())
-        before = len(carried.continued)
-        silent.update({numbered + it["number"]: {"file": it["file"], "line": it["line"]} for it in shard.silent})
-        pieces = carried.joined(shard)
-        last = int(np.flatnonzero(~pieces.continued)[-1])  # this document may go on in the next shard
-        enter(pieces.cut(0, last), numbered - before)
-        carried, numbered = pieces.cut(last, None), numbered + len(shard.continued)
-        silent = {number: it for number, it in silent.items() if number >= numbered - len(carried.continued)}
-    enter(carried, numbered - len(carried.continued))
-    sentences.append(np.array([ends["tokens"]]))
-    documents.append(np.array([ends["sentences"]]))
-    named = {
-        "ids": ids,
-        "sentences": sentences,
-        "documents": documents,
-        "hashes": hashes,
-        "sizes": sizes,
-        "words": words,
-    }
-    return {name: array.finish() for name, array in named.items() if array is not None}
+            if "words" not in self.arrays:
+                self.arrays["words"] = GrowingArray(self.folder / "words.npy", bool)
+            self.arrays["words"].append(shard.words)
+        self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
+        self.tokens += int(shard.sentences.sum())
+        self.silent |= {self.pieces + it["number"]: {"file": it["file"], "line": it["line"]} for it in shard.silent}
+        first = self.pieces - len(self.carried.continued)
+        self.pieces += len(shard.continued)
+        pieces = self.carried.joined(shard)
+        last = int(np.flatnonzero(~pieces.continued)[-1])
+        self._enter(pieces.cut(0, last), first)
+        self.carried = pieces.cut(last, None)
+        self.silent = {number: it for number, it in self.silent.items() if number >= first + last}
+
+    def _enter(self, pieces: Pieces, first: int) -> None:
+        """Whole documents, the first piece of which has number `first`; those without any token are dropped."""
+        starts, whole, books = first + np.flatnonzero(~pieces.continued), pieces.whole(), self.ledger.stage("tokens")
+        books.take(documents=len(starts))
+        for number in starts[whole.documents == 0]:
+            self.ledger.drop("tokens", NO_TOKENS, documents=1, **self.silent[int(number)])
+        kept = whole.documents > 0
+        books.give(documents=int(kept.sum()))
+        lengths = whole.documents[kept]
+        self.arrays["documents"].append(self.sentences + np.cumsum(lengths) - lengths)
+        self.sentences += int(lengths.sum())
+        self.arrays["hashes"].append(whole.hashes[kept])
+        self.arrays["sizes"].append(whole.sizes[kept])
+
+    def finish(self) -> dict[str, dict[str, Any]]:
+        self._enter(self.carried, self.pieces - len(self.carried.continued))
+        self.arrays["sentences"].append(np.array([self.tokens]))
+        self.arrays["documents"].append(np.array([self.sentences]))
+        return {name: array.finish() for name, array in self.arrays.items()}
+
+    def close(self) -> None:
+        for array in self.arrays.values():
+            array.file.close()
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:
@@ -184,7 +181,3 @@ def _put(whole: Path, target: Path) -> None:
 def _copied(path: Path, folder: Path) -> None:
     with open(path, "rb") as source, written_aside(folder / path.name) as copy:
         shutil.copyfileobj(source, copy)
-
-
-def _write_line(file: Any, item: dict[str, Any]) -> None:
-    file.write(json.dumps(item) + "\n")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from forebear.text.blueprint import Blueprint, build, normalizer_of
 from forebear.text.characters import sound
-from forebear.text.document import Document, build, normalizer_of
 from forebear.text.segmentation import Segmenter
 from forebear.text.words import borders, parted
 
@@ -59,14 +59,14 @@ def learn(
     return learned["vocab"], learned["merges"]
 
 
-def document(
+def blueprint(
     vocabulary: Mapping[str, int],
     merges: Sequence[Sequence[str]],
     *,
     specials: Mapping[str, str],
     normalise: Sequence[str] = (),
     facts: Mapping[str, Any],
-) -> Document:
+) -> Blueprint:
     """GPT-2's tokenizer over these merges."""
     model = {
         "type": "BPE",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.text.document import Document, build, normalizer_of, stages
+from forebear.text.blueprint import Blueprint, build, normalizer_of, stages
 
 # Chinese characters: all blocks for them, with 々 and 〇 (kana and Hangul are not among them).
 HAN_BLOCKS = (
@@ -70,13 +70,13 @@ def count(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
     return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
 
 
-def document(
+def blueprint(
     tokens: Sequence[str],
     *,
     specials: Mapping[str, str],
     normalise: Sequence[str],
     facts: Mapping[str, Any],
-) -> Document:
+) -> Blueprint:
     """These characters, special tokens among them, in id order: a merge table without merges."""
     if "unknown" not in specials:
         raise BadInput("characters need a token for unknown ones", remedy="give `specials` the role 'unknown'")

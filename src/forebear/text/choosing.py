@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 from forebear import __version__
 from forebear.errors import BadInput
 from forebear.text.aside import cache
+from forebear.text.documents import Document
 from forebear.text.ledger import Ledger
 from forebear.text.preparing import Paths, Progress, fingerprint_of
-from forebear.text.reading import Document, Reading
+from forebear.text.reading import Reading
 from forebear.text.sources import find
 
 if TYPE_CHECKING:

@@ -1,24 +1,17 @@
-"""Rules that leave text out or mend it, each entered in the ledger; and cleaned text written whole or not at all."""
+"""Rules that leave text out or mend it, each entered in the ledger with its reason."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import unicodedata
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO
 
-from forebear.errors import BadInput, ForebearError
-from forebear.text.aside import write_json, written_aside
-from forebear.text.duplicates import Exact, Near, RepeatedLines, ahead, digest, place, signature
+from forebear.errors import BadInput
+from forebear.text.documents import Document, ahead
+from forebear.text.duplicates import Exact, Near, RepeatedLines, digest, place, signature
 from forebear.text.ledger import Ledger, size
-from forebear.text.reading import Document
 from forebear.text.scripts import CONTROLS, INVISIBLES, find_mojibake
 
 STAGE = "clean"
@@ -229,149 +222,17 @@ def _without_lines(document: Document, reasons: list[str], ledger: Ledger) -> Do
         else:
             kept.append((start, end))
         start = end
-    words: list[int] = []
+    words = None if document.words is None else _ends_in(document.words, kept)
+    return replace(document, text="".join(text[start:end] for start, end in kept), words=words)
+
+
+def _ends_in(words: tuple[int, ...], kept: list[tuple[int, int]]) -> tuple[int, ...]:
+    """The ends of words in the stretches that are kept; a word of which the rest is dropped ends there."""
+    ends: list[int] = []
     length = 0
-    for start, end in kept:
-        if document.words is not None:
-            inside = document.words[bisect_right(document.words, start) : bisect_right(document.words, end)]
-            words += [length + word - start for word in inside]
+    for (start, end), following in zip(kept, [*(start for start, _ in kept[1:]), -1], strict=False):
+        ends += [length + word - start for word in words[bisect_right(words, start) : bisect_right(words, end)]]
         length += end - start
-    bare = "".join(text[start:end] for start, end in kept)
-    return replace(document, text=bare, words=None if document.words is None else tuple(words))
-
-
-# --- writing ---
-
-
-def write_clean(
-    documents: Iterable[Document], out: str | os.PathLike[str], ledger: Ledger, *, overwrite: bool = False
-) -> None:
-    """Writes the documents, and beside them OUT.ledger.json. OUT is there only when all is written and adds up.
-
-    A name in .jsonl (also .jsonl.gz, .jsonl.zst) gets one record a document and keeps every character. Any other name
-    gets plain text with a blank line between documents; blank lines inside a document go, as the ledger says.
-    """
-    target = Path(out)
-    beside = target.with_name(target.name + ".ledger.json")
-    for path in (target, beside):
-        if path.is_dir() or (path.exists() and not overwrite):
-            remedy = "choose another name" if path.is_dir() else "choose another name, or add --overwrite"
-            raise BadInput("is already there", file=path, remedy=remedy)
-    if not target.parent.is_dir():
-        raise BadInput("the folder is not there", file=target.parent, remedy="make it, or choose another --clean OUT")
-    name = target.name.lower().removesuffix(".gz").removesuffix(".zst")
-    form = _Records if name.endswith((".jsonl", ".ndjson")) else _Paragraphs
-    try:
-        with written_aside(target) as file:
-            with _packed(file, target.name.lower()) as stream:
-                writer = form(stream)
-                taken: Counter[str] = Counter(documents=0, characters=0, bytes=0)
-                for document, goes_on in ahead(documents):
-                    taken.update(_counts(document))
-                    writer.write(document, goes_on=goes_on)
-                stream.write(b"\n" if form is _Paragraphs and taken["documents"] else b"")
-            _enter_written(taken, writer.given, ledger)
-            ledger.check()
-            write_json(beside, ledger.to_json())
-    except OSError as error:
-        remedy = "make room or give permission, or choose another --clean OUT; nothing was written there"
-        raise ForebearError(error.strerror or str(error), file=target, remedy=remedy) from error
-
-
-@contextmanager
-def _packed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    if name.endswith(".gz"):
-        import gzip
-
-        with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
-            yield stream  # pyright: ignore[reportReturnType]
-    elif name.endswith(".zst"):
-        import zstandard
-
-        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as stream:
-            yield stream  # pyright: ignore[reportReturnType]
-    else:
-        yield file
-
-
-class _Records:
-    """JSONL: {"text": …}, with "words" (the ends of words) where they are known. Long documents are one record too."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
-        self.given: Counter[str] = Counter(documents=0, characters=0, bytes=0)
-        self.words: list[int] = []
-        self.length = 0
-
-    def write(self, document: Document, *, goes_on: bool) -> None:
-        if document.part == 0:
-            self.words, self.length = [], 0
-            self.stream.write(b'{"text": "')
-        self.stream.write(json.dumps(document.text, ensure_ascii=False)[1:-1].encode())
-        self.words += [self.length + end for end in document.words or ()]
-        self.length += len(document.text)
-        self.given.update(_counts(document))
-        if not goes_on:
-            words = b', "words": ' + json.dumps(self.words).encode() if self.words else b""
-            self.stream.write(b'"' + words + b"}\n")
-
-
-class _Paragraphs:
-    """Plain text: a document is a paragraph, so it cannot have blank lines of its own."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
-        self.given: Counter[str] = Counter(documents=0, characters=0, bytes=0)
-        self.held = ""  # the end of a part, when it may turn out to be a blank line or a carriage return
-        self.line_open = self.begun = False  # of the line and of the document at hand: something of it is written
-
-    def write(self, document: Document, *, goes_on: bool) -> None:
-        if document.part == 0:
-            self.held, self.line_open, self.begun = "", False, False
-        out: list[str] = []
-        *lines, last = (self.held + document.text).split("\n")
-        self.held = ""
-        for line in lines:
-            self._line(line, out)
-            self.line_open = False
-        body = last.rstrip("\r")  # before a line end it would be taken for half of one
-        if goes_on:
-            self.held = last[len(body) :] if self.line_open or body.strip() else last
-        self._line(body, out)
-        self._put("".join(out))
-
-    def _line(self, line: str, out: list[str]) -> None:
-        if self.line_open:
-            out.append(line.rstrip("\r"))
-        elif line.strip():
-            out.append("\n" + line.rstrip("\r") if self.begun or out else line.rstrip("\r"))
-            self.line_open = True
-
-    def _put(self, text: str) -> None:
-        if not text:
-            return
-        if not self.begun:
-            # The first mark of a file is taken for its byte order mark: a document's own needs one before it.
-            between = "\n\n" if self.given["documents"] else "\ufeff" * text.startswith("\ufeff")
-            self.stream.write(between.encode())
-            self.given["documents"] += 1
-        self.begun = True
-        self.stream.write(text.encode())
-        self.given.update(characters=len(text), bytes=size(text))
-
-
-def _counts(document: Document) -> dict[str, int]:
-    counts = {"documents": int(document.part == 0), "characters": len(document.text), "bytes": size(document.text)}
-    return counts if document.words is None else {**counts, "words": len(document.words)}
-
-
-def _enter_written(taken: Counter[str], given: Counter[str], ledger: Ledger) -> None:
-    """What plain text cannot hold (blank lines inside documents, ends of words) is the difference."""
-    books = ledger.stage("write")
-    books.take(**taken)
-    books.give(**given)
-    reasons = {"words": "ends of words, which plain text does not mark"}
-    for unit in taken:
-        if lost := taken[unit] - given[unit]:
-            reason = reasons.get(unit, "blank lines inside documents")
-            books.dropped.setdefault(reason, Counter()).update({unit: lost})
+        if end != following and ends[-1:] != [length]:
+            ends.append(length)
+    return tuple(ends)

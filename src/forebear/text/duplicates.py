@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from forebear.text.reading import Document
+from forebear.text.documents import Document
 from forebear.text.scripts import points
 
 MOST_DISTINCT = 5_000_000  # documents remembered for exact duplicates (about 150 bytes each)
@@ -25,17 +25,6 @@ def place(document: Document, line: int = 0) -> Place:
     """Where a line of a document stands, counted from 0. A JSONL record is one line of its file, whatever is in it."""
     name = document.file.lower().removesuffix(".gz").removesuffix(".zst")
     return document.file, document.line + (0 if name.endswith((".jsonl", ".ndjson")) else line)
-
-
-def ahead(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:
-    """Each document, or part of one, and whether the next one continues it."""
-    held: Document | None = None
-    for document in documents:
-        if held is not None:
-            yield held, document.part > 0
-        held = document
-    if held is not None:
-        yield held, False
 
 
 def digest(text: str) -> bytes:

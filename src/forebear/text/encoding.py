@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import ForebearError
+from forebear.text.documents import Document
 from forebear.text.ledger import Ledger, size
-from forebear.text.reading import Document
 from forebear.text.sentences import Mode, split_sentences
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Encoder:
         taken = {**encoded.ledger.stage("sentences").given}
         del taken["documents"]  # a document may go on in the next shard: it is entered when all shards are there
         books.take(**taken)
-        for silent in np.flatnonzero(counts == 0):
-            document, line = _place(int(silent), documents, lengths, pieces)
+        for silent in np.flatnonzero(counts == 0).tolist():
+            document, line = _place(silent, documents, lengths, pieces)
             text = pieces[silent]
             encoded.ledger.drop(
                 "tokens", NO_TOKENS, file=document.file, line=line, sentences=1, characters=len(text), bytes=size(text)
@@ -113,8 +113,8 @@ class Encoder:
         encoded.sizes = np.array([size(document.text) for document in documents], np.int64)
         encoded.continued = np.array([document.part > 0 for document in documents])
         encoded.silent = [
-            {"number": int(n), "file": documents[n].file, "line": documents[n].line}
-            for n in np.flatnonzero(encoded.documents == 0)
+            {"number": n, "file": documents[n].file, "line": documents[n].line}
+            for n in np.flatnonzero(encoded.documents == 0).tolist()
         ]
 
 
@@ -139,7 +139,7 @@ def content_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.strip().encode(), digest_size=8).digest(), "little")
 
 
-def joined_hash(parts: Sequence[int]) -> int:
+def joined_hash(parts: Sequence[int] | np.ndarray) -> int:
     """The hash of a document from those of its parts."""
     if len(parts) == 1:
         return int(parts[0])

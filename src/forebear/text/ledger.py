@@ -12,6 +12,7 @@ from typing import Any
 
 from forebear.errors import ForebearError
 
+STAGES = ("read", "clean", "write", "sentences", "tokens")  # the way of the text, whichever stage is entered first
 UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
 EXAMPLES = 20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
 
@@ -64,7 +65,7 @@ class Listed:
 class Ledger:
     """Stages in order, the files they came from, bytes that were mended and files that were set aside."""
 
-    def __init__(self, on_drop: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
         self.stages: dict[str, Stage] = {}
         self.drops: dict[str, Listed] = {}
         self.mended: dict[str, Listed] = {}
@@ -75,7 +76,10 @@ class Ledger:
         self._digest = hashlib.sha256()
 
     def stage(self, name: str) -> Stage:
-        return self.stages.setdefault(name, Stage())
+        if name not in self.stages:
+            self.stages[name] = Stage()
+            self.stages = {known: self.stages[known] for known in sorted(self.stages, key=STAGES.index)}
+        return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
         """Something that goes no further, and why."""

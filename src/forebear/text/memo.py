@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from forebear.text.blueprint import SEPARATOR, STEPS, Blueprint, bert_normalizer, normalizer_of
 from forebear.text.characters import BERT_BLOCKS, codes_of
-from forebear.text.document import SEPARATOR, STEPS, Document, bert_normalizer, normalizer_of
 from forebear.text.words import SPLITS, pre_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
 
-# The memory is emptied when it holds this much, which keeps it below about 50 MB whatever the text.
+# The memory is emptied when it holds this much, which keeps it below about 80 MB whatever the text.
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
 
 RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
@@ -37,11 +37,11 @@ class Rule(NamedTuple):
     places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
 
 
-def rule_of(document: Document) -> Rule | None:
-    """The rule for a document that this file understands in every detail; None: only the plain path is exact."""
-    if not all(token["special"] for token in document["added_tokens"]):
+def rule_of(blueprint: Blueprint) -> Rule | None:
+    """The rule for a blueprint that this file understands in every detail; None: only the plain path is exact."""
+    if not all(token["special"] for token in blueprint["added_tokens"]):
         return None
-    normalizer, splitting, model = document["normalizer"], document["pre_tokenizer"], document["model"]
+    normalizer, splitting, model = blueprint["normalizer"], blueprint["pre_tokenizer"], blueprint["model"]
     if splitting is None or model.get("dropout"):
         return None
     if model["type"] == "WordPiece" and splitting == {"type": "BertPreTokenizer"}:

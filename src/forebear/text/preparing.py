@@ -23,9 +23,10 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache, write_json, written_aside
 from forebear.text.assembling import assemble
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, TOKENIZER, Corpus
+from forebear.text.documents import PART, Document
 from forebear.text.encoding import Encoded, Encoder
 from forebear.text.ledger import Ledger
-from forebear.text.reading import PART, Document, Reading
+from forebear.text.reading import Reading
 from forebear.text.sources import find, fingerprint
 from forebear.text.workers import cores, spread
 
@@ -159,7 +160,7 @@ def _read_and_encode(
         workers or (cores() if total > SMALL else 1), max(1, 20 * total // SHARD)
     )  # no more than shards, at most
     with open(work / DROPPED, "w", encoding="utf-8") as dropped:
-        ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n") and None)
+        ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
         documents = reading.read(find(paths, ledger), ledger)
         jobs = _jobs(documents, work / "shards", ledger, lambda at: progress(at, total) if progress else None)
         for done in spread(
@@ -310,7 +311,7 @@ def _disk_told(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedies = {
-            errno.ENOSPC: "free some space and run again to go on (what is finished is kept), or use another disk with --to",
+            errno.ENOSPC: "free some space and run again (finished shards are kept), or choose another disk with --to",
             errno.EDQUOT: "your quota is used up: free some space or choose another disk with --to",
             errno.EROFS: "choose a folder that can be written, with --to",
             errno.EACCES: "choose a folder that can be written, with --to",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from forebear.errors import BadInput
 from forebear.text import bytepair, wordpiece
-from forebear.text.document import NAMES, Document, rust
+from forebear.text.blueprint import NAMES, Blueprint, rust
 from forebear.text.tokenizer import Tokenizer
 
 PAIRS = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
@@ -86,20 +86,20 @@ def _parsed(file: Path, text: str) -> Any:
 # -- tokenizer.json
 
 
-def _from_json(document: Any, file: Path) -> Tokenizer:
+def _from_json(blueprint: Any, file: Path) -> Tokenizer:
     """Ours, or a foreign one, of which kind and roles are told from its model and the names of its special tokens."""
-    model = document.get("model") if isinstance(document, dict) else None
+    model = blueprint.get("model") if isinstance(blueprint, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise BadInput("JSON, but not a tokenizer.json", file=file, remedy=ACCEPTED)
-    document = document | {name: document.get(name, absent) for name, absent in ABSENT.items()}
+    blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()}
     try:
         if not isinstance(model.get("forebear"), dict):
-            document["model"] = {**model, "forebear": _told(document, file)}
-        rust(document, specials=False)  # the library's own check of the whole
-        made = Tokenizer(document, file=file)
+            blueprint["model"] = {**model, "forebear": _told(blueprint, file)}
+        rust(blueprint, specials=False)  # the library's own check of the whole
+        made = Tokenizer(blueprint, file=file)
     except BadInput:
         raise
-    except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled document anything
+    except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
         what = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
         raise BadInput(what, file=file, remedy="take the file from its publisher again") from None
     if any(not isinstance(i, int) or not 0 <= i < made.size for i in made.roles.values()):
@@ -111,16 +111,16 @@ def _broken(file: Path, what: str) -> NoReturn:
     raise BadInput(what, file=file, remedy="take the file from its publisher again")
 
 
-def _told(document: Document, file: Path) -> dict[str, Any]:
-    model = document["model"]
+def _told(blueprint: Blueprint, file: Path) -> dict[str, Any]:
+    model = blueprint["model"]
     kind = KINDS.get(model.get("type") or ("BPE" if "merges" in model else "WordPiece"))
     if kind is None:
         _broken(file, f"a tokenizer of unknown type {model.get('type')!r}")
-    if kind == "bytepair" and "ByteLevel" not in json.dumps([document["pre_tokenizer"], document["normalizer"]]):
+    if kind == "bytepair" and "ByteLevel" not in json.dumps([blueprint["pre_tokenizer"], blueprint["normalizer"]]):
         kind = "merges"  # BPE over characters, as in SentencePiece: encodes and decodes, but is not GPT-2's
     vocabulary = model["vocab"]
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
-    ids |= {token["content"]: token["id"] for token in document["added_tokens"]}
+    ids |= {token["content"]: token["id"] for token in blueprint["added_tokens"]}
     return {"kind": kind, "roles": {role: ids[token] for role, token in _roles(ids).items()}, "source": file.name}
 
 
@@ -133,7 +133,7 @@ def _roles(tokens: Any) -> dict[str, str]:
 # -- BERT and ERNIE
 
 
-def _bert(file: Path, text: str, lower: bool | None) -> Document:
+def _bert(file: Path, text: str, lower: bool | None) -> Blueprint:
     # Only \n parts lines: BERT's Chinese vocabulary has U+2028, a line end to str.splitlines, as a token.
     lines = text.split("\n")
     if lines[-1] == "":
@@ -154,7 +154,7 @@ def _bert(file: Path, text: str, lower: bool | None) -> Document:
     guessed = lower is None
     lower = not any(_has_capital(token) for token in tokens) if lower is None else lower
     facts = {"source": file.name, "lower_guessed": guessed}
-    return wordpiece.document(tokens, specials=roles, lower=lower, facts=facts)
+    return wordpiece.blueprint(tokens, specials=roles, lower=lower, facts=facts)
 
 
 def _ernie(file: Path, lines: list[str]) -> list[str]:
@@ -185,7 +185,7 @@ def _has_capital(token: str) -> bool:
 # -- GPT-2
 
 
-def _gpt2(encoder: Path, merging: Path) -> Document:
+def _gpt2(encoder: Path, merging: Path) -> Blueprint:
     vocabulary = _parsed(encoder, _text(encoder))
     whole = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
     if not whole:
@@ -207,4 +207,4 @@ def _gpt2(encoder: Path, merging: Path) -> Document:
     if missing:
         what = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
         raise BadInput(what, file=encoder, remedy=ACCEPTED)
-    return bytepair.document(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})
+    return bytepair.blueprint(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})

@@ -68,8 +68,8 @@ def find(paths: Iterable[str | os.PathLike[str]], ledger: Ledger | None = None) 
     ledger = ledger if ledger is not None else Ledger()
     seen: set[tuple[int, int]] = set()  # folders and named files, by identity: a link loop ends here
     found = False
-    for given in map(os.fspath, paths):
-        for path in _expanded(given):
+    for given in paths:
+        for path in _expanded(os.fspath(given)):
             for source in _walk(path, seen, ledger, asked=True):
                 found = True
                 yield source

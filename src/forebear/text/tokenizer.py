@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.text import document as documents
+from forebear.text import blueprint as blueprints
 from forebear.text import words
+from forebear.text.blueprint import Blueprint
 from forebear.text.characters import Table, codes_of, is_han, sound
 from forebear.text.decoding import decoded
-from forebear.text.document import Document
 from forebear.text.memo import Many, Memo, characters_of, flat, rule_of
-from forebear.text.segmentation import Segmenter
+from forebear.text.segmentation import Segmenter, has_han
 
 if TYPE_CHECKING:
     import tokenizers
@@ -37,23 +37,23 @@ class Pieces:
 
 
 class Tokenizer:
-    """Text to ids and back, over Hugging Face's Rust library; a value made from one tokenizer.json document.
+    """Text to ids and back, over Hugging Face's Rust library; a value made from one tokenizer.json blueprint.
 
     Lone surrogates, which a Python string can hold and no file can, count as U+FFFD everywhere, one for one.
     """
 
-    def __init__(self, document: Document, *, file: str | os.PathLike[str] | None = None) -> None:
-        self._document = document
-        self._tokens = documents.tokens_of(document, file)
-        facts = document["model"]["forebear"]
+    def __init__(self, blueprint: Blueprint, *, file: str | os.PathLike[str] | None = None) -> None:
+        self._blueprint = blueprint
+        self._tokens = blueprints.tokens_of(blueprint, file)
+        facts = blueprint["model"]["forebear"]
         self.kind: str = facts["kind"]
         self.roles: dict[str, int] = dict(facts["roles"])
         self.size = len(self._tokens)
         cutting = facts.get("segmenter")
         self.segmenter = None if cutting is None else Segmenter(tuple(cutting["dictionary"]))
 
-    def __reduce__(self) -> tuple[Any, ...]:  # travels to workers as its document
-        return type(self), (self._document,)
+    def __reduce__(self) -> tuple[Any, ...]:  # travels to workers as its blueprint
+        return type(self), (self._blueprint,)
 
     @property
     def unknown(self) -> int | None:
@@ -136,14 +136,13 @@ class Tokenizer:
         return Many(flat(encoding.ids for encoding in encodings).astype(np.int32), counts, first, last)
 
     def _borders(self, texts: Sequence[str]) -> np.ndarray | None:
-        """Where the own segmenter parts words, counted over all texts as the memory does."""
-        if self.segmenter is None:
+        """`words.borders` of each text by the own segmenter, counted over all texts as the memory does."""
+        if self.segmenter is None or not texts:
             return None
-        found, begin = [], 0
-        for text in texts:
-            found.append(words.borders(sound(text), self.segmenter) + begin)
-            begin += len(text) + 1
-        return np.concatenate(found) if found else None
+        ends = [self.segmenter.cuts(text) if has_han(text) else [] for text in texts]
+        cuts = _over_all(texts, ends)
+        han = is_han(codes_of(" ".join(texts) + " "))
+        return cuts[han[cuts - 1] | han[cuts]]
 
     def _seldom_repeats(self, texts: Sequence[str]) -> bool:
         """Whether remembering would not pay: byte-level BPE takes an unspaced Chinese clause for one word."""
@@ -175,7 +174,7 @@ class Tokenizer:
     @cached_property
     def specials(self) -> frozenset[int]:
         """The ids of all special tokens, those without a role too."""
-        added = {token["id"] for token in self._document["added_tokens"] if token["special"]}
+        added = {token["id"] for token in self._blueprint["added_tokens"] if token["special"]}
         return frozenset(added | set(self.roles.values()))
 
     @cached_property
@@ -192,7 +191,7 @@ class Tokenizer:
     @property
     def prefix(self) -> str:
         """What marks a piece that continues a word; empty where nothing does."""
-        model = self._document["model"]
+        model = self._blueprint["model"]
         return model.get("continuing_subword_prefix") or "" if self.kind == "wordpiece" else ""
 
     # -- itself
@@ -200,11 +199,11 @@ class Tokenizer:
     @cached_property
     def digest(self) -> str:
         """sha256 over all that decides which ids a text gets: equal digests, equal ids."""
-        return documents.digest_of(self._document)
+        return blueprints.digest_of(self._blueprint)
 
     def describe(self) -> dict[str, Any]:
         """What a person should know of it, as JSON values."""
-        facts: Mapping[str, Any] = self._document["model"]["forebear"]
+        facts: Mapping[str, Any] = self._blueprint["model"]["forebear"]
         told = {
             "kind": self.kind,
             "size": self.size,
@@ -223,7 +222,7 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer.json, whole or not at all."""
-        documents.write(self._document, path)
+        blueprints.write(self._blueprint, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, lower: bool | None = None) -> Tokenizer:
@@ -241,20 +240,20 @@ class Tokenizer:
 
     @cached_property
     def _rust(self) -> tokenizers.Tokenizer:
-        return documents.rust(self._document, specials=False)
+        return blueprints.rust(self._blueprint, specials=False)
 
     @cached_property
     def _special(self) -> tokenizers.Tokenizer:
-        return documents.rust(self._document, specials=True)
+        return blueprints.rust(self._blueprint, specials=True)
 
     @cached_property
     def _memo(self) -> Memo | None:
-        rule = rule_of(self._document)
+        rule = rule_of(self._blueprint)
         return None if rule is None else Memo(self._rust, rule)
 
     @cached_property
     def _table(self) -> Table | None:
-        plain = self.kind == "characters" and self._document["normalizer"] is None and self.unknown is not None
+        plain = self.kind == "characters" and self._blueprint["normalizer"] is None and self.unknown is not None
         return Table(self._tokens, self.specials, self.unknown or 0) if plain else None
 
 
@@ -276,12 +275,15 @@ def _apart(spans: np.ndarray) -> np.ndarray:
     return np.stack((begins, ends), axis=1)
 
 
+def _over_all(texts: Sequence[str], places: Sequence[Sequence[int]]) -> np.ndarray:
+    """Places in each text as places in all texts, where one more character follows each text."""
+    begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+    return flat(places) + np.repeat(begins, np.fromiter(map(len, places), np.int64, len(places)))
+
+
 def _words_of_characters(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
     """For each character of all texts, one more after each text, the number of its word."""
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    begins = np.cumsum(lengths + 1) - lengths - 1
-    cuts = flat(ends) + np.repeat(begins, np.fromiter(map(len, ends), np.int64, len(ends)))
-    begins_word = np.zeros(int((lengths + 1).sum()) + 1, np.int32)
-    begins_word[cuts] = 1
-    begins_word[begins] = 1
+    begins_word = np.zeros(sum(map(len, texts)) + len(texts) + 1, np.int32)
+    begins_word[_over_all(texts, ends)] = 1
+    begins_word[_over_all(texts, [[0]] * len(texts))] = 1
     return np.cumsum(begins_word)

@@ -8,7 +8,7 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.text import bytepair, characters, vocabulary, wordpiece, words
-from forebear.text.document import BERT, GPT2, Document, normalizer_of
+from forebear.text.blueprint import BERT, GPT2, Blueprint, normalizer_of
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
 
@@ -120,14 +120,14 @@ def _words(
     normalise: tuple[str, ...],
     split: str,
     segmenter: Segmenter | str | None,
-) -> Document:
+) -> Blueprint:
     size, min_count = size or words.SIZE, min_count or words.MIN_COUNT
     cutter = segmenter if isinstance(segmenter, Segmenter) else None
     if segmenter == AUTOMATIC and split != "spaces":
         cutter = Segmenter()
     counts, segmented = words.count(sample, split=split, normalise=normalise, segmenter=cutter)
     kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
-    return words.document(
+    return words.blueprint(
         kept,
         specials=specials,
         normalise=normalise,
@@ -139,12 +139,12 @@ def _words(
 
 def _characters(
     sample: Sample, *, size: int | None, min_count: int | None, specials: dict[str, str], normalise: tuple[str, ...]
-) -> Document:
+) -> Blueprint:
     min_count = min_count or characters.MIN_COUNT
     counts = characters.count(sample, normalise)
     kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
     facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
-    return characters.document(kept, specials=specials, normalise=normalise, facts=facts)
+    return characters.blueprint(kept, specials=specials, normalise=normalise, facts=facts)
 
 
 def _wordpiece(
@@ -155,18 +155,18 @@ def _wordpiece(
     specials: dict[str, str],
     normalise: tuple[str, ...],
     lower: bool,
-) -> Document:
+) -> Blueprint:
     size, min_count = size or wordpiece.SIZE, min_count or wordpiece.MIN_COUNT
     counts = wordpiece.count(sample, lower=lower, normalise=normalise)
     tokens = wordpiece.learn(counts, size=size, min_count=min_count, specials=specials)
     facts = _trained(sample, min_count, size)
-    return wordpiece.document(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts)
+    return wordpiece.blueprint(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts)
 
 
 def _bytepair(
     sample: Sample, *, size: int | None, min_count: int | None, specials: dict[str, str], normalise: tuple[str, ...]
-) -> Document:
+) -> Blueprint:
     size, min_count = size or bytepair.SIZE, min_count or bytepair.MIN_COUNT
     learned, merges = bytepair.learn(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
     facts = _trained(sample, min_count, size)
-    return bytepair.document(learned, merges, specials=specials, normalise=normalise, facts=facts)
+    return bytepair.blueprint(learned, merges, specials=specials, normalise=normalise, facts=facts)

@@ -11,8 +11,8 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.text import vocabulary
+from forebear.text.blueprint import Blueprint, bert_normalizer, build, normalizer_of, stages
 from forebear.text.characters import BERT_HAN, sound
-from forebear.text.document import Document, bert_normalizer, build, normalizer_of, stages
 
 SIZE, MIN_COUNT = 30_000, 2
 PREFIX = "##"  # a piece that continues a word
@@ -45,7 +45,7 @@ def learn(counts: Mapping[str, int], *, size: int, min_count: int, specials: Map
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     first = list(dict.fromkeys(specials.values()))
-    alphabet = _alphabet(counts, room=size - len(first), min_count=min_count)
+    alphabet = _alphabet(counts, room=size - len(first))
     if not alphabet:
         return first
     known = set(alphabet)
@@ -70,15 +70,18 @@ def learn(counts: Mapping[str, int], *, size: int, min_count: int, specials: Map
     return sorted(learned, key=learned.__getitem__)
 
 
-def _alphabet(counts: Mapping[str, int], *, room: int, min_count: int) -> list[str]:
-    """Characters, those that continue a word marked, by falling count, as many as there is room for."""
+def _alphabet(counts: Mapping[str, int], *, room: int) -> list[str]:
+    """All characters, those that continue a word marked, by falling count, as many as there is room for.
+
+    Rare ones too: a character that is left out makes every word it stands in unknown.
+    """
     found: Counter[str] = Counter()
     for word, times in counts.items():
         if len(word) <= LONGEST:
             found[word[0]] += times
             for c in word[1:]:
                 found[PREFIX + c] += times
-    return vocabulary.ordered(found, specials=(), size=max(room, 1), min_count=min_count)
+    return vocabulary.ordered(found, specials=(), size=max(room, 1), min_count=1)
 
 
 def _repeated(words: Mapping[str, int], most: int = 8192) -> Iterator[str]:
@@ -88,14 +91,14 @@ def _repeated(words: Mapping[str, int], most: int = 8192) -> Iterator[str]:
             yield " ".join(repeat(word, min(most, times - done)))
 
 
-def document(
+def blueprint(
     tokens: Sequence[str],
     *,
     specials: Mapping[str, str],
     lower: bool,
     normalise: Sequence[str] = (),
     facts: Mapping[str, Any],
-) -> Document:
+) -> Blueprint:
     """WordPiece over these tokens in id order."""
     if "unknown" not in specials:
         raise BadInput("a WordPiece vocabulary needs a token for unknown words", remedy="give `specials` 'unknown'")

@@ -11,8 +11,8 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text import vocabulary
+from forebear.text.blueprint import SEPARATOR, Blueprint, build, normalizer_of, stages
 from forebear.text.characters import codes_of, is_han, sound
-from forebear.text.document import SEPARATOR, Document, build, normalizer_of, stages
 from forebear.text.segmentation import Segmenter, has_han
 
 SPLITS = ("punctuation", "spaces")
@@ -70,7 +70,7 @@ def count(
     return vocabulary.counted(spaced(), pieces), segmented
 
 
-def document(
+def blueprint(
     tokens: Sequence[str],
     *,
     specials: Mapping[str, str],
@@ -78,7 +78,7 @@ def document(
     split: str,
     segmenter: Segmenter | None,
     facts: Mapping[str, Any],
-) -> Document:
+) -> Blueprint:
     """These words, special tokens among them, in id order; all others are the unknown token."""
     if "unknown" not in specials:
         raise BadInput("a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'")

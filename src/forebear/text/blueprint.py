@@ -1,4 +1,4 @@
-"""The tokenizer.json document: Hugging Face's format as a plain dictionary, with our own facts inside it."""
+"""A tokenizer's blueprint: its tokenizer.json as a plain dictionary, in Hugging Face's format with our facts inside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forebear.text.aside import written_aside
 if TYPE_CHECKING:
     import tokenizers
 
-Document = dict[str, Any]
+Blueprint = dict[str, Any]
 
 # What a special token is for, and the names it has in published vocabularies.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 BERT = {role: names[0] for role, names in NAMES.items()}  # ids 0 to 4 in this order
 GPT2 = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
 
+DECIDING = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
 STEPS = ("nfkc", "lower", "accents")
 SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
 UNREACHABLE = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
@@ -42,8 +43,8 @@ def build(
     pre_tokenizer: dict[str, Any] | None,
     decoder: dict[str, Any] | None,
     facts: Mapping[str, Any],
-) -> Document:
-    """A whole document; `specials` gives role → token, all of which the model's vocabulary has."""
+) -> Blueprint:
+    """A whole blueprint; `specials` gives role → token, all of which the model's vocabulary has."""
     vocabulary = model["vocab"]
     roles = {role: vocabulary[token] for role, token in specials.items()}
     added = [
@@ -109,8 +110,8 @@ def stages(
     return normalised, pieces
 
 
-def rust(document: Document, *, specials: bool) -> tokenizers.Tokenizer:
-    """The Rust tokenizer of a document; without `specials`, no text whatever can become a special token.
+def rust(blueprint: Blueprint, *, specials: bool) -> tokenizers.Tokenizer:
+    """The Rust tokenizer of a blueprint; without `specials`, no text whatever can become a special token.
 
     The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
     tokens: a white-space tokenizer would still find the word "[MASK]" in its vocabulary. So that instance gets
@@ -118,7 +119,7 @@ def rust(document: Document, *, specials: bool) -> tokenizers.Tokenizer:
     """
     import tokenizers
 
-    shaped = {**document, "truncation": None, "padding": None, "post_processor": None}
+    shaped = {**blueprint, "truncation": None, "padding": None, "post_processor": None}
     if not specials:
         shaped = _unspoken(shaped)
     made = tokenizers.Tokenizer.from_str(json.dumps(shaped, ensure_ascii=False))
@@ -126,14 +127,14 @@ def rust(document: Document, *, specials: bool) -> tokenizers.Tokenizer:
     return made
 
 
-def _unspoken(document: Document) -> Document:
-    """The document with its special tokens renamed to what no text can spell."""
-    model = document["model"]
-    hidden = {token["content"] for token in document["added_tokens"] if token["special"]}
+def _unspoken(blueprint: Blueprint) -> Blueprint:
+    """The blueprint with its special tokens renamed to what no text can spell."""
+    model = blueprint["model"]
+    hidden = {token["content"] for token in blueprint["added_tokens"] if token["special"]}
     if isinstance(model.get("unk_token"), str):
         hidden.add(model["unk_token"])
     if not isinstance(model["vocab"], dict) or model.get("merges"):
-        return document  # merges cannot spell a special token, and may not be renamed
+        return blueprint  # merges cannot spell a special token, and may not be renamed
 
     def named(token: str) -> str:
         return UNREACHABLE + token if token in hidden else token
@@ -141,18 +142,18 @@ def _unspoken(document: Document) -> Document:
     model = {**model, "vocab": {named(token): i for token, i in model["vocab"].items()}}
     if isinstance(model.get("unk_token"), str):
         model["unk_token"] = named(model["unk_token"])
-    added = [{**token, "content": named(token["content"])} for token in document["added_tokens"]]
-    return {**document, "model": model, "added_tokens": added}
+    added = [{**token, "content": named(token["content"])} for token in blueprint["added_tokens"]]
+    return {**blueprint, "model": model, "added_tokens": added}
 
 
-def tokens_of(document: Document, file: str | os.PathLike[str] | None = None) -> list[str]:
+def tokens_of(blueprint: Blueprint, file: str | os.PathLike[str] | None = None) -> list[str]:
     """All tokens in id order; ids must be 0, 1, 2, … without holes."""
-    vocabulary = document["model"]["vocab"]
+    vocabulary = blueprint["model"]["vocab"]
     pairs = (
         list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
     )
     have = {token for token, _ in pairs}
-    pairs += [(token["content"], token["id"]) for token in document["added_tokens"] if token["content"] not in have]
+    pairs += [(token["content"], token["id"]) for token in blueprint["added_tokens"] if token["content"] not in have]
     pairs.sort(key=lambda pair: pair[1])
     for expected, (token, i) in enumerate(pairs):
         if i != expected:
@@ -169,18 +170,18 @@ def tokens_of(document: Document, file: str | os.PathLike[str] | None = None) ->
     return [token for token, _ in pairs]
 
 
-def digest_of(document: Document) -> str:
-    """sha256 over all that decides which ids a text gets; how the tokenizer was trained and by whom is left out."""
-    model = dict(document["model"])
-    model["forebear"] = {name: value for name, value in model["forebear"].items() if name not in ("version", "trained")}
-    return hashlib.sha256(_canonical({**document, "model": model})).hexdigest()
+def digest_of(blueprint: Blueprint) -> str:
+    """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
+    model = dict(blueprint["model"])
+    model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DECIDING}
+    return hashlib.sha256(_canonical({**blueprint, "model": model})).hexdigest()
 
 
-def _canonical(document: Document) -> bytes:
-    return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
+def _canonical(blueprint: Blueprint) -> bytes:
+    return json.dumps(blueprint, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
 
 
-def write(document: Document, path: str | os.PathLike[str]) -> None:
-    """Write the document whole or not at all."""
+def write(blueprint: Blueprint, path: str | os.PathLike[str]) -> None:
+    """Write the tokenizer.json whole or not at all."""
     with written_aside(path) as file:
-        file.write(json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
+        file.write((json.dumps(blueprint, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))

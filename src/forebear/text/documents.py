@@ -1,0 +1,58 @@
+"""Documents: what reading yields and everything after it works on, long ones in parts so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+PART = 1 << 20  # characters: a document of more than two parts' length is handed on in parts
+CUT_AFTER = ("\n", "。", ". ", "！", "？", "，", " ")  # best first
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, or a part of one that is too long to be held whole (`part` 0, 1, …), and where it starts."""
+
+    text: str
+    file: str
+    line: int
+    part: int = 0
+    words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
+
+
+def is_too_long(text: str) -> bool:
+    return len(text) > 2 * PART
+
+
+def in_parts(text: str, file: str, line: int, marks: Sequence[str] = CUT_AFTER) -> Iterator[Document]:
+    """The document, whole or in parts."""
+    if not is_too_long(text):
+        yield Document(text, file, line)
+        return
+    start = part = 0
+    while len(text) - start > 2 * PART:
+        cut = start + cut_of(text[start : start + 2 * PART], marks)
+        yield Document(text[start:cut], file, line, part)
+        start, part = cut, part + 1
+    yield Document(text[start:], file, line, part)
+
+
+def cut_of(text: str, marks: Sequence[str]) -> int:
+    """Where to cut a text that is too long: after the last line or sentence of its first part, else at its limit."""
+    window = text[PART // 2 : PART]
+    for mark in marks:
+        at = window.rfind(mark)
+        if at >= 0:
+            return PART // 2 + at + (1 if mark != " " else 0)  # a space begins the next part, as it does a sentence
+    return PART
+
+
+def ahead(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:
+    """Each document, or part of one, and whether the next one continues it."""
+    held: Document | None = None
+    for document in documents:
+        if held is not None:
+            yield held, document.part > 0
+        held = document
+    if held is not None:
+        yield held, False
