@@ -17,7 +17,6 @@ Division = Literal["blank", "files", "lines"]
 Format = Literal["auto", "text", "tagged", "jsonl", "csv", "tsv"]
 
 BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
-LEADING_BLANK = re.compile(r"(?:[^\S\n]*+\n)*+")
 INVISIBLE = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
 
@@ -112,10 +111,9 @@ def _form_of(name: str) -> str:
 
 def _leading_blanks(text: str, ledger: Ledger) -> int:
     """How many characters of blank lines the text starts with; they are entered as separators."""
-    blank = LEADING_BLANK.match(text)
-    assert blank is not None
-    ledger.structure("blank lines", blank[0])
-    return blank.end()
+    end = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
+    ledger.structure("blank lines", text[:end])
+    return end
 
 
 def _ends_before_blanks(text: str) -> str:

@@ -30,7 +30,9 @@ _SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows, s
 _LONGEST = 64  # characters of a dictionary's word; a longer line is prose taken for a dictionary
 _FEW = 1000  # beginnings of words up to which a regular expression finds them faster than a look at every pair
 _HASH_BITS = 20
-_FREQUENCY_AND_TAG = re.compile(r"(?: ++(?P<frequency>[-+]?[0-9][0-9.,e]*))?(?: ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z")
+_FREQUENCY_AND_TAG = re.compile(
+    r"(?:(?<! ) ++(?P<frequency>[-+]?[0-9][0-9.,e]*+))?(?:(?<! ) ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 

@@ -38,7 +38,8 @@ _CANDIDATE = re.compile(
 )
 _BREAK = re.compile(rf"[{_LINE_END}]\s*+")
 _ONE_BREAK = re.compile(rf"\r\n|[{_LINE_END}]")
-_WORD = re.compile(rf"[^\W_{_WIDE}]+(?:[.&][^\W_{_WIDE}]+)*\Z")
+_LETTER = rf"[^\W_{_WIDE}]"
+_WORD = re.compile(rf"(?<!{_LETTER})(?<!{_LETTER}[.&]){_LETTER}++(?:[.&]{_LETTER}++)*+\Z")
 _NEXT_WORD = re.compile(r"[A-Za-z]{3,12}+|[A-Za-z]{1,2}+(?!\.)")  # in J. A. Smith the A is no article
 _NUMBERING = re.compile(
     r"[(（\[]?(?:[0-9]{1,3}(?:\.[0-9]{1,3})*|[ivxlIVXL]{1,4}|[A-Za-z]|[一二三四五六七八九十]{1,3})[)）\]]?"

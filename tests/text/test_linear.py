@@ -1,0 +1,130 @@
+"""No input makes us slow: every regular expression and every step is linear on hostile strings of a megabyte."""
+
+import importlib
+import pkgutil
+import re
+import time
+
+import pytest
+
+import forebear.text
+from forebear.text.documents import Document
+from forebear.text.ledger import Ledger
+from forebear.text.reading import Reading
+from forebear.text.sources import find
+
+HOSTILE = {
+    "spaces": " ",
+    "newlines": "\n",
+    "blank lines": " \n\t\n",
+    "dots": ".",
+    "letters": "a",
+    "initials": "A.",
+    "spaced dots": ". ",
+    "quotes": '"',
+    "quoted ends": '。"',
+    "brackets": "([{",
+    "digits": "1.",
+    "Han": "中",
+    "ellipses": "…",
+    "marks": "a\u0301\u0301",
+    "nuls": "\x00",
+    "surrogate pairs": "😀",
+    "mojibake": "Ã©â€™ä¸",
+    "tags": "中/n ",
+    "slashes": "/a",
+    "hyphens": "-",
+    "at": "x@",
+    "tabs": "\t",
+    "zero width": "\u200b",
+    "separators": "\x1f",
+}
+LARGE = 1_000_000
+
+
+def modules():
+    return [importlib.import_module(f"forebear.text.{it.name}") for it in pkgutil.iter_modules(forebear.text.__path__)]
+
+
+PATTERNS = sorted(
+    {
+        (f"{module.__name__}.{name}", value)
+        for module in modules()
+        for name, value in vars(module).items()
+        if isinstance(value, re.Pattern)
+    },
+    key=lambda it: it[0],
+)
+
+
+def hostile(unit: str, size: int) -> list[str]:
+    """The unit repeated: alone, and with an end that denies a match to whatever ran up to it."""
+    text = (unit * (size // len(unit) + 1))[:size]
+    return [text, text + "\x01", "x" + text + "y"]
+
+
+def seconds(work, text: str) -> float:
+    began = time.perf_counter()
+    work(text)
+    return time.perf_counter() - began
+
+
+def assert_linear(work, unit: str) -> None:
+    """Four times the text may take at most about four times the time, and a megabyte few seconds."""
+    for small, large in zip(hostile(unit, LARGE // 64), hostile(unit, LARGE // 16), strict=True):
+        few, many = min(seconds(work, small) for _ in range(3)), seconds(work, large)
+        if many > 0.05 and many > 9 * few:
+            many = min(many, seconds(work, large), seconds(work, large))  # a busy machine deserves another chance
+            assert many < 9 * few, f"{len(large):,} characters took {many:.2f} s, a quarter of them {few:.2f} s"
+    assert seconds(work, hostile(unit, LARGE)[1]) < 20
+
+
+def test_there_are_patterns_to_test():
+    assert len(PATTERNS) > 8
+
+
+@pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
+def test_every_regular_expression(name, pattern):
+    for unit in HOSTILE.values():
+        assert_linear(lambda text: sum(1 for _ in pattern.finditer(text)), unit)
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_reading(unit, tmp_path):
+    path = tmp_path / "hostile.txt"
+
+    def work(text):
+        path.write_text(text)
+        for division in ("blank", "lines", "files"):
+            ledger = Ledger()
+            assert sum(len(d.text) for d in Reading(documents=division).read(find([path]), ledger)) <= len(text)
+            ledger.check()
+
+    assert_linear(work, unit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_every_step_after_reading(unit):
+    from forebear.text.cleaning import Cleaning, clean
+    from forebear.text.doctor import examine
+    from forebear.text.segmentation import Segmenter
+    from forebear.text.sentences import split_sentences
+    from forebear.text.training import train
+
+    texts = ["some text 一些文字 " + unit * 10]
+    kinds = [train(kind, texts, min_count=1) for kind in ("words", "wordpiece", "bytepair")]
+    rules = Cleaning(nfkc=True, squeeze_spaces=True, drop_near_duplicates=0.8, drop_repeated_lines=10)
+    segmenter = Segmenter(("文字", unit * 3))
+
+    def work(text):
+        documents = [Document(text, "x", 1)]
+        examine(documents, train=False)
+        list(clean(documents, rules, Ledger()))
+        for mode in ("split", "lines", "flow"):
+            split_sentences(text, mode)
+        assert segmenter.cuts(text)[-1] == len(text)
+        for tokenizer in kinds:
+            tokenizer.encode_many([text])
+
+    assert_linear(work, unit)
