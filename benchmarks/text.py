@@ -17,11 +17,14 @@ import argparse
 import json
 import os
 import platform
+import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +43,9 @@ def ours(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
     began = time.perf_counter()
     corpus = prepare([text], loaded, to=to, workers=cores)
     seconds = time.perf_counter() - began
-    return {"seconds": seconds, "tokens": len(corpus), "sum": int(corpus.ids.astype("int64").sum())}
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)  # asked before the ids are looked at, which maps them all
+    peak = [resource.getrusage(who).ru_maxrss // 1024 for who in whose]
+    return {"seconds": seconds, "tokens": len(corpus), "sum": int(corpus.ids.sum(dtype="int64")), "peak": peak}
 
 
 def encode_batch(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
@@ -50,11 +55,10 @@ def encode_batch(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 
     loaded = tokenizers.Tokenizer.from_file(str(tokenizer))
     strings = ready_sentences(text)
-    began = time.perf_counter()
     tokens, seconds, checksum = 0, 0.0, 0
-    for start in range(0, len(strings), 1000):
+    for start in range(0, len(strings), 10_000):
         began = time.perf_counter()
-        encodings = loaded.encode_batch(strings[start : start + 1000], add_special_tokens=False)
+        encodings = loaded.encode_batch(strings[start : start + 10_000], add_special_tokens=False)
         seconds += time.perf_counter() - began
         tokens += sum(map(len, encodings))
         checksum += sum(sum(encoding.ids) for encoding in encodings)
@@ -101,15 +105,6 @@ def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
     return {"seconds": time.perf_counter() - began, "tokens": words, "sum": None}
 
 
-def memory(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
-    import resource
-
-    facts = ours(text, tokenizer, cores, to)
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    facts["peak"] = [resource.getrusage(who).ru_maxrss // 1024 for who in whose]
-    return facts
-
-
 def ready_sentences(text: Path) -> list[str]:
     from forebear.text.ledger import Ledger
     from forebear.text.reading import Reading
@@ -124,7 +119,7 @@ def ready_lines(text: Path) -> list[str]:
     return [line for line in text.read_text(encoding="utf-8").split("\n") if line]
 
 
-MEASURED = {f.__name__: f for f in (ours, encode_batch, datasets, segmented, rjieba, memory)}
+MEASURED = {f.__name__: f for f in (ours, encode_batch, datasets, segmented, rjieba)}
 
 
 # --- the comparison ---
@@ -160,18 +155,31 @@ def medians(names: list[str], text: Path, tokenizer: Path, cores: int, rounds: i
     }
 
 
-def compare(label: str, text: Path, tokenizer: Path, cores: int, rounds: int, peers: list[str]) -> dict:
-    """Preparing against its peers on one text; the tokens must be the same."""
+def compare(label: str, text: Path, tokenizer: Path, cores: int, rounds: int, peers: list[str]) -> str:
+    """Preparing against its peers on one text; the tokens must be the same. Returns the row for the READMEs."""
     found = medians(["ours", *peers], text, tokenizer, cores, rounds)
     mine = found["ours"]
     assert mine["tokens"] == found["encode_batch"]["tokens"], (mine, found["encode_batch"])
     assert mine["sum"] == found["encode_batch"]["sum"], "the ids differ"
-    print(f"\n{label}: {text.stat().st_size / 1e6:.1f} MB, {mine['tokens']:,} tokens, {cores} cores, {rounds} rounds")
+    size = text.stat().st_size / 1e6
+    print(f"\n{label}: {size:.1f} MB, {mine['tokens']:,} tokens, {cores} cores, {rounds} rounds")
+    cells = []
     for name, facts in found.items():
         rate = facts["tokens"] / facts["seconds"]
         ratio = mine["tokens"] / mine["seconds"] / rate
+        cells.append(f"{ratio:.2f}")
         print(f"  {name:14}{facts['seconds']:8.2f} s {rate / 1e6:8.2f} M tokens/s   ours/{name} = {ratio:.2f}")
-    return {name: round(facts["tokens"] / facts["seconds"]) for name, facts in found.items()}
+    return (
+        f"| {label}, {size:.0f} MB | {mine['tokens'] / mine['seconds'] / 1e6:.2f} M | " + " | ".join(cells[1:]) + " |"
+    )
+
+
+def compare_segmentation(text: Path, tokenizer: Path, rounds: int) -> str:
+    words = medians(["segmented", "rjieba"], text, tokenizer, 1, rounds)
+    assert words["rjieba"]["tokens"] == words["segmented"]["tokens"]
+    ratio = f"{words['rjieba']['seconds'] / words['segmented']['seconds']:.2f}"
+    print(f"  segmentation on one core: ours/rjieba = {ratio}")
+    return ratio
 
 
 def tokenizer_for(text: Path, folder: Path, kind: str, size: int) -> Path:
@@ -197,12 +205,52 @@ def natural_texts(folder: Path) -> dict[str, Path]:
     return {"English": english, "Chinese": corpora / "zhwiki.txt"}
 
 
-def show_memory(text: Path, tokenizer: Path, cores: int, folder: Path) -> None:
+def compare_memory(text: Path, tokenizer: Path, cores: int, folder: Path) -> str:
     ten = folder / "ten.txt"
     ten.write_text((text.read_text(encoding="utf-8") + "\n\n") * 10, encoding="utf-8")
-    one, more = run("memory", text, tokenizer, cores), run("memory", ten, tokenizer, cores)
+    one, more = run("ours", text, tokenizer, cores), run("ours", ten, tokenizer, cores)
+    ratio = f"{sum(more['peak']) / sum(one['peak']):.2f}"
     peaks = f"{one['peak']} for {text.stat().st_size / 1e6:.0f} MB of text, {more['peak']} for ten times as much"
-    print(f"\nPeak memory in MB (caller, largest worker): {peaks}: {sum(more['peak']) / sum(one['peak']):.2f} times")
+    print(f"  peak memory in MB (caller, largest worker): {peaks}: {ratio} times")
+    return ratio
+
+
+def machine(cores: int) -> str:
+    """The processor by its name, and what it runs."""
+    cpu = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.*)$", cpu.read_text(), re.M) if cpu.exists() else []
+    versions = ", ".join(f"{name} {version(name)}" for name in ("tokenizers", "datasets", "transformers", "rjieba"))
+    return f"{names[0] if names else platform.machine()}, {cores} cores; Python {platform.python_version()}, {versions}"
+
+
+def write_figures(rows: list[str], extra: dict[str, str], where: str, rounds: int) -> None:
+    """Into both READMEs, between their marks."""
+    said = {
+        "README.md": (
+            "| text | tokens/s | against `encode_batch` alone | against `datasets.map` |",
+            "Segmentation runs at {words} of rjieba's own speed; ten times the text takes {memory} times the memory.",
+            "Medians of {rounds} rounds on {where}.",
+        ),
+        "README.zh-CN.md": (
+            "| 文本 | 词元/秒 | 相对于单独的 `encode_batch` | 相对于 `datasets.map` |",
+            "中文分词的速度是 rjieba 本身的 {words}；十倍的文本占用 {memory} 倍的内存。",
+            "{rounds} 轮的中位数，机器为 {where}。",
+        ),
+    }
+    for name, (head, also, measured) in said.items():
+        path = ROOT / name
+        lines = [
+            head,
+            "|---|---|---|---|",
+            *rows,
+            "",
+            also.format(**extra),
+            measured.format(rounds=rounds, where=where),
+        ]
+        before, _, rest = path.read_text().partition("do not edit by hand -->\n")
+        path.write_text(
+            before + "do not edit by hand -->\n" + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :]
+        )
 
 
 def main() -> None:
@@ -213,6 +261,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true", help="only the memory of one and ten times the text")
+    parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     parser.add_argument("--quick", action="store_true", help="one round, without datasets: a smoke test")
     parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -220,22 +269,24 @@ def main() -> None:
         name, text, tokenizer, cores, to = options.measure
         print(json.dumps(MEASURED[name](Path(text), Path(tokenizer), int(cores), Path(to))))
         return
-    print(f"{platform.processor() or platform.machine()}, {options.cores} cores, Python {platform.python_version()}")
+    where = machine(options.cores)
+    print(where)
+    rows: list[str] = []
+    extra: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="forebear-bench-") as made:
         folder = Path(made)
         texts = {"your text": options.text} if options.text else natural_texts(folder)
         rounds, peers = (1, ["encode_batch"]) if options.quick else (options.rounds, ["encode_batch", "datasets"])
         for label, text in texts.items():
             tokenizer = tokenizer_for(text, folder, options.kind, options.size)
-            if options.memory:
-                show_memory(text, tokenizer, options.cores, folder)
-                continue
-            compare(label, text, tokenizer, options.cores, rounds, peers)
-            if label == "Chinese" and not options.quick:
-                words = medians(["segmented", "rjieba"], text, tokenizer, 1, rounds)
-                ratio = words["rjieba"]["seconds"] / words["segmented"]["seconds"]
-                assert words["rjieba"]["tokens"] == words["segmented"]["tokens"]
-                print(f"  segmentation on one core: ours/rjieba = {ratio:.2f}")
+            if not options.memory:
+                rows.append(compare(label, text, tokenizer, options.cores, rounds, peers))
+            if label == "Chinese" and not (options.quick or options.memory):
+                extra["words"] = compare_segmentation(text, tokenizer, rounds)
+            if options.memory or options.write:
+                extra["memory"] = compare_memory(text, tokenizer, options.cores, folder)
+    if options.write:
+        write_figures(rows, extra, where, rounds)
 
 
 if __name__ == "__main__":

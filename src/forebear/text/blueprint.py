@@ -184,4 +184,4 @@ def _canonical(blueprint: Blueprint) -> bytes:
 def write(blueprint: Blueprint, path: str | os.PathLike[str]) -> None:
     """Write the tokenizer.json whole or not at all."""
     with written_aside(path) as file:
-        file.write((json.dumps(blueprint, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
+        file.write((json.dumps(blueprint, ensure_ascii=False) + "\n").encode("utf-8"))

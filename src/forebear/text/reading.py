@@ -76,18 +76,22 @@ class Reading:
         """Documents between blank lines, or the whole file. Holds at most two parts and a block at a time."""
         name, ledger, whole = blocks.source.name, blocks.ledger, self.documents == "files"
         held, line, part = "", 1, 0
+        blanks: list[str] = []  # entered once a block: there may be as many as there are documents
         for block in blocks:
             held += block
             start = 0
             if part == 0:  # before a document: blank lines belong to none
-                start = _leading_blanks(held, ledger)
+                start = held.rfind("\n", 0, len(held) - len(held.lstrip())) + 1
+                blanks.append(held[:start])
                 line += held.count("\n", 0, start)
             for border in () if whole else BLANK_LINES.finditer(held, start):
                 if border.start() > start:
                     yield Document(held[start : border.start()], name, line, part)
                 line += held.count("\n", start, border.end())
-                ledger.structure("blank lines", border[0])
+                blanks.append(border[0])
                 start, part = border.end(), 0
+            ledger.structure("blank lines", "".join(blanks))
+            blanks.clear()
             held = held[start:]
             while is_too_long(held):
                 cut = cut_of(held, self._marks)
@@ -107,13 +111,6 @@ def _form_of(name: str) -> str:
         if name.endswith(suffix):
             return form
     return "text"
-
-
-def _leading_blanks(text: str, ledger: Ledger) -> int:
-    """How many characters of blank lines the text starts with; they are entered as separators."""
-    end = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
-    ledger.structure("blank lines", text[:end])
-    return end
 
 
 def _ends_before_blanks(text: str) -> str:
