@@ -29,6 +29,7 @@ class Block:
     line: int
     runs: bool
     lines: tuple[str, ...]
+    prints: tuple[str, ...] = ()  # what the README says it prints, in the bare fence right after it
 
     @property
     def script(self) -> str:
@@ -58,7 +59,9 @@ def blocks(markdown: str) -> list[Block]:
         lines = [line.removeprefix(match["indent"]) for line in match["text"].splitlines()]
         if any(line.startswith("$ ") for line in lines):  # the rest is what the commands print
             lines = [line[2:] for line in lines if line.startswith("$ ")]
-        found.append(Block(markdown.count("\n", 0, match.start()) + 1, "no-run" not in tag, tuple(lines)))
+        after = FENCE.match(markdown, match.end() + 1)
+        prints = tuple(after["text"].splitlines()) if after and not after["tag"].strip() else ()
+        found.append(Block(markdown.count("\n", 0, match.start()) + 1, "no-run" not in tag, tuple(lines), prints))
     return found
 
 
@@ -103,6 +106,10 @@ def run_blocks(markdown: str, folder: Path) -> list[str]:
             if status != 0:
                 ended = f"no end within {SECONDS} s" if status is None else f"exit status {status}"
                 return [f"line {block.line}: {ended}\n{block.script}\n{output}"]
+            printed = [line.split() for line in output.splitlines()]
+            for line in block.prints:
+                if line.split() not in printed:
+                    return [f"line {block.line}: does not print {line!r}, but\n{output}"]
     return []
 
 
@@ -117,6 +124,10 @@ def test_every_command_succeeds(name: str, tmp_path: Path):
     commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
     assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
     assert run_blocks(read(name), tmp_path) == []
+    for match in FENCE.finditer(read(name)):
+        if match["tag"].strip() == "python":
+            (tmp_path / "block.py").write_text(match["text"])
+            assert run(f"{sys.executable} block.py", tmp_path) == (0, "")
 
 
 @pytest.mark.parametrize("name", READMES)
@@ -191,8 +202,14 @@ def test_a_failing_command_is_reported_with_its_line(line: str, tmp_path: Path):
     assert complaint.startswith("line 3: exit status ")
 
 
+def test_a_block_that_prints_something_else_is_reported(tmp_path: Path):
+    assert run_blocks("```sh\nprintf 'a  1\\nb 2\\n'\n```\n```\nb   2\n```\n", tmp_path) == []
+    (complaint,) = run_blocks("```sh\necho a 1\n```\n```\na 2\n```\n", tmp_path)
+    assert complaint.startswith("line 1: does not print 'a 2'")
+
+
 def test_a_command_without_end_is_ended_with_its_children(tmp_path: Path):
-    status, output = run("sleep 600 & echo $!; wait", tmp_path, seconds=0.5)
+    status, output = run("sleep 600 & echo $!; wait", tmp_path, seconds=3)
     assert status is None
     assert not is_running(int(output))
 

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _app(command: str | None, config: str | None) -> cyclopts.App:
     """The application: the command that is called, whole, and the others by name only."""
     made = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
+    made.suppress_keyboard_interrupt = False  # ours to tell, see main
     if config is not None:
         made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
     for name, about in COMMANDS.items():

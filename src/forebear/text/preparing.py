@@ -58,6 +58,8 @@ def prepare(
     progress: Progress | None = None,
 ) -> Corpus:
     """The corpus of these files: opened if it is there already, finished if it was begun, else made."""
+    if workers is not None and workers < 1:
+        raise BadInput(f"--workers is {workers}", remedy="give a number of processes of at least 1")
     encoder, reading = Encoder(tokenizer, sentences, segmenter), reading or Reading()
     text = fingerprint_of(paths)
     made_from = _identity(encoder, reading)

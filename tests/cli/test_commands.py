@@ -1,0 +1,187 @@
+"""The command line as people use it: results, JSON, exit codes, errors with remedies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forebear.cli.main import COMMANDS, main
+
+STORY = "The cat sat. It was warm!\n\n他走了。她也走了！\n\nThe cat sat. It was warm!\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("story.txt").write_text(STORY)
+    return tmp_path
+
+
+def told(capsys, *arguments) -> dict:
+    """The one JSON document that a successful command prints."""
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments) -> str:
+    assert main(list(arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def process(*arguments, **options) -> subprocess.Popen:
+    command = [sys.executable, "-c", "from forebear.cli.main import run; run()", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["tokenizer", "train"], ["tokenizer", "show"]])
+def test_every_command_has_help_with_examples(capsys, command):
+    assert main([*command, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "Usage: forebear" in printed
+    if command and command != ["tokenizer"]:
+        assert f"forebear {' '.join(command)}" in printed.replace("\n", " ").split("Usage", 1)[1].split("]", 1)[1]
+        assert "--json" in printed
+
+
+def test_prepare_tells_its_ledger(capsys):
+    facts = told(capsys, "prepare", "story.txt", "--tokenizer", "characters", "--to", "corpus")
+    assert facts["counts"]["documents"] == 3
+    assert facts["ledger"]["stages"]["tokens"]["given"]["tokens"] == facts["counts"]["tokens"]
+    assert json.loads(Path("corpus/ledger.json").read_text()) == facts["ledger"]
+    assert main(["prepare", "story.txt", "--tokenizer", "characters", "--to", "corpus"]) == 0
+    printed = capsys.readouterr().out
+    assert "blank lines" in printed
+    assert "0.00% unknown" in printed
+
+
+def test_corpus_finds_and_cleans(capsys):
+    facts = told(capsys, "corpus", "story.txt", "--clean", "clean.txt")
+    assert facts["size"]["documents"] == 3
+    assert facts["duplicates"]["documents"] == 1
+    assert any("equal to" in finding["what"] for finding in facts["findings"])
+    assert Path("clean.txt").read_text().split("\n\n") == ["The cat sat. It was warm!", "他走了。她也走了！\n"]
+    assert facts["cleaned"]["ledger"]["stages"]["clean"]["taken"]["documents"] == 3
+    assert "is already there" in refused(capsys, "corpus", "story.txt", "--clean", "clean.txt")
+    assert main(["corpus", "story.txt"]) == 0
+    assert "What to do" in capsys.readouterr().out
+
+
+def test_tokenizers_are_trained_shown_and_used(capsys):
+    made = told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--to", "words.json")
+    assert made["kind"] == "words"
+    assert "exists already" in refused(capsys, "tokenizer", "train", "story.txt", "--to", "words.json")
+    assert told(capsys, "tokenizer", "show", "words.json")["size"] == made["size"]
+    cut = told(capsys, "tokenize", "她也走了 zzz", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    assert "".join(piece["original"] for piece in cut) == "她也走了zzz"
+    assert cut[-1] == {"token": "[UNK]", "id": made["roles"]["unknown"]["id"], "start": 5, "end": 8, "original": "zzz"}
+    Path("lines.txt").write_text("The cat\n他走了\n")
+    assert len(told(capsys, "tokenize", "--in", "lines.txt", "--tokenizer", "words.json")["texts"]) == 2
+
+
+def test_own_words_stay_whole(capsys):
+    Path("mine.txt").write_text("她也走\n")
+    told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--user-dict", "mine.txt", "--to", "words.json")
+    cut = told(capsys, "tokenize", "她也走了", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    assert [piece["token"] for piece in cut] == ["她也走", "了"]
+
+
+def test_a_file_of_settings_and_flags_that_win(capsys):
+    Path("settings.toml").write_text('[prepare]\ntokenizer = "characters"\ndocuments = "lines"\n')
+    facts = told(capsys, "prepare", "story.txt", "--config", "settings.toml")
+    assert facts["made_from"]["reading"]["documents"] == "lines"
+    facts = told(capsys, "prepare", "story.txt", "--config", "settings.toml", "--documents", "files")
+    assert facts["made_from"]["reading"]["documents"] == "files"
+    assert facts["tokenizer"]["kind"] == "characters"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["prepar", "x"], "did you mean prepare?"),
+        (["xyzzy"], "there are: demo, corpus"),
+        (["prepare", "story.txt", "--docments", "lines"], "Did you mean --documents?"),
+        (["prepare", "story.txt", "--documents", "words"], "Choose from"),
+        (["prepare", "missing.txt"], "no such file or folder"),
+        (["prepare", "story.txt", "--tokenizer", "bret"], "choose one of words, characters"),
+        (["prepare", "story.txt", "--workers", "many"], "--workers"),
+        (["prepare", "story.txt", "--workers", "0"], "--workers"),
+        (["prepare", "story.txt", "--encoding", "klingon"], "no text encoding is called"),
+        (["prepare", "story.txt", "--config", "missing.toml"], "missing.toml"),
+        (["prepare", "story.txt", "--config"], "--config needs a file"),
+        (["prepare", "story.txt", "--config", "story.txt"], "not TOML"),
+        (["corpus", "story.txt", "--drop-mojibake", "7"], "share between 0"),
+        (["corpus", "story.txt", "--tokenizer", "story.txt"], "remedy"),
+        (["tokenize", "--tokenizer", "story.txt"], "no text to cut"),
+        (["tokenizer", "train", "story.txt", "--normalise", "nfkx", "--to", "t.json"], "nfkc, lower, accents"),
+        (["tokenizer", "train", "story.txt", "--to", "no/such/folder.json"], "does not exist"),
+        (["tokenizer", "show", "story.txt"], "remedy"),
+    ],
+    ids=lambda it: " ".join(it) if isinstance(it, list) else None,
+)
+def test_bad_use_is_refused_with_the_remedy(capsys, arguments, words):
+    complaint = refused(capsys, *arguments)
+    assert words in complaint
+    assert "remedy" in complaint
+
+
+def test_a_bad_byte_stops_with_its_place_also_as_json(capsys):
+    Path("bad.txt").write_bytes(b"fine\n\nb\xffd\n")
+    assert "bad.txt, byte 7: not utf-8: 0xff" in refused(capsys, "prepare", "bad.txt")
+    assert main(["prepare", "bad.txt", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["file"], error["byte"]) == ("bad.txt", 7)
+    facts = told(capsys, "prepare", "bad.txt", "--tokenizer", "characters", "--on-bad-bytes", "replace")
+    assert facts["ledger"]["mended_bytes"]["replaced"]["count"] == 1
+
+
+def test_standard_input():
+    running = process("prepare", "-", "--tokenizer", "characters", "--json", stdin=subprocess.PIPE)
+    out, err = running.communicate(STORY, timeout=60)
+    assert running.returncode == 0, err
+    assert json.loads(out)["counts"]["documents"] == 3
+
+
+def test_a_reader_that_goes_away_is_no_failure(folder):
+    command = f"{sys.executable} -c 'from forebear.cli.main import run; run()' corpus story.txt --json | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_an_interrupt_keeps_what_is_done_and_says_so(folder):
+    Path("large.txt").write_text("\n\n".join(f"document {n}, 第{n}篇。" * 20 for n in range(60_000)))
+    running = process("prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--workers", "2")
+    part = Path("corpus.part/shards")
+    deadline = time.monotonic() + 60
+    while not list(part.glob("*.npz")):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, complaint = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "interrupted" in complaint
+    assert "Traceback" not in complaint
+    assert not Path("corpus").exists()
+    assert main(["prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--quiet"]) == 0
+    assert not part.exists()
+
+
+def test_the_demo_runs_and_leaves_nothing_behind(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "try next" in printed
+    assert "Ledger" in printed
+    facts = told(capsys, "demo", "--to", "kept")
+    assert facts["held_out"] > 0
+    assert Path("kept/corpus/corpus.json").exists()
+    assert sorted(os.listdir()) == ["kept", "story.txt"]
