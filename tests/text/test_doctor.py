@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebear.text import doctor
 from forebear.text.cleaning import Cleaning, clean
 from forebear.text.doctor import examine, measure_tokenizers
 from forebear.text.documents import Document
@@ -165,8 +166,9 @@ def test_memory_does_not_grow_with_the_text() -> None:
 
 
 class TestTokenizers:
-    def test_unknown_rate_is_measured_on_text_that_was_not_learned(self) -> None:
+    def test_unknown_rate_is_measured_on_text_that_was_not_learned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [f"{'abcdefgh'[i % 8] * 3} common words here {chr(0x4E00 + i)}" for i in range(60)]
+        monkeypatch.setattr(doctor, "ENOUGH", 100)
         report = examine(documents(*texts))
         kinds = report.tokenizers["kinds"]
         assert set(kinds) == {"words", "characters", "wordpiece", "bytepair"}
@@ -188,6 +190,13 @@ class TestTokenizers:
         report = examine(documents("abc", "abz"), tokenizers={"mine": characters})
         assert list(report.tokenizers["kinds"]) == ["mine"]
         assert report.tokenizers["trained_on"]["characters"] == 0
+
+
+def test_wrapped_prose_is_noticed() -> None:
+    wrapped = "The cat sat on\nthe mat and was\nvery warm indeed.\n" * 20
+    assert any("--sentences flow" in finding.remedy for finding in examine(documents(wrapped), train=False).findings)
+    lines = "The cat sat.\nIt was warm.\n" * 20
+    assert not any("flow" in finding.remedy for finding in examine(documents(lines), train=False).findings)
 
 
 class TestRealText:

@@ -136,9 +136,10 @@ def _draw_tokenizers(console: Console, report: Report) -> None:
         examples = escape(" ".join(facts["examples"][:5]))
         made.add_row(escape(name), f"{facts['size']:,}", f"{facts['characters_per_token']:.2f}", unknown, examples)
     console.print(made)
-    learned = report.tokenizers["trained_on"]["characters"]
-    if learned:
-        console.print(f"(learned from {learned:,} other characters of the same text)")
+    learned = report.tokenizers["trained_on"]
+    if learned["characters"]:
+        others = "these very" if learned == report.tokenizers["sample"] else f"{learned['characters']:,} other"
+        console.print(f"(learned from {others} characters of the same text)")
 
 
 def _draw_loss(console: Console, report: Report) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.learning import LearningOptions, segmenter_of
-from forebear.cli.printing import Speaking, ledger_table
+from forebear.cli.printing import Speaking, ledger_notes, ledger_table
 from forebear.cli.reading import ReadingOptions, Texts
 from forebear.text.sentences import Mode
 
@@ -70,6 +70,7 @@ def prepare(
     began = time.monotonic()
     with speaking.progress("learning the tokenizer") as progress:
         chosen = tokenizer_for(tokenizer, texts, how, learning.learning(), cutter, progress)
+    done: list[int] = []
     with speaking.progress("preparing") as progress:
         corpus = prepared(
             texts,
@@ -80,28 +81,28 @@ def prepare(
             to=to,
             overwrite=overwrite,
             workers=workers,
-            progress=progress,
+            progress=lambda at, total: (done.append(at), progress(at, total)),
         )
-    seconds = time.monotonic() - began
-    speaking.tell(facts(corpus, seconds), lambda console: draw(console, corpus, seconds))
+    facts = {"seconds": round(time.monotonic() - began, 3), "was_there": not done}
+    speaking.tell({**_facts(corpus), **facts}, lambda console: _draw(console, corpus, facts))
 
 
-def facts(corpus: Corpus, seconds: float) -> dict[str, Any]:
-    told = {
-        "folder": str(corpus.folder),
-        **corpus.facts,
-        "seconds": round(seconds, 3),
-        "ledger": corpus.ledger.to_json(),
-    }
+def _facts(corpus: Corpus) -> dict[str, Any]:
+    told = {"folder": str(corpus.folder), **corpus.facts, "ledger": corpus.ledger.to_json()}
     return {**told, "tokenizer": corpus.tokenizer.describe()}
 
 
-def draw(console: Console, corpus: Corpus, seconds: float) -> None:
+def _draw(console: Console, corpus: Corpus, facts: dict[str, Any]) -> None:
+    from rich.markup import escape
+
     counts, tokenizer = corpus.facts["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unknown is not None else ""
     entries = f"{tokenizer.kind}, {tokenizer.size:,} entries{unknown}"
-    console.print(f"[bold]{counts['tokens']:,} tokens[/] in {seconds:.1f} s ({entries})")
+    how = "were there already" if facts["was_there"] else f"in {facts['seconds']:.1f} s"
+    console.print(f"[bold]{counts['tokens']:,} tokens[/] {how} ({entries})")
+    for note in ledger_notes(corpus.ledger):
+        console.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
     console.print(f"corpus: {corpus.folder}", soft_wrap=True, markup=False)
     if corpus.ledger.drops:
         console.print(f"what was dropped, one by one: {corpus.folder / 'dropped.jsonl'}", soft_wrap=True, markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from forebear.errors import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from forebear.text.ledger import Ledger
+
+
+LOGGED = 30  # seconds between two lines of progress where there is no terminal
 
 
 @Parameter(name="*")
@@ -36,16 +42,11 @@ class Speaking:
         else:
             draw(console())
 
-    def note(self, text: str) -> None:
-        """A remark beside the result."""
-        if not self.quiet:
-            print(text, file=sys.stderr)  # noqa: T201
-
     @contextmanager
-    def progress(self, what: str, unit: str = "bytes") -> Iterator[Callable[[int, int], None]]:
-        """A bar with speed and time left, on a terminal; nothing where no one is looking."""
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar with speed and time left on a terminal; in a log a line every now and then."""
         if self.quiet or not sys.stderr.isatty():
-            yield lambda done, total: None
+            yield _line_by_line(what) if not self.quiet else lambda done, total: None
             return
         from rich.console import Console
         from rich.progress import (
@@ -67,6 +68,22 @@ class Speaking:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _line_by_line(what: str) -> Callable[[int, int], None]:
+    """Progress for a log: how far, how fast, how long yet, every LOGGED seconds."""
+    began = last = time.monotonic()
+
+    def look(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LOGGED and done:
+            last = now
+            left = (now - began) * (total - done) / done
+            rate = done / (now - began) / 1e6
+            print(f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left", file=sys.stderr)  # noqa: T201
+
+    return look
 
 
 def console() -> Console:
@@ -102,6 +119,15 @@ def ledger_table(ledger: Ledger) -> Table:
         made.add_row(stage if stage != before else "", what, *cells, style="yellow" if what.startswith("−") else "")
         before = stage
     return made
+
+
+def ledger_notes(ledger: Ledger) -> Iterator[str]:
+    """What a person should know beside the table: bytes that were mended, files that were not read."""
+    for how, listed in ledger.mended.items():
+        first = listed.examples[0]
+        yield f"{listed.count:,} bad bytes {how}, the first in {shown(first['file'])} at byte {first['byte']:,}"
+    for reason, listed in ledger.aside.items():
+        yield f"{listed.count:,} files set aside ({reason}), the first {shown(listed.examples[0]['file'])}"
 
 
 def bar(share: float, width: int = 30) -> str:

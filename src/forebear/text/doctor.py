@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -30,6 +31,8 @@ OPTIONS = (
     "--squeeze-spaces", f"--drop-shorter {SHORT}", f"--drop-mojibake {SUSPECT}", f"--drop-replaced {SUSPECT}",
     f"--drop-longer-lines {LONG_LINE}", f"--drop-repeated-lines {REPEATED}",
 )  # fmt: skip
+ENOUGH = 20_000  # characters of a sample that can be halved: one half to learn from, one to measure on
+WRAPPED = re.compile(r"[a-z,]\n(?=[a-z])")  # a line end in the middle of an English sentence
 SIZES = {"words": 30_000, "characters": 10_000, "wordpiece": 8_000, "bytepair": 8_000}
 
 
@@ -42,7 +45,8 @@ def examine(
 ) -> Report:
     """Looks at every document once, in bounded memory. `ledger` is the one that reading them filled.
 
-    Without `tokenizers`, small ones of each kind are trained on one half of a sample and measured on the other
+    Without `tokenizers`, small ones of each kind are trained on one half of a sample and measured on the other; a text
+    too short for that teaches and examines them
     (`train=False`: none).
     """
     looking = _Looking()
@@ -51,7 +55,9 @@ def examine(
     report = looking.report()
     sample, learned = looking.sample.texts(), []
     if tokenizers is None and train:
-        learned, sample = sample[::2], sample[1::2]
+        learned = sample
+        if sum(map(len, sample)) >= ENOUGH:
+            learned, sample = sample[::2], sample[1::2]
         tokenizers = trained_on(learned)
     report.tokenizers = {"sample": {"documents": len(sample), "characters": sum(map(len, sample))}}
     report.tokenizers["trained_on"] = {"documents": len(learned), "characters": sum(map(len, learned))}
@@ -92,6 +98,7 @@ class _Looking:
     def __init__(self) -> None:
         self.size: Counter[str] = Counter(documents=0, characters=0, bytes=0, lines=0)
         self.lengths: Counter[int] = Counter()
+        self.broken: Counter[str] = Counter()  # line ends within documents, and those within sentences
         self.longest = self.longest_line = (0, ("", 0))
         self.classes = np.zeros(len(CLASSES), np.int64)
         self.languages: Counter[str] = Counter()
@@ -182,6 +189,7 @@ class _Looking:
     def _add_lines(self, document: Document) -> None:
         lines = document.text.split("\n")
         self.size.update(lines=len(lines) - (document.part > 0))
+        self.broken.update(breaks=len(lines) - 1, inside=len(WRAPPED.findall(document.text)))
         self.tally.look(lines, place(document), continued=document.part > 0)
         longest = max(map(len, lines))
         if longest > self.longest_line[0]:
@@ -220,6 +228,7 @@ class _Looking:
             lines={
                 "longest": {"characters": self.longest_line[0], **shown(self.longest_line[1])},
                 "overlong": long["lines"], "repeated": often,
+                "breaks": self.broken["breaks"], "breaks_inside_sentences": self.broken["inside"],
             },
             duplicates=equal,
             near_duplicates=alike,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from forebear.errors import ForebearError
+from forebear.errors import BadInput, ForebearError
 from forebear.text.documents import Document
 from forebear.text.ledger import Ledger, size
 from forebear.text.sentences import Mode, split_sentences
@@ -28,6 +28,10 @@ class Encoder:
     tokenizer: Tokenizer
     sentences: Mode = "split"
     segmenter: Segmenter | None = None
+
+    def __post_init__(self) -> None:
+        if self.sentences not in get_args(Mode):
+            raise BadInput(f"--sentences is {self.sentences!r}", remedy=f"choose one of {', '.join(get_args(Mode))}")
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """The arrays of these documents (or parts of documents), and what happened on the way."""

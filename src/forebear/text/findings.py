@@ -77,6 +77,11 @@ def _on_form(report: Report) -> Iterator[Finding]:
         longest = f"the longest has {lines['longest']['characters']:,} ({_at(lines['longest'])})"
         what = f"{lines['overlong']:,} lines are longer than {LONG_LINE:,} characters, {longest}"
         yield Finding("warning", what, f"look at them; --clean OUT --drop-longer-lines {LONG_LINE} leaves them out")
+    if lines["breaks"] >= 20 and lines["breaks_inside_sentences"] > 0.3 * lines["breaks"]:
+        share = lines["breaks_inside_sentences"] / lines["breaks"]
+        yield Finding(
+            "note", f"lines are wrapped: {share:.0%} of them end inside a sentence", "prepare with --sentences flow"
+        )
     if chinese["is"] == "mixed":
         share = chinese["simplified"] / (chinese["simplified"] + chinese["traditional"])
         what = (

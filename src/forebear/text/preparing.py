@@ -42,7 +42,7 @@ PLAN = "plan.json"
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a torn shard may raise
 
 Paths = Sequence[str | os.PathLike[str]]
-Progress = Callable[[int, int], None]  # bytes of the files done, bytes in all
+Progress = Callable[[int, int], object]  # bytes of the files done, bytes in all
 
 
 def prepare(

@@ -97,7 +97,7 @@ def _expanded(given: str) -> list[str]:
 def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool) -> Iterator[Source]:
     """A file, or a folder's files in the order of their names. `asked` is False for what only its folder named."""
     if path in STDIN and asked:
-        yield Source(_spooled_stdin(), "<stdin>")
+        yield Source(_spooled(sys.stdin.fileno()), "<stdin>")
         return
     if not asked and os.path.islink(path) and not os.path.exists(path):
         ledger.set_aside(path, "link that leads nowhere")
@@ -115,8 +115,11 @@ def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool)
             names = sorted(os.listdir(path))
         for name in names:
             yield from _walk(os.path.join(path, name), seen, ledger, asked=False)
-    elif not stat.S_ISREG(status.st_mode) and not asked:
-        ledger.set_aside(path, "not a regular file")
+    elif not stat.S_ISREG(status.st_mode):
+        if asked:  # a named pipe, or the shell's <(command)
+            yield Source(_spooled(path), path)
+        else:
+            ledger.set_aside(path, "not a regular file")
     elif not asked and os.path.basename(path).startswith("."):
         ledger.set_aside(path, "hidden file")
     elif not asked and os.path.splitext(path)[1].lower() in NOT_TEXT:
@@ -126,14 +129,14 @@ def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool)
 
 
 @cache
-def _spooled_stdin() -> str:
-    """Standard input as a file, because text is read more than once (to fingerprint, to learn, to encode)."""
+def _spooled(stream: str | int) -> str:
+    """What can be read only once, as a file: text is read more than once (to fingerprint, to learn, to encode)."""
     import atexit
 
     with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
         atexit.register(lambda: Path(file.name).unlink(missing_ok=True))
-        with told_of(file.name):
-            while block := sys.stdin.buffer.read(BLOCK):
+        with told_of(file.name), open(stream, "rb", closefd=isinstance(stream, str)) as pipe:
+            while block := pipe.read(BLOCK):
                 file.write(block)
     return file.name
 
