@@ -110,6 +110,15 @@ def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tm
     assert len({corpus.key for corpus in [first, *others]}) == 6
 
 
+def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
+    (tmp_path / "a.txt").write_text('{"text": "the cat"}')
+    as_text = prepare([tmp_path / "a.txt"], pieces)
+    (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
+    as_records = prepare([tmp_path / "a.jsonl"], pieces)
+    assert as_text.key != as_records.key
+    assert as_records.sizes.tolist() == [7]
+
+
 def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
     os.utime(story, ns=(10**18, 10**18))
     monkeypatch.setattr(preparing, "SETTLED", -(10**18))  # as if the file had been at rest for long

@@ -61,7 +61,7 @@ def tokenizer_for(
     asked = {
         "kind": choice,
         "text": fingerprint_of(paths),
-        "reading": asdict(reading),
+        "reading": reading.identity(find(paths)),
         "learning": asdict(learning),
         "segmenter": segmenter.describe() if segmenter else None,
         "forebear": __version__,
@@ -98,7 +98,7 @@ def learn(
     return train(kind, (document.text for document in watched), **options)
 
 
-def _watched(documents: Iterable[Document], look: Callable[[], None]) -> Iterator[Document]:
+def _watched(documents: Iterable[Document], look: Callable[[], object]) -> Iterator[Document]:
     """The documents, with a look at how far they have come every now and then."""
     for number, document in enumerate(documents):
         if number % 1000 == 0 or len(document.text) > 100_000:

@@ -12,7 +12,7 @@ import shutil
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ def prepare(
         raise BadInput(f"--workers is {workers}", remedy="give a number of processes of at least 1")
     encoder, reading = Encoder(tokenizer, sentences, segmenter), reading or Reading()
     text = fingerprint_of(paths)
-    made_from = _identity(encoder, reading)
+    made_from = _identity(encoder, reading.identity(find(paths)))
     key = hashlib.sha256(json.dumps([text, made_from], sort_keys=True).encode()).hexdigest()
     target = Path(to) if to is not None else cache() / "corpora" / key[:32]
     if there := _already(target, key, overwrite):
@@ -84,11 +84,11 @@ def prepare(
 
 def fingerprint_of(paths: Paths) -> str:
     """The digest of the files' contents; remembered for files that have not been touched since."""
-    stamps, newest, number = hashlib.sha256(), 0, 0
+    stamps, newest = hashlib.sha256(), 0
     for source in find(paths):
         stamp = source.stamp()
         stamps.update(repr((source.path, stamp)).encode(errors="surrogateescape"))
-        newest, number = max(newest, *stamp[3:]), number + 1
+        newest = max(newest, *stamp[3:])
     note = cache() / "fingerprints" / stamps.hexdigest()
     try:
         return note.read_text()
@@ -104,12 +104,12 @@ def fingerprint_of(paths: Paths) -> str:
     return text
 
 
-def _identity(encoder: Encoder, reading: Reading) -> dict[str, Any]:
+def _identity(encoder: Encoder, reading: dict[str, Any]) -> dict[str, Any]:
     """Everything beside the text that decides what the corpus holds."""
     return {
         "format": [FORMAT, SHARD, PART],
         "forebear": __version__,
-        "reading": asdict(reading),
+        "reading": reading,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
         "tokenizer": encoder.tokenizer.digest,
@@ -209,7 +209,7 @@ class ShardWriter:
 
 
 def _jobs(
-    documents: Iterator[Document], folder: Path, ledger: Ledger, skipped: Callable[[int], None]
+    documents: Iterator[Document], folder: Path, ledger: Ledger, skipped: Callable[[int], object]
 ) -> Iterator[ShardJob]:
     """Documents in runs of a fixed size, whoever works on them; runs already encoded are passed over."""
     run: list[Document] = []

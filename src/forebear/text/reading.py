@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from forebear.errors import BadInput
 from forebear.text.documents import CUT_AFTER, Document, ahead, cut_of, in_parts, is_too_long
@@ -44,6 +45,13 @@ class Reading:
         ledger.stage("read").take(documents=0, characters=0, bytes=0)
         for source in sources:
             yield from self.read_one(source, ledger)
+
+    def identity(self, sources: Iterable[Source]) -> dict[str, Any]:
+        """All that decides, beside the files' contents, what is read from them: for `auto`, what their names promise."""
+        forms = hashlib.sha256()
+        for source in sources if self.format == "auto" else ():
+            forms.update(_form_of(source.name).encode() + b"\n")
+        return {**asdict(self), "forms": forms.hexdigest()}
 
     def read_one(self, source: Source, ledger: Ledger) -> Iterator[Document]:
         blocks = Blocks(source, self.encoding, self.on_bad_bytes, ledger)
