@@ -47,7 +47,7 @@ class Reading:
             yield from self.read_one(source, ledger)
 
     def identity(self, sources: Iterable[Source]) -> dict[str, Any]:
-        """All that decides, beside the files' contents, what is read from them: for `auto`, what their names promise."""
+        """All that decides, beside the contents, what is read from files: for `auto`, what their names promise."""
         forms = hashlib.sha256()
         for source in sources if self.format == "auto" else ():
             forms.update(_form_of(source.name).encode() + b"\n")
