@@ -56,6 +56,7 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     assert said(corpus, 2) == ["the end"]
     assert corpus.ids.dtype == np.uint8
     assert corpus.sentences[-1] == len(corpus) == len(corpus.ids)
+    assert np.array_equal(corpus.ids[corpus.starts[1] : corpus.starts[2]], corpus.document(1))
     assert corpus.sizes.tolist() == [len(part.encode()) for part in STORY.split("\n\n")]
     assert corpus.hashes[1] == content_hash("他走了。她也走了！")
     ledger = corpus.ledger
@@ -280,7 +281,12 @@ def test_compressed_files_and_strange_names(tmp_path, pieces):
 
 def test_damaged_corpora_are_refused(story, pieces, tmp_path):
     corpus = prepare([story], pieces, to=tmp_path / "c")
+    corpus.verify()
     ids = corpus.folder / "ids.npy"
+    whole = ids.read_bytes()
+    ids.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(ForebearError, match=r"ids\.npy: is not what was written"):
+        Corpus.open(corpus.folder).verify()
     ids.write_bytes(ids.read_bytes()[:-3])
     with pytest.raises(ForebearError, match=r"ids\.npy.*missing or damaged"):
         Corpus.open(corpus.folder)

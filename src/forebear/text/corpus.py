@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,12 +92,24 @@ class Corpus:
     def ledger(self) -> Ledger:
         return Ledger.from_json(json.loads((self.folder / LEDGER).read_text()))
 
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """(documents + 1,) where each document starts in `ids`; the last entry is the end."""
+        return self.sentences[self.documents]
+
+    def verify(self) -> None:
+        """Reads every array and compares it with the digest in the corpus's facts; `open` compares shapes only."""
+        for name, told in self.facts["arrays"].items():
+            if hashlib.sha256(np.ascontiguousarray(getattr(self, name)).data).hexdigest() != told["sha256"]:
+                path = self.folder / f"{name}.npy"
+                raise ForebearError("is not what was written", file=path, remedy="prepare the text again")
+
     def sentence(self, number: int) -> np.ndarray:
         return self.ids[self.sentences[number] : self.sentences[number + 1]]
 
     def document(self, number: int) -> np.ndarray:
-        first, last = self.sentences[self.documents[number]], self.sentences[self.documents[number + 1]]
-        return self.ids[first:last]
+        first, last = self.documents[number : number + 2]
+        return self.ids[self.sentences[first] : self.sentences[last]]
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
         """For tokens start..end: True where one starts a word (by segmentation, else by the pieces' own marks)."""
