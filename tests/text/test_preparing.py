@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput, ForebearError
-from forebear.text import preparing
+from forebear.text import preparing, shards, surveying
 from forebear.text.corpus import Corpus, smallest_type
 from forebear.text.encoding import content_hash
 from forebear.text.preparing import prepare
@@ -74,7 +74,7 @@ def test_the_smallest_integers_are_used(size, kind):
 
 
 def test_two_hundred_documents_survive_any_number_of_workers(tmp_path, pieces, monkeypatch):
-    monkeypatch.setattr(preparing, "SHARD", 100)
+    monkeypatch.setattr(shards, "SHARD", 100)
     text = tmp_path / "many.txt"
     text.write_text("\n\n".join(f"document {n} 第{n}篇。 It has two sentences." for n in range(200)))
     folders = {}
@@ -84,7 +84,7 @@ def test_two_hundred_documents_survive_any_number_of_workers(tmp_path, pieces, m
         assert corpus.ledger.stage("read").taken["documents"] == 200
         folders[workers] = contents(corpus.folder)
     assert folders[1] == folders[2] == folders[8] == folders[40]
-    monkeypatch.setattr(preparing, "SHARD", 1 << 20)
+    monkeypatch.setattr(shards, "SHARD", 1 << 20)
     whole = prepare([text], pieces, to=tmp_path / "one shard", workers=1)
     assert np.array_equal(whole.ids, np.load(tmp_path / "with 1" / "ids.npy"))
     assert np.array_equal(whole.documents, np.load(tmp_path / "with 1" / "documents.npy"))
@@ -122,9 +122,9 @@ def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
 
 def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
     os.utime(story, ns=(10**18, 10**18))
-    monkeypatch.setattr(preparing, "SETTLED", -(10**18))  # as if the file had been at rest for long
+    monkeypatch.setattr(surveying, "SETTLED", -(10**18))  # as if the file had been at rest for long
     prepare([story], pieces)
-    monkeypatch.setattr(preparing, "fingerprint", lambda _: pytest.fail("it was read again"))
+    monkeypatch.setattr(surveying, "fingerprint", lambda _: pytest.fail("it was read again"))
     prepare([story], pieces)
 
 
@@ -145,17 +145,18 @@ def test_a_folder_of_ones_own(story, pieces, tmp_path):
 
 
 def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
-    real = preparing.fingerprint_of
+    real = preparing.survey
 
-    def then_change(paths):
-        text = real(paths)
+    def then_change(paths, reading):
+        seen = real(paths, reading)
         story.write_text("changed behind our back")
-        return text
+        return seen
 
-    monkeypatch.setattr(preparing, "fingerprint_of", then_change)
+    monkeypatch.setattr(preparing, "survey", then_change)
     with pytest.raises(BadInput, match="changed while it was being read"):
         prepare([story], pieces, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
+    assert not (tmp_path / "c.part").exists()
 
 
 def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
@@ -192,8 +193,7 @@ def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch)
     text.write_text("short one.\n\n" + "\n".join(f"line {n} of a long text。" for n in range(300)) + "\n\nlast.")
     whole = prepare([text], pieces, to=tmp_path / "whole")
     monkeypatch.setattr("forebear.text.documents.PART", 500)
-    monkeypatch.setattr(preparing, "PART", 500)
-    monkeypatch.setattr(preparing, "SHARD", 700)
+    monkeypatch.setattr(shards, "SHARD", 700)
     cut = prepare([text], pieces, to=tmp_path / "cut", workers=2)
     for name in ("ids", "sentences", "documents", "sizes"):
         assert np.array_equal(getattr(whole, name), getattr(cut, name)), name
@@ -208,7 +208,7 @@ def test_what_has_no_tokens_is_dropped_by_name(tmp_path, pieces):
     corpus.ledger.check()
     assert len(corpus.documents) == 3
     dropped = [json.loads(line) for line in (corpus.folder / "dropped.jsonl").read_text().splitlines()]
-    assert [(item["line"], item.get("documents", 0)) for item in dropped] == [(3, 0), (5, 0), (3, 1)]
+    assert [(item["line"], item.get("documents", 0)) for item in dropped] == [(3, 0), (6, 0), (3, 1)]
     assert corpus.ledger.drops["no tokens in it"].count == 3
 
 
@@ -259,7 +259,7 @@ class Fussy(Tokenizer):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_workers_failure_names_file_and_line(tmp_path, pieces, workers, monkeypatch):
-    monkeypatch.setattr(preparing, "SHARD", 50)
+    monkeypatch.setattr(shards, "SHARD", 50)
     text = tmp_path / "t.txt"
     text.write_text("\n\n".join(["fine text here"] * 20 + ["this goes boom"] + ["fine"] * 20))
     fussy = Fussy(pieces._blueprint)
@@ -310,7 +310,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     folder = tmp_path_factory.mktemp("any")
     (folder / "t.txt").write_text("x\n" + "\n\n".join(parts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparing, "SHARD", shard)
+        patch.setattr(shards, "SHARD", shard)
         corpus = prepare(
             [folder / "t.txt"], pieces, reading=Reading(documents=division), sentences=mode, to=folder / "c"
         )

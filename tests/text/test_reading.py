@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from forebear.errors import BadInput
 from forebear.text import documents as documents_module
+from forebear.text.blocks import GZIP, ZSTD
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
-from forebear.text.sources import GZIP, ZSTD, find, fingerprint
+from forebear.text.sources import find, fingerprint
 
 
 def read(*paths, **how):
@@ -319,7 +320,7 @@ def test_the_size_of_blocks_and_parts_changes_nothing(tmp_path_factory, lines, b
     path.write_text("\n".join(lines))
     whole, _ = read(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forebear.text.sources.BLOCK", block)
+        patch.setattr("forebear.text.blocks.BLOCK", block)
         patch.setattr("forebear.text.documents.PART", part)
         pieces, _ = read(path)
     joined, places = [], []

@@ -68,17 +68,16 @@ def test_an_error_while_reading_jobs_ends_the_workers():
 
 
 def test_workers_do_not_outlive_a_killed_caller(tmp_path):
+    (tmp_path / "trade.py").write_text("import os\ndef work(n):\n    open(f'{n}.pid', 'w').write(str(os.getpid()))\n")
     script = tmp_path / "caller.py"
     script.write_text(
-        "import os, time\n"
+        "import time\n"
         "from forebear.text.workers import spread\n"
-        "def work(n):\n"
-        "    open(f'{n}.pid', 'w').write(str(os.getpid()))\n"
+        "from trade import work\n"
         "def jobs():\n"
         "    yield from (1, 2)\n"
         "    time.sleep(60)\n"
-        "if __name__ == '__main__':\n"
-        "    list(spread(work, jobs(), 2))\n"
+        "list(spread(work, jobs(), 2))\n"  # no guard against being imported: workers do not run it again
     )
     caller = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
     pids = _when_written(tmp_path / "1.pid"), _when_written(tmp_path / "2.pid")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from forebear.text.blocks import OnBadBytes
 from forebear.text.reading import Division, Format, Reading
-from forebear.text.sources import OnBadBytes
 
 READING = Group("Reading")
 

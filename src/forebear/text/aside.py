@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from forebear.errors import ForebearError
 
 
 @contextmanager
@@ -44,6 +47,23 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+@contextmanager
+def disk_told(target: str | os.PathLike[str]) -> Iterator[None]:
+    """What a disk refuses, in words, with the remedy."""
+    elsewhere = "choose a place that can be written, with --to"
+    remedies = {
+        errno.ENOSPC: "free some space and run again (what is finished is kept), or choose another disk with --to",
+        errno.EDQUOT: "your quota is used up: free some space, or choose another disk with --to",
+    }
+    try:
+        yield
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, str) else target
+        raise ForebearError(
+            error.strerror or str(error), file=place, remedy=remedies.get(error.errno or 0, elsewhere)
+        ) from error
 
 
 def cache() -> Path:

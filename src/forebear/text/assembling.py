@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,8 @@ from forebear.text.aside import sync_folder, synced, write_json, written_aside
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, LEDGER, TOKENIZER, smallest_type
 from forebear.text.encoding import NO_TOKENS, Encoded, joined_hash
 from forebear.text.ledger import Ledger
+from forebear.text.shards import finished, tell_words
+from forebear.text.workfolder import SHARDS
 
 
 class GrowingArray:
@@ -79,16 +80,21 @@ class Pieces:
         return Pieces(sums[0], np.array(hashes, np.uint64), sums[1], np.zeros(len(starts), bool))
 
 
-def assemble(work: Path, target: Path, shards: Iterable[Encoded], ledger: Ledger, facts: dict[str, Any]) -> None:
-    """Joins the shards, in order, under `work`, closes the books and renames the result to `target`."""
+def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts: dict[str, Any]) -> None:
+    """Joins the shards, in order, under `work`, closes the books and renames the result to `target`.
+
+    `begins` tells of each entry of the vocabulary whether it begins a word, for shards that do not know words.
+    """
     whole = work / "whole"
-    shutil.rmtree(whole, ignore_errors=True)
+    for old in (whole, work / "replaced"):
+        shutil.rmtree(old, ignore_errors=True)
     whole.mkdir()
     with open(work / DROPPED, "a", encoding="utf-8") as dropped:
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-        joining = _Joining(whole, smallest_type(facts["vocabulary"]), ledger)
+        words = begins if tell_words(work / SHARDS) else None
+        joining = _Joining(whole, smallest_type(facts["vocabulary"]), words, ledger)
         try:
-            for shard in shards:
+            for shard in finished(work / SHARDS):
                 joining.add(shard)
             arrays = joining.finish()
         finally:
@@ -108,9 +114,10 @@ def assemble(work: Path, target: Path, shards: Iterable[Encoded], ledger: Ledger
 class _Joining:
     """The arrays of a corpus while its shards come in, in order."""
 
-    def __init__(self, folder: Path, id_type: np.dtype, ledger: Ledger) -> None:
+    def __init__(self, folder: Path, id_type: np.dtype, begins: np.ndarray | None, ledger: Ledger) -> None:
         kinds = {"ids": id_type, "sentences": np.int64, "documents": np.int64, "hashes": np.uint64, "sizes": np.int64}
-        self.folder, self.ledger = folder, ledger
+        kinds |= {} if begins is None else {"words": bool}
+        self.begins, self.ledger = begins, ledger
         self.arrays = {name: GrowingArray(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
         self.tokens = self.sentences = self.pieces = 0  # so far
         self.carried = Pieces()  # the last document of a shard: it may go on in the next one
@@ -122,10 +129,8 @@ class _Joining:
             assert self.ledger.on_drop is not None
             self.ledger.on_drop(item)
         self.arrays["ids"].append(shard.ids)
-        if shard.words is not None:
-            if "words" not in self.arrays:
-                self.arrays["words"] = GrowingArray(self.folder / "words.npy", bool)
-            self.arrays["words"].append(shard.words)
+        if self.begins is not None:
+            self.arrays["words"].append(self.begins[shard.ids] if shard.words is None else shard.words)
         self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
         self.tokens += int(shard.sentences.sum())
         self.silent |= {self.pieces + it["number"]: {"file": it["file"], "line": it["line"]} for it in shard.silent}
@@ -168,14 +173,11 @@ def _counts(ledger: Ledger) -> dict[str, int]:
 
 
 def _put(whole: Path, target: Path) -> None:
-    """Gives the finished folder its name in one step; what stood there is moved out of the way first."""
-    old = target.with_name(target.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
+    """Gives the finished folder its name in one step; what stood there is moved into the work folder first."""
     if target.exists():
-        target.rename(old)
+        target.rename(whole.with_name("replaced"))
     whole.rename(target)
     sync_folder(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _copied(path: Path, folder: Path) -> None:

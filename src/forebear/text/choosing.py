@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -10,13 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from forebear import __version__
-from forebear.errors import BadInput
+from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
 from forebear.text.documents import Document
 from forebear.text.ledger import Ledger
-from forebear.text.preparing import Paths, Progress, fingerprint_of
+from forebear.text.preparing import Progress
 from forebear.text.reading import Reading
-from forebear.text.sources import find
+from forebear.text.sources import Paths, find
+from forebear.text.surveying import survey
 
 if TYPE_CHECKING:
     from forebear.text.segmentation import Segmenter
@@ -58,21 +60,24 @@ def tokenizer_for(
                 remedy=f"choose one of {', '.join(KINDS)}, or name a tokenizer.json, a vocab.txt or their folder",
             )
         return Tokenizer.load(choice, lower=learning.lower)
+    seen = survey(paths, reading)
     asked = {
         "kind": choice,
-        "text": fingerprint_of(paths),
-        "reading": reading.identity(find(paths)),
+        "files": [seen.text, seen.forms],
+        "reading": asdict(reading),
         "learning": asdict(learning),
         "segmenter": segmenter.describe() if segmenter else None,
         "forebear": __version__,
     }
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     file = cache() / "tokenizers" / f"{key[:32]}.json"
-    if file.exists():
+    with contextlib.suppress(ForebearError):  # not there yet, or torn: it can be learned again
         return Tokenizer.load(file)
-    made = learn(str(choice), paths, reading, learning, segmenter, progress)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    made.save(file)
+    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress)
+    if read == seen.text:  # else the text changed on the way, and belongs under another name
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
+            file.parent.mkdir(parents=True, exist_ok=True)
+            made.save(file)
     return made
 
 
@@ -85,6 +90,18 @@ def learn(
     progress: Progress | None = None,
 ) -> Tokenizer:
     """A tokenizer of this kind from these files; where they are too large, from a sample whose size is recorded."""
+    return _learned(kind, paths, reading, learning, segmenter, progress)[0]
+
+
+def _learned(
+    kind: str,
+    paths: Paths,
+    reading: Reading,
+    learning: Learning,
+    segmenter: Segmenter | None,
+    progress: Progress | None,
+) -> tuple[Tokenizer, str]:
+    """The tokenizer, and the fingerprint of what it was learned from."""
     from forebear.text.training import AUTOMATIC, train
 
     packed = sum(source.stamp()[2] for source in find(paths))
@@ -92,10 +109,8 @@ def learn(
     if packed > learning.limit // 20:  # compressed text may be many times larger than its file: count it first
         options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
     ledger = Ledger()
-    watched = _watched(
-        reading.read(find(paths), ledger), lambda: progress(ledger.position, packed) if progress else None
-    )
-    return train(kind, (document.text for document in watched), **options)
+    read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
+    return train(kind, (document.text for document in read), **options), ledger.fingerprint
 
 
 def _watched(documents: Iterable[Document], look: Callable[[], object]) -> Iterator[Document]:

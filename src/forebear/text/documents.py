@@ -18,23 +18,30 @@ class Document:
     line: int
     part: int = 0
     words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
+    is_record: bool = False  # one line of its file, whatever line ends are in it
+
+    def line_at(self, number: int) -> int:
+        """The file's line on which the text's line `number`, counted from 0, stands."""
+        return self.line if self.is_record else self.line + number
 
 
 def is_too_long(text: str) -> bool:
     return len(text) > 2 * PART
 
 
-def in_parts(text: str, file: str, line: int, marks: Sequence[str] = CUT_AFTER) -> Iterator[Document]:
+def in_parts(
+    text: str, file: str, line: int, marks: Sequence[str] = CUT_AFTER, *, is_record: bool = False
+) -> Iterator[Document]:
     """The document, whole or in parts."""
     if not is_too_long(text):
-        yield Document(text, file, line)
+        yield Document(text, file, line, is_record=is_record)
         return
     start = part = 0
     while len(text) - start > 2 * PART:
         cut = start + cut_of(text[start : start + 2 * PART], marks)
-        yield Document(text[start:cut], file, line, part)
+        yield Document(text[start:cut], file, line, part, is_record=is_record)
         start, part = cut, part + 1
-    yield Document(text[start:], file, line, part)
+    yield Document(text[start:], file, line, part, is_record=is_record)
 
 
 def cut_of(text: str, marks: Sequence[str]) -> int:

@@ -22,9 +22,8 @@ Place = tuple[str, int]  # file, line
 
 
 def place(document: Document, line: int = 0) -> Place:
-    """Where a line of a document stands, counted from 0. A JSONL record is one line of its file, whatever is in it."""
-    name = document.file.lower().removesuffix(".gz").removesuffix(".zst")
-    return document.file, document.line + (0 if name.endswith((".jsonl", ".ndjson")) else line)
+    """Where a line of a document stands, counted from 0."""
+    return document.file, document.line_at(line)
 
 
 def digest(text: str) -> bytes:

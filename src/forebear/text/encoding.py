@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -99,14 +99,10 @@ class Encoder:
         taken = {**encoded.ledger.stage("sentences").given}
         del taken["documents"]  # a document may go on in the next shard: it is entered when all shards are there
         books.take(**taken)
-        for silent in np.flatnonzero(counts == 0).tolist():
-            document, line = _place(silent, documents, lengths, pieces)
-            text = pieces[silent]
-            encoded.ledger.drop(
-                "tokens", NO_TOKENS, file=document.file, line=line, sentences=1, characters=len(text), bytes=size(text)
-            )
-            taken = {**taken, "sentences": taken["sentences"] - 1, "characters": taken["characters"] - len(text)}
-            taken["bytes"] -= size(text)
+        for document, line, text in _silent(documents, pieces, lengths, counts):
+            lost = {"sentences": 1, "characters": len(text), "bytes": size(text)}
+            encoded.ledger.drop("tokens", NO_TOKENS, file=document.file, line=line, excerpt=text, **lost)
+            taken = {unit: taken[unit] - lost[unit] for unit in taken}
         unknown = self.tokenizer.unknown
         missed = 0 if unknown is None else int(np.count_nonzero(encoded.ids == unknown))
         books.give(**taken, tokens=len(encoded.ids), unknown=missed)
@@ -167,11 +163,17 @@ def _ends_by_sentence(pieces: list[str], ends: Sequence[int]) -> list[list[int]]
     return shares
 
 
-def _place(sentence: int, documents: Sequence[Document], lengths: list[int], pieces: list[str]) -> tuple[Document, int]:
-    """The document of a sentence and the line on which the sentence starts."""
-    first = 0
-    for document, length in zip(documents, lengths, strict=True):
-        if sentence < first + length:
-            return document, document.line + sum(piece.count("\n") for piece in pieces[first:sentence])
-        first += length
-    raise IndexError(sentence)
+def _silent(
+    documents: Sequence[Document], pieces: list[str], lengths: list[int], counts: np.ndarray
+) -> Iterator[tuple[Document, int, str]]:
+    """Sentences without a token: document, line and text. One pass, and none where there are none."""
+    silent = set(np.flatnonzero(counts == 0).tolist())
+    number = 0
+    for document, length in zip(documents, lengths, strict=True) if silent else ():
+        ends = 0  # line ends of this document so far
+        for text in pieces[number : number + length]:
+            if number in silent:
+                before = text[: len(text) - len(text.lstrip())].count("\n")  # white space before a sentence is its own
+                yield document, document.line_at(ends + (before if text.strip() else 0)), text
+            ends += text.count("\n")
+            number += 1

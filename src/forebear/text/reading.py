@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from forebear.errors import BadInput
+from forebear.text.blocks import Blocks, OnBadBytes
 from forebear.text.documents import CUT_AFTER, Document, ahead, cut_of, in_parts, is_too_long
 from forebear.text.ledger import Ledger, size
 from forebear.text.records import from_jsonl, from_table, numbered_lines, untagged
-from forebear.text.sources import Blocks, OnBadBytes, Source
+from forebear.text.sources import Source
 
 Division = Literal["blank", "files", "lines"]
 Format = Literal["auto", "text", "tagged", "jsonl", "csv", "tsv"]
 
+SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 INVISIBLE = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
@@ -46,16 +47,16 @@ class Reading:
         for source in sources:
             yield from self.read_one(source, ledger)
 
-    def identity(self, sources: Iterable[Source]) -> dict[str, Any]:
-        """All that decides, beside the contents, what is read from files: for `auto`, what their names promise."""
-        forms = hashlib.sha256()
-        for source in sources if self.format == "auto" else ():
-            forms.update(_form_of(source.name).encode() + b"\n")
-        return {**asdict(self), "forms": forms.hexdigest()}
+    def form_of(self, source: Source) -> str:
+        """The format asked for, or the one that the file's name promises."""
+        if self.format != "auto":
+            return self.format
+        name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
+        return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "text")
 
     def read_one(self, source: Source, ledger: Ledger) -> Iterator[Document]:
         blocks = Blocks(source, self.encoding, self.on_bad_bytes, ledger)
-        form = self.format if self.format != "auto" else _form_of(source.name)
+        form = self.form_of(source)
         if form == "jsonl":
             documents = from_jsonl(blocks, self.field)
         elif form in ("csv", "tsv"):
@@ -110,15 +111,6 @@ class Reading:
         ledger.structure("blank lines", held[len(text) :])
         if text:
             yield Document(text, name, line, part)
-
-
-def _form_of(name: str) -> str:
-    """The format that a file's name promises."""
-    name = name.lower().removesuffix(".gz").removesuffix(".zst")
-    for suffix, form in ((".jsonl", "jsonl"), (".ndjson", "jsonl"), (".csv", "csv"), (".tsv", "tsv")):
-        if name.endswith(suffix):
-            return form
-    return "text"
 
 
 def _ends_before_blanks(text: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from forebear.errors import BadInput
+from forebear.text.blocks import Blocks
 from forebear.text.documents import Document, in_parts, is_too_long
 from forebear.text.ledger import Ledger, size
-from forebear.text.sources import Blocks
 
 LATIN = re.compile("[A-Za-z0-9]")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -43,7 +43,7 @@ def from_jsonl(blocks: Blocks, field: str) -> Iterator[Document]:
             continue
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(
                 f"not a JSON value: {error}", file=name, line=number, remedy="one JSON object a line is expected"
             ) from error
@@ -54,7 +54,8 @@ def from_jsonl(blocks: Blocks, field: str) -> Iterator[Document]:
             "markup and other fields", len(line + end) - len(text), size(line + end) - size(text)
         )
         words = _words(record, text)
-        yield from [Document(text, name, number, words=words)] if words else in_parts(text, name, number)
+        whole = [Document(text, name, number, words=words, is_record=True)]
+        yield from whole if words else in_parts(text, name, number, is_record=True)
 
 
 def _without_surrogates(text: str, blocks: Blocks, line: int) -> str:
@@ -113,14 +114,14 @@ def from_table(blocks: Blocks, form: str, wanted: str) -> Iterator[Document]:
             yield taken[-1]
 
     # Tab-separated text is seldom quoted on purpose, and a stray quote would swallow what follows.
-    plain: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if form == "tsv" else {"strict": True}
-    rows = csv.reader(lines(), **plain)
+    plain = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
+    rows: Iterator[list[str]] = plain if form == "tsv" else csv.reader(lines(), strict=True)
     column, first = -1, 1
     try:
         for row in rows:
             raw, number = "".join(taken), first
+            first += len(taken)
             taken.clear()
-            first = rows.line_num + 1
             if not row:
                 blocks.ledger.structure("blank lines", raw)
                 continue
@@ -148,7 +149,7 @@ def from_table(blocks: Blocks, form: str, wanted: str) -> Iterator[Document]:
 
 def _column(first: list[str], wanted: str, file: str, line: int) -> tuple[int, bool]:
     """Which column holds the text, and whether this first row is a header."""
-    if wanted.isdigit():  # a number names a column by place, and says that there is no header
+    if wanted.isdecimal() and wanted.isascii():  # a number names a column by place, and says that there is no header
         if not 1 <= int(wanted) <= len(first):
             raise BadInput(
                 f"there is no column {wanted}; the first row has {len(first)}",

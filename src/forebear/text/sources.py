@@ -1,30 +1,27 @@
-"""Where text comes from: files, folders, globs and stdin, unpacked and decoded block by block, bad bytes named."""
+"""Where text comes from: files, folders, globs, pipes and standard input, each file once and in a fixed order."""
 
 from __future__ import annotations
 
-import codecs
 import glob
 import hashlib
-import io
 import os
 import stat
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Literal
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.ledger import Ledger
 
-OnBadBytes = Literal["fail", "replace", "skip"]
-
 BLOCK = 1 << 20  # bytes read at a time
 STDIN = ("-", "/dev/stdin")
+LEDGER_SUFFIX = ".ledger.json"  # what stands beside cleaned text
+
+Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
 
 # Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
 NOT_TEXT = frozenset(
@@ -33,7 +30,6 @@ NOT_TEXT = frozenset(
     ".whl .exe .dll .so .o .a .class .pyc .bin .pt .pth .ckpt .safetensors .onnx .npy .npz .h5 .hdf5 "
     ".parquet .arrow .feather .sqlite .db .woff .woff2 .ttf .otf".split()
 )
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
@@ -63,16 +59,16 @@ def told_of(name: str) -> Iterator[None]:
         raise ForebearError(error.strerror or str(error), file=name) from error
 
 
-def find(paths: Iterable[str | os.PathLike[str]], ledger: Ledger | None = None) -> Iterator[Source]:
+def find(paths: Paths, ledger: Ledger | None = None) -> Iterator[Source]:
     """The files meant by `paths`, in a fixed order; what a folder holds beside them is written into the ledger."""
-    ledger = ledger if ledger is not None else Ledger()
-    seen: set[tuple[int, int]] = set()  # folders and named files, by identity: a link loop ends here
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    named = [path for it in given for path in _expanded(os.fspath(it))]
+    walk = _Walk(ledger if ledger is not None else Ledger(), several=len(named) > 1)
     found = False
-    for given in paths:
-        for path in _expanded(os.fspath(given)):
-            for source in _walk(path, seen, ledger, asked=True):
-                found = True
-                yield source
+    for path in named:
+        for source in walk.through(path):
+            found = True
+            yield source
     if not found:
         raise BadInput("there is no file to read", remedy="name a text file, a folder, a glob, or - for standard input")
 
@@ -94,38 +90,87 @@ def _expanded(given: str) -> list[str]:
     return matches
 
 
-def _walk(path: str, seen: set[tuple[int, int]], ledger: Ledger, *, asked: bool) -> Iterator[Source]:
-    """A file, or a folder's files in the order of their names. `asked` is False for what only its folder named."""
-    if path in STDIN and asked:
-        yield Source(_spooled(sys.stdin.fileno()), "<stdin>")
-        return
-    if not asked and os.path.islink(path) and not os.path.exists(path):
-        ledger.set_aside(path, "link that leads nowhere")
-        return
+class _Walk:
+    """Through files and folders in the order of their names, each once; a link loop ends where it began.
+
+    Files are remembered only where `several` paths were named: one folder cannot name a file twice, and it may hold
+    millions.
+    """
+
+    def __init__(self, ledger: Ledger, *, several: bool) -> None:
+        self.ledger, self.several = ledger, several
+        self.seen: set[object] = set()
+
+    def through(self, path: str) -> Iterator[Source]:
+        if path in STDIN:
+            if self._is_new(STDIN, path):
+                yield Source(_spooled(_standard_input()), "<stdin>")
+            return
+        pending = [iter([path])]
+        while pending:
+            if (path := next(pending[-1], "")) == "":
+                pending.pop()
+            elif self._is_folder(path, asked=len(pending) == 1):
+                with told_of(path):
+                    names = sorted(os.listdir(path))
+                pending.append(iter([os.path.join(path, name) for name in names]))
+            else:
+                yield from self._file(path, asked=len(pending) == 1)
+
+    def _is_folder(self, path: str, *, asked: bool) -> bool:
+        return os.path.isdir(path) and (asked or not _is_hidden(path)) and self._is_new(_identity(path), path)
+
+    def _file(self, path: str, *, asked: bool) -> Iterator[Source]:
+        """The file as a source, unless there is a reason to set it aside; what was asked for by name is read."""
+        if os.path.isdir(path):  # one that is not entered
+            if _is_hidden(path) and not asked:
+                self.ledger.set_aside(path, "hidden folder")
+            return
+        if not asked and (reason := _not_text(path)):
+            self.ledger.set_aside(path, reason)
+            return
+        with told_of(path):
+            regular = stat.S_ISREG(os.stat(path).st_mode)
+        if not regular and not asked:
+            self.ledger.set_aside(path, "not a regular file")
+        elif not self.several or self._is_new(_identity(path), path):
+            yield Source(path if regular else _spooled(path), path)  # a named pipe, or the shell's <(command)
+
+    def _is_new(self, identity: object, path: str) -> bool:
+        if identity in self.seen:
+            self.ledger.set_aside(path, "named twice, or a link back to a folder already read")
+            return False
+        self.seen.add(identity)
+        return True
+
+
+def _identity(path: str) -> object:
+    """The same for two names of one file; hard links are two files that happen to be equal."""
     with told_of(path):
         status = os.stat(path)
-    identity = (status.st_dev, status.st_ino)
-    if stat.S_ISDIR(status.st_mode) or asked:
-        if identity in seen:
-            ledger.set_aside(path, "named twice, or a link back to a folder already read")
-            return
-        seen.add(identity)
-    if stat.S_ISDIR(status.st_mode):
-        with told_of(path):
-            names = sorted(os.listdir(path))
-        for name in names:
-            yield from _walk(os.path.join(path, name), seen, ledger, asked=False)
-    elif not stat.S_ISREG(status.st_mode):
-        if asked:  # a named pipe, or the shell's <(command)
-            yield Source(_spooled(path), path)
-        else:
-            ledger.set_aside(path, "not a regular file")
-    elif not asked and os.path.basename(path).startswith("."):
-        ledger.set_aside(path, "hidden file")
-    elif not asked and os.path.splitext(path)[1].lower() in NOT_TEXT:
-        ledger.set_aside(path, "not a text file by its name")
-    else:
-        yield Source(path, path)
+    alone = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
+    return (status.st_dev, status.st_ino) if alone else os.path.realpath(path)
+
+
+def _is_hidden(path: str) -> bool:
+    return os.path.basename(path).startswith(".")
+
+
+def _not_text(path: str) -> str:
+    """Why a file that nobody named is not read: nothing where it is."""
+    if os.path.islink(path) and not os.path.exists(path):
+        return "link that leads nowhere"
+    if _is_hidden(path):
+        return "hidden file"
+    if path.endswith(LEDGER_SUFFIX):
+        return "a ledger of cleaned text"
+    return "not a text file by its name" if os.path.splitext(path)[1].lower() in NOT_TEXT else ""
+
+
+def _standard_input() -> int:
+    if sys.stdin is None:
+        raise BadInput("there is no standard input", remedy="give it some: forebear … - < FILE")
+    return sys.stdin.fileno()
 
 
 @cache
@@ -148,168 +193,3 @@ def fingerprint(sources: Iterable[Source]) -> str:
         with told_of(source.name), open(source.path, "rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
-
-
-@dataclass
-class Blocks:
-    """The decoded text of one file in bounded blocks; counts what it read and what it had to mend."""
-
-    source: Source
-    encoding: str
-    on_bad_bytes: OnBadBytes
-    ledger: Ledger
-    packed: int = 0  # bytes of the file itself, so far
-    unpacked: int = 0  # bytes after decompression, so far
-
-    def __iter__(self) -> Iterator[str]:
-        decoder = _decoder(self.encoding)
-        digest = hashlib.sha256()
-        first, held_back = True, ""
-        with told_of(self.source.name), open(self.source.path, "rb") as file:
-            for block in self._unpacked(_Counted(file, self, digest)):
-                text = held_back + self._decoded(decoder, block, final=False)
-                if first and text:
-                    text, first = self._without_mark(text), False
-                # A carriage return at the very end may be half of a line ending: wait for what follows.
-                held_back = "\r" if text.endswith("\r") else ""
-                text = self._with_plain_endings(text[: len(text) - len(held_back)])
-                if text:
-                    yield text
-        rest = held_back + self._decoded(decoder, b"", final=True)
-        if rest:
-            yield rest
-        self.ledger.source(files=1, bytes=self.packed, unpacked=self.unpacked, digest=digest.digest())
-
-    def _unpacked(self, file: _Counted) -> Iterator[bytes]:
-        head = file.peek(4)
-        try:
-            if head[:2] == GZIP:
-                import gzip
-
-                read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
-                blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
-            else:
-                blocks = _unpacked_zstd(file) if head == ZSTD else iter(lambda: file.read(BLOCK), b"")
-            for block in blocks:
-                self.unpacked += len(block)
-                yield block
-        except (EOFError, zlib.error) as error:
-            raise self._damaged(error) from error
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise self._damaged(error) from error  # gzip.BadGzipFile carries no number
-
-    def _damaged(self, error: Exception) -> BadInput:
-        return BadInput(
-            f"the compressed file is damaged or cut short ({error})",
-            file=self.source.name,
-            byte=self.packed,
-            remedy="fetch or compress it again; what was read of it is not used",
-        )
-
-    def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
-        global _mending
-        _mending = self
-        try:
-            return decoder.decode(block, final)
-        finally:
-            _mending = None
-
-    def mend(self, error: UnicodeDecodeError) -> tuple[str, int]:
-        """Called by the codec at each bad byte."""
-        offset = self.unpacked - len(error.object) + error.start
-        bad = error.object[error.start : error.end]
-        if self.on_bad_bytes == "fail":
-            raise BadInput(
-                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad)}",
-                file=self.source.name,
-                byte=offset,
-                remedy="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
-            )
-        self.ledger.mend(
-            self.source.name, offset, len(bad), "replaced" if self.on_bad_bytes == "replace" else "skipped"
-        )
-        return ("�" if self.on_bad_bytes == "replace" else ""), error.end
-
-    def _without_mark(self, text: str) -> str:
-        if not text.startswith("\ufeff"):
-            return text
-        self.ledger.structure("byte order mark", "\ufeff")
-        return text[1:]
-
-    def _with_plain_endings(self, text: str) -> str:
-        if "\r\n" not in text:
-            return text
-        plain = text.replace("\r\n", "\n")
-        self.ledger.structure("carriage returns", "\r" * (len(text) - len(plain)))
-        return plain
-
-
-def _unpacked_zstd(file: _Counted) -> Iterator[bytes]:
-    """Frame after frame; raises EOFError where the last one is cut short (the library's own reader ends in silence)."""
-    import zstandard
-
-    packed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    begun = False
-    while packed or (packed := file.read(BLOCK)):
-        try:
-            block = frame.decompress(packed[:small])
-        except zstandard.ZstdError as error:
-            raise EOFError(error) from error
-        packed, begun = frame.unused_data + packed[small:], True
-        if frame.eof:
-            frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
-        if block:
-            yield block
-    if begun:
-        raise EOFError("the last frame has no end")
-
-
-class _Counted(io.RawIOBase):
-    """A binary file that tells how far it has been read and what its digest is."""
-
-    def __init__(self, file: BinaryIO, blocks: Blocks, digest: hashlib._Hash) -> None:
-        self.file, self.blocks, self.digest, self.ahead = file, blocks, digest, b""
-
-    def peek(self, size: int) -> bytes:
-        self.ahead = self.read(size)
-        return self.ahead
-
-    def read(self, size: int = -1) -> bytes:
-        if self.ahead:
-            ahead, self.ahead = self.ahead[:size], self.ahead[size:]
-            return ahead if size <= len(ahead) else ahead + self.read(size - len(ahead))
-        block = self.file.read(size)
-        self.digest.update(block)
-        self.blocks.packed += len(block)
-        self.blocks.ledger.position += len(block)
-        return block
-
-    def readable(self) -> bool:
-        return True
-
-
-_mending: Blocks | None = None
-_HANDLER = "forebear.mend"
-
-
-def _mend(error: UnicodeError) -> tuple[str, int]:
-    assert _mending is not None
-    assert isinstance(error, UnicodeDecodeError)
-    return _mending.mend(error)
-
-
-codecs.register_error(_HANDLER, _mend)
-
-
-def _decoder(encoding: str) -> codecs.IncrementalDecoder:
-    try:
-        if not codecs.lookup(encoding)._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
-            raise LookupError
-        return codecs.getincrementaldecoder(encoding)(_HANDLER)
-    except LookupError:
-        raise BadInput(
-            f"no text encoding is called {encoding!r}", remedy="for example utf-8, gb18030, big5, utf-16, latin-1"
-        ) from None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from forebear.errors import ForebearError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Workers = dict[Connection, "subprocess.Popen[bytes]"]
+
+SERVE = "import sys; from forebear.text.workers import serve; serve(int(sys.argv[1]))"
 
 
 def cores() -> int:
@@ -33,24 +36,26 @@ def spread(
     if count <= 1:
         yield from map(work, jobs)
         return
-    workers: dict[Connection, BaseProcess] = {}
+    workers: Workers = {}
     idle: list[Connection] = []
     busy: dict[Connection, str] = {}
     waiting = iter(jobs)
     try:
         job = next(waiting, None)
         if job is not None:
-            idle += [_start(work, workers) for _ in range(count)]
+            idle += [_started(workers) for _ in range(count)]
+            for connection in idle:
+                _sent(connection, work, workers, "the beginning")
         while job is not None or busy:
             if job is not None and idle:
                 connection = idle.pop()
                 busy[connection] = place(job)
-                _sent(connection, job, workers, busy)
+                _sent(connection, job, workers, busy[connection])
                 job = next(waiting, None)
                 continue
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
-                result = _received(connection, workers, busy)
+                result = _received(connection, workers, busy[connection])
                 del busy[connection]
                 idle.append(connection)
                 yield result
@@ -60,65 +65,73 @@ def spread(
             if connection in busy:
                 process.terminate()
         for process in workers.values():
-            process.join()
+            process.wait()
 
 
-def _start(work: Callable[..., Any], workers: dict[Connection, BaseProcess]) -> Connection:
-    # Spawned, not forked: a fork would inherit the other workers' pipes (which then never close) and any locks held.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-    process.start()
+def _started(workers: Workers) -> Connection:
+    """A fresh interpreter at the other end of a pipe.
+
+    Not a fork, which would inherit the other workers' pipes (they would never close) and any locks held; and not
+    multiprocessing's spawn, which runs the caller's script once more. A session of its own keeps Ctrl-C from it.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
+        "TOKENIZERS_PARALLELISM": "false",  # one worker, one core
+    }
+    workers[ours] = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     theirs.close()
-    workers[ours] = process
     return ours
 
 
-def _sent(
-    connection: Connection, job: object, workers: dict[Connection, BaseProcess], busy: dict[Connection, str]
-) -> None:
+def _sent(connection: Connection, thing: object, workers: Workers, place: str) -> None:
     try:
-        connection.send(job)
+        connection.send(thing)
     except (BrokenPipeError, ConnectionResetError):
-        raise _death(workers[connection], busy[connection]) from None
+        raise _death(workers[connection], place) from None
 
 
-def _received(connection: Connection, workers: dict[Connection, BaseProcess], busy: dict[Connection, str]) -> Any:
+def _received(connection: Connection, workers: Workers, place: str) -> Any:
     try:
         succeeded, result = connection.recv()
     except (EOFError, ConnectionResetError):
-        raise _death(workers[connection], busy[connection]) from None
+        raise _death(workers[connection], place) from None
     if not succeeded:
         raise result
     return result
 
 
-def _death(process: BaseProcess, place: str) -> ForebearError:
-    process.join(10)
-    code = process.exitcode
-    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+def _death(process: subprocess.Popen[bytes], place: str) -> ForebearError:
+    code = process.wait(10)
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     return ForebearError(
         f"a worker {how} while working on {place}",
         remedy="often a lack of memory: run again with fewer --workers; finished shards are kept",
     )
 
 
-def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
-    """A worker's life: one job after another, until its caller closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker, one core
-    while True:
-        try:
-            job = connection.recv()
-        except (EOFError, ConnectionResetError):
-            return
-        try:
-            answer = True, work(job)
-        except ForebearError as error:
-            answer = False, error
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
-            answer = False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{traceback.format_exc()}")
-        try:
-            connection.send(answer)
-        except (BrokenPipeError, ConnectionResetError):
-            return
+def serve(pipe: int) -> None:
+    """A worker's life: told its work, it does one job after another until its caller closes the pipe or dies."""
+    connection = Connection(pipe)
+    try:
+        work = connection.recv()
+        while True:
+            connection.send(_answer(work, connection.recv()))
+    except (EOFError, ConnectionResetError, BrokenPipeError):
+        return
+
+
+def _answer(work: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
+    try:
+        return True, work(job)
+    except ForebearError as error:
+        return False, error
+    except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
+        return False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{traceback.format_exc()}")

@@ -14,6 +14,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import write_json, written_aside
 from forebear.text.documents import Document, ahead
 from forebear.text.ledger import Ledger, size
+from forebear.text.sources import LEDGER_SUFFIX
 
 
 def write_clean(
@@ -25,7 +26,7 @@ def write_clean(
     gets plain text with a blank line between documents; blank lines inside a document go, as the ledger says.
     """
     target = Path(out)
-    beside = target.with_name(target.name + ".ledger.json")
+    beside = target.with_name(target.name + LEDGER_SUFFIX)
     for path in (target, beside):
         if path.is_dir() or (path.exists() and not overwrite):
             remedy = "choose another name" if path.is_dir() else "choose another name, or add --overwrite"
