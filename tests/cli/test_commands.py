@@ -119,6 +119,13 @@ def test_a_file_of_settings_and_flags_that_win(capsys):
         (["prepare", "story.txt", "--config"], "--config needs a file"),
         (["prepare", "story.txt", "--config", "story.txt"], "not TOML"),
         (["corpus", "story.txt", "--drop-mojibake", "7"], "share between 0"),
+        (["corpus", "story.txt", "--drop-shorter", "7"], "without --clean"),
+        (["corpus", "story.txt", "--clean", "story.txt", "--overwrite"], "one of the texts"),
+        (["corpus", "story.txt", "--clean", "story.csv"], ".txt or .jsonl"),
+        (["prepare", "story.txt", "--tokenizer", "story.txt", "--size", "9"], "have no effect"),
+        (["prepare", "story.txt", "--size", "3"], "needs at least 6"),
+        (["prepare", "story.txt", "--config=missing.toml"], "missing.toml"),
+        (["tokenizer", "train", "story.txt", "--user-dict", "x", "--to", "t.json"], "has no effect on wordpiece"),
         (["corpus", "story.txt", "--tokenizer", "story.txt"], "remedy"),
         (["tokenize", "--tokenizer", "story.txt"], "no text to cut"),
         (["tokenizer", "train", "story.txt", "--normalise", "nfkx", "--to", "t.json"], "nfkc, lower, accents"),
@@ -150,10 +157,61 @@ def test_standard_input():
     assert json.loads(out)["counts"]["documents"] == 3
 
 
-def test_a_reader_that_goes_away_is_no_failure(folder):
-    command = f"{sys.executable} -c 'from forebear.cli.main import run; run()' corpus story.txt --json | head -c 10"
+@pytest.mark.parametrize("arguments", ["corpus story.txt --json", "corpus story.txt", "prepare --help"])
+def test_a_reader_that_goes_away_is_no_failure(folder, arguments):
+    command = f"set -o pipefail; {sys.executable} -c 'from forebear.cli.main import run; run()' {arguments} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_places_that_cannot_be_written_are_named(folder):
+    for arguments in (
+        ["prepare", "story.txt", "--to", "/dev/null/x"],
+        ["prepare", "story.txt", "--to", "x" * 300],
+        ["tokenizer", "train", "story.txt", "--to", "/proc/x.json"],
+        ["corpus", "story.txt", "--clean", "/proc/x.txt"],
+    ):
+        running = process(*arguments, "--json")
+        out, err = running.communicate(timeout=60)
+        assert running.returncode in (1, 2), arguments
+        assert "Traceback" not in err
+        assert json.loads(out)["error"]["remedy"]
+
+
+def test_a_cache_that_cannot_be_written_matters_only_where_it_is_the_target(folder):
+    environment = {**os.environ, "FOREBEAR_CACHE": "/dev/null/x"}
+    running = process("prepare", "story.txt", "--to", "c", "--json", env=environment)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    running = process("prepare", "story.txt", "--json", env=environment)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "Traceback" not in err
+
+
+def test_a_narrow_or_poor_terminal_and_a_full_one(folder):
+    running = process("tokenizer", "train", "story.txt", "--to", "t.json", env={**os.environ, "COLUMNS": "40"})
+    assert running.wait(60) == 0
+    poor = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    running = process("tokenize", "北京", "--tokenizer", "t.json", env=poor)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    assert "\\u5317" in out
+    command = (
+        f"{sys.executable} -c 'from forebear.cli.main import run; run()' tokenize x --tokenizer t.json > /dev/full"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lines_of_standard_input_are_cut():
+    running = process("tokenizer", "train", "story.txt", "--to", "t.json")
+    assert running.wait(60) == 0
+    running = process("tokenize", "-", "--tokenizer", "t.json", "--json", stdin=subprocess.PIPE)
+    out, err = running.communicate("The cat\n他走了\n", timeout=60)
+    assert [it["text"] for it in json.loads(out)["texts"]] == ["The cat", "他走了"], err
 
 
 def test_an_interrupt_keeps_what_is_done_and_says_so(folder):

@@ -179,7 +179,7 @@ def test_a_long_document_is_sampled_in_excerpts() -> None:
 
 def test_places_of_lines() -> None:
     assert place(Document("a\nb", "x.txt", 5), 1) == ("x.txt", 6)
-    assert place(Document("a\nb", "x.jsonl.gz", 5), 1) == ("x.jsonl.gz", 5)
+    assert place(Document("a\nb", "x", 5, is_record=True), 1) == ("x", 5)
 
 
 def test_ahead_tells_whether_a_document_goes_on() -> None:

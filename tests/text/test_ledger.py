@@ -37,7 +37,7 @@ def test_json_and_merge():
     again.merge(ledger)
     assert again.stages["read"].taken["documents"] == 6
     assert again.drops["empty"].count == 2
-    assert again.mended["replaced"].count == 2
+    assert again.mended["replaced"].count == 4  # bytes
 
 
 def test_counts_are_exact_and_examples_bounded():

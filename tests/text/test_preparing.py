@@ -2,15 +2,17 @@
 
 import gzip
 import json
-import os
+import time
 
 import numpy as np
 import pytest
+from corpora import STORY, contents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput, ForebearError
-from forebear.text import preparing, shards, surveying
+from forebear.text import shards
+from forebear.text.choosing import tokenizer_for
 from forebear.text.corpus import Corpus, smallest_type
 from forebear.text.encoding import content_hash
 from forebear.text.preparing import prepare
@@ -18,29 +20,6 @@ from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
-
-STORY = "The cat sat. It was warm!\nA dog came.\n\n他走了。她也走了！\n\nThe end"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="session")
-def pieces() -> Tokenizer:
-    return train("wordpiece", [STORY] * 3, size=200, min_count=1)
-
-
-@pytest.fixture
-def story(tmp_path):
-    path = tmp_path / "story.txt"
-    path.write_text(STORY)
-    return path
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def said(corpus: Corpus, number: int) -> list[str]:
@@ -88,104 +67,6 @@ def test_two_hundred_documents_survive_any_number_of_workers(tmp_path, pieces, m
     whole = prepare([text], pieces, to=tmp_path / "one shard", workers=1)
     assert np.array_equal(whole.ids, np.load(tmp_path / "with 1" / "ids.npy"))
     assert np.array_equal(whole.documents, np.load(tmp_path / "with 1" / "documents.npy"))
-
-
-def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
-    first = prepare([story], pieces)
-    monkeypatch.setattr(preparing, "assemble", lambda *_, **__: pytest.fail("it was made again"))
-    assert prepare([story], pieces).folder == first.folder
-    os.utime(story, ns=(1, 1))  # touched, not changed
-    assert prepare([story], pieces).folder == first.folder
-    renamed = story.rename(tmp_path / "other name.txt")
-    assert prepare([renamed], pieces).folder == first.folder
-    monkeypatch.undo()
-    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    others = [
-        prepare([renamed], pieces, sentences="lines"),
-        prepare([renamed], pieces, reading=Reading(documents="lines")),
-        prepare([renamed], pieces, segmenter=Segmenter()),
-        prepare([renamed], train("characters", [STORY])),
-    ]
-    renamed.write_text(STORY + "!")
-    others.append(prepare([renamed], pieces))
-    assert len({corpus.key for corpus in [first, *others]}) == 6
-
-
-def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
-    (tmp_path / "a.txt").write_text('{"text": "the cat"}')
-    as_text = prepare([tmp_path / "a.txt"], pieces)
-    (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
-    as_records = prepare([tmp_path / "a.jsonl"], pieces)
-    assert as_text.key != as_records.key
-    assert as_records.sizes.tolist() == [7]
-
-
-def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
-    os.utime(story, ns=(10**18, 10**18))
-    monkeypatch.setattr(surveying, "SETTLED", -(10**18))  # as if the file had been at rest for long
-    prepare([story], pieces)
-    monkeypatch.setattr(surveying, "fingerprint", lambda _: pytest.fail("it was read again"))
-    prepare([story], pieces)
-
-
-def test_a_folder_of_ones_own(story, pieces, tmp_path):
-    corpus = prepare([story], pieces, to=tmp_path / "my corpus")
-    assert corpus.folder == tmp_path / "my corpus"
-    assert prepare([story], pieces, to=tmp_path / "my corpus").key == corpus.key
-    story.write_text("something else entirely")
-    with pytest.raises(BadInput, match="holds a corpus of other text") as caught:
-        prepare([story], pieces, to=tmp_path / "my corpus")
-    assert "--overwrite" in caught.value.remedy
-    assert len(prepare([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(BadInput, match="is no corpus"):
-        prepare([story], pieces, to=tmp_path / "mine", overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "my corpus", "story.txt"]
-
-
-def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
-    real = preparing.survey
-
-    def then_change(paths, reading):
-        seen = real(paths, reading)
-        story.write_text("changed behind our back")
-        return seen
-
-    monkeypatch.setattr(preparing, "survey", then_change)
-    with pytest.raises(BadInput, match="changed while it was being read"):
-        prepare([story], pieces, to=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
-    assert not (tmp_path / "c.part").exists()
-
-
-def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
-    lines = [f"sentence number {n}" for n in range(400)]
-    one, more = tmp_path / "one.txt", tmp_path / "more.txt"
-    one.write_text("\n".join(lines))
-    more.write_text(
-        "\n".join(
-            ["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]
-        )
-    )
-    by_line = Reading(documents="lines")
-    small, large = prepare([one], pieces, reading=by_line), prepare([more], pieces, reading=by_line)
-    split = small.split(0.2)
-    assert sorted([*split.train, *split.held_out]) == list(range(400))
-    assert 40 < len(split.held_out) < 120
-    held = {int(small.hashes[n]) for n in split.held_out}
-    later = large.split(0.2)
-    assert held <= {int(large.hashes[n]) for n in later.held_out}
-    assert not {int(large.hashes[n]) for n in later.held_out} & {int(large.hashes[n]) for n in later.train}
-    assert large.hashes[8] == large.hashes[-200]  # white space around a document does not make it another
-
-
-def test_too_few_documents_to_split(story, pieces):
-    corpus = prepare([story], pieces)
-    with pytest.raises(BadInput, match="too few to hold"):
-        corpus.split(1e-9)
-    with pytest.raises(BadInput, match="share"):
-        corpus.split(1.5)
 
 
 def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch):
@@ -248,6 +129,37 @@ def test_word_starts_by_segmentation_by_tags_and_by_pieces(tmp_path):
     assert words(given_words) == ["我", "们", "研究语言", "模型", "。"]
 
 
+def test_words_as_the_source_tells_them(tmp_path):
+    tagged = tmp_path / "tagged.txt"
+    tagged.write_text("今天天气/n 很/d 好/a 。/w\n今天天气/n 好/a")
+    how = Reading(format="tagged")
+    words = tokenizer_for("words", [tagged], how)
+    assert set(words.tokens()[5:]) == {"今天天气", "很", "好", "。"}
+    corpus = prepare([tagged], words, reading=how)
+    assert [words.token(i) for i in corpus.ids.tolist()] == ["今天天气", "很", "好", "。", "今天天气", "好"]
+
+
+def test_word_starts_are_as_many_as_tokens_when_only_some_text_tells_words(tmp_path, pieces, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD", 10)
+    records = [{"text": "plain text one"}, {"text": "他走了", "words": [1, 3]}, {"text": "and the end"}]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
+    corpus = prepare([tmp_path / "r.jsonl"], pieces)
+    assert corpus.words is not None
+    assert len(corpus.words) == len(corpus.ids)
+    start = int(corpus.starts[1])
+    assert corpus.words[start : start + 3].tolist() == [True, True, False]
+
+
+def test_many_sentences_without_tokens_take_linear_time(tmp_path, pieces):
+    (tmp_path / "t.txt").write_text("x\n" + "\x01\n" * 40_000)
+    began = time.monotonic()
+    corpus = prepare([tmp_path / "t.txt"], pieces)
+    assert time.monotonic() - began < 20
+    assert corpus.ledger.drops["no tokens in it"].count == 40_000
+    last = (corpus.folder / "dropped.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["line"] == 40_001
+
+
 class Fussy(Tokenizer):
     """Fails on one word, in whatever process it runs."""
 
@@ -277,24 +189,6 @@ def test_compressed_files_and_strange_names(tmp_path, pieces):
     corpus = prepare([folder], pieces, to=tmp_path / "to here 这里\n", workers=2)
     assert len(corpus.documents) == 5
     assert Corpus.open(corpus.folder).key == corpus.key
-
-
-def test_damaged_corpora_are_refused(story, pieces, tmp_path):
-    corpus = prepare([story], pieces, to=tmp_path / "c")
-    corpus.verify()
-    ids = corpus.folder / "ids.npy"
-    whole = ids.read_bytes()
-    ids.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
-    with pytest.raises(ForebearError, match=r"ids\.npy: is not what was written"):
-        Corpus.open(corpus.folder).verify()
-    ids.write_bytes(ids.read_bytes()[:-3])
-    with pytest.raises(ForebearError, match=r"ids\.npy.*missing or damaged"):
-        Corpus.open(corpus.folder)
-    (corpus.folder / "corpus.json").write_text(json.dumps({"format": "forebear-corpus/99"}))
-    with pytest.raises(BadInput, match="forebear-corpus/99"):
-        Corpus.open(corpus.folder)
-    with pytest.raises(BadInput, match="not a prepared corpus"):
-        Corpus.open(tmp_path)
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,32 +3,16 @@
 import gzip
 import json
 import os
-import threading
 
 import pytest
 import zstandard
+from corpora import read, texts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
 from forebear.text import documents as documents_module
 from forebear.text.blocks import GZIP, ZSTD
-from forebear.text.ledger import Ledger
-from forebear.text.reading import Reading
-from forebear.text.sources import find, fingerprint
-
-
-def read(*paths, **how):
-    """The documents' texts and the ledger, which must balance and agree with the files' fingerprint."""
-    ledger = Ledger()
-    documents = list(Reading(**how).read(find(paths, ledger), ledger))
-    ledger.check()
-    assert ledger.fingerprint == fingerprint(find(paths))
-    return documents, ledger
-
-
-def texts(*paths, **how):
-    return [document.text for document in read(*paths, **how)[0]]
 
 
 @pytest.fixture
@@ -235,56 +219,38 @@ def test_nul_characters_survive(file):
     assert texts(file("a\x00b\n\nc")) == ["a\x00b", "c"]
 
 
-def test_folders_in_order_with_links_and_strangers(tmp_path):
-    for name in ("b/2.txt", "b/10.txt", "a/中文 名.txt", "a/new\nline.txt", "c.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(name)
-    (tmp_path / "b/loop").symlink_to(tmp_path)
-    (tmp_path / "b/nowhere").symlink_to(tmp_path / "missing")
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
-    (tmp_path / ".hidden").write_text("x")
-    os.mkfifo(tmp_path / "pipe")
-    documents, ledger = read(tmp_path)
-    names = ["a/new\nline.txt", "a/中文 名.txt", "b/10.txt", "b/2.txt", "c.md"]
-    assert [d.text for d in documents] == names
-    assert {reason: listed.count for reason, listed in ledger.aside.items()} == {
-        "named twice, or a link back to a folder already read": 1,
-        "link that leads nowhere": 1,
-        "not a text file by its name": 1,
-        "hidden file": 1,
-        "not a regular file": 1,
-    }
-    assert texts(str(tmp_path / "b/*.txt")) == ["b/10.txt", "b/2.txt"]
-    assert texts(str(tmp_path / "**/*.txt")) == names[:-1]
-    assert texts(tmp_path / "c.md", tmp_path / "c.md") == ["c.md"]
+def test_zstandard_with_notes_and_long_windows(file):
+    notes = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
+    assert texts(file(notes + zstandard.compress(b"text"), "a.zst")) == ["text"]
+    far = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    assert texts(file(zstandard.ZstdCompressor(compression_params=far).compress(b"text " * 100), "b.zst"))
 
 
-def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(BadInput, match="no such file"):
-        texts(tmp_path / "missing.txt")
-    with pytest.raises(BadInput, match="nothing matches"):
-        texts(tmp_path / "*.txt")
-    with pytest.raises(BadInput, match="there is no file to read"):
-        texts(tmp_path)
+def test_utf_16_needs_its_mark(file):
+    with pytest.raises(BadInput, match="cannot be read as utf-16"):
+        texts(file("text".encode("utf-16-le")), encoding="utf-16")
 
 
-def test_a_file_that_vanishes_while_being_read(tmp_path):
-    for number in range(3):
-        (tmp_path / f"{number}.txt").write_text(f"text {number}")
-    documents = Reading().read(find([tmp_path]), Ledger())
-    next(documents)
-    (tmp_path / "1.txt").unlink()
-    with pytest.raises(BadInput, match=r"1\.txt.*not there"):
-        list(documents)
+@pytest.mark.parametrize("record", ['{"text": "x", "n": ' + "1" * 5000 + "}", "[" * 100_000])
+def test_hostile_records_are_named(file, record):
+    with pytest.raises(BadInput, match=r"not a JSON value|has no field"):
+        texts(file(record, "a.jsonl"))
 
 
-def test_a_named_pipe_is_read_as_often_as_needed(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text("through a pipe"))
-    writer.start()
-    for _ in range(2):
-        assert texts(tmp_path / "pipe") == ["through a pipe"]
-    writer.join()
+def test_odd_columns_and_rows(file):
+    assert texts(file("a\rb\tc\n\nd\te\n", "a.tsv"), column="1") == ["a\rb", "d"]
+    with pytest.raises(BadInput, match="no column is called '²'"):
+        texts(file("a,b\n", "b.csv"), column="²")
+
+
+def test_skipped_bytes_stand_in_the_ledger(file):
+    path = file("文".encode() + b"\xff\xfe" + "文".encode())
+    _, ledger = read(path, on_bad_bytes="skip")
+    books = ledger.stage("read")
+    assert books.taken["bytes"] == path.stat().st_size
+    assert books.dropped["bad bytes skipped"]["bytes"] == 2
+    _, ledger = read(path, on_bad_bytes="replace")
+    assert ledger.stage("read").taken["bytes"] == path.stat().st_size
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.printing import Speaking, bar, ledger_table, table
 from forebear.cli.reading import ReadingOptions, Texts
+from forebear.errors import BadInput, shown
 from forebear.text.cleaning import Cleaning
 
 if TYPE_CHECKING:
@@ -57,6 +59,10 @@ def corpus(
     from forebear.text.tokenizer import Tokenizer
 
     how = reading.reading()
+    if clean is None and (cleaning != Cleaning() or overwrite):
+        raise BadInput("rules for cleaning have no effect without --clean", remedy="add --clean OUT, or leave them out")
+    if clean is not None:
+        _refuse_input(clean, texts)
     given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with speaking.progress("examining") as progress:
         documents, read = _watched(texts, how, progress)
@@ -91,16 +97,28 @@ def _watched(texts: list[str], how: Any, progress: Any) -> tuple[Iterator[Docume
     return passing(how.read(find(texts, ledger), ledger)), ledger
 
 
+def _refuse_input(clean: Path, texts: list[str]) -> None:
+    """The cleaned text must not take the place of what it is made from."""
+    from forebear.text.sources import find
+
+    if clean.exists() and any(os.path.samefile(clean, source.path) for source in find(texts)):
+        raise BadInput("is one of the texts to be cleaned", file=clean, remedy="choose another name for --clean")
+
+
 def _draw(console: Console, report: Report, ledger: Ledger, cleaned: Path | None) -> None:
     from rich.markup import escape
 
     size = report.size
     console.print(
         f"[bold]{size['documents']:,} documents[/], {size['lines']:,} lines, {size['characters']:,} characters,"
-        f" {size['bytes']:,} bytes; half of the documents have fewer than {size['median']:,} characters,"
-        f" a tenth more than {size['ninety_percent']:,}, the longest {size['longest']['characters']:,}"
-        f" ({escape(size['longest']['file'])}:{size['longest']['line']})"
+        f" {size['bytes']:,} bytes"
     )
+    if size["documents"]:
+        console.print(
+            f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
+            f" {size['ninety_percent']:,}; the longest has {size['longest']['characters']:,}"
+            f" ({escape(shown(size['longest']['file']))}:{size['longest']['line']})."
+        )
     _draw_shares(console, report)
     _draw_tokenizers(console, report)
     _draw_loss(console, report)

@@ -87,14 +87,15 @@ def _draw(console: Console, corpus: Corpus, facts: dict[str, Any], folder: Path 
     console.print(f"[bold]5. Words[/] for whole-word masking: {escape(_words(corpus))}", soft_wrap=True)
     place = folder or Path("demo")
     made = table("try next", "")
+    if folder is None:
+        made.add_row(". .venv/bin/activate", "puts the forebear command on your path")
+        made.add_row("forebear demo --to demo", "the same, keeping its files to go on with")
     for command, what in (
         (f"forebear corpus {place}/stories.txt", "what is in a text, and what is wrong with it"),
         (f"forebear prepare {place}/manual.txt --tokenizer bytepair", "another way of cutting it"),
         (f'forebear tokenize "北京的天气" --tokenizer {place}/corpus', "piece by piece, with offsets"),
     ):
         made.add_row(escape(command), what)
-    if folder is None:
-        console.print("To keep these files and go on with them: forebear demo --to demo")
     console.print(made)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from forebear import __version__
+from forebear.cli.printing import console
 from forebear.errors import BadInput, ForebearError
 
 # Each command lives in its own file, imported only when it is called, so that `--help` costs nothing.
@@ -35,21 +37,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokens, config = _config(["/dev/stdin" if token == "-" else token for token in given])
         return _app(_command(tokens), config)(tokens, exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
-        return _fail(BadInput(str(error).strip(), remedy=f"see: forebear {given[0]} --help"), given)
+        command = f"{given[0]} " if given and given[0] in COMMANDS else ""
+        return _fail(BadInput(str(error).strip(), remedy=f"see: forebear {command}--help"), given)
     except ForebearError as error:
         return _fail(error, given)
     except KeyboardInterrupt:
-        print("forebear: interrupted; what was finished is kept, the same command goes on", file=sys.stderr)  # noqa: T201
-        return 130
-    except BrokenPipeError:  # the reader of our output went away (forebear … | head): not our failure
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _fail(Interrupted("interrupted; what was finished is kept, the same command goes on"), given)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        file = error.filename if isinstance(error.filename, str) else None
+        return _fail(ForebearError(error.strerror or str(error), file=file, remedy="look at the place named"), given)
+    except MemoryError:
+        return _fail(ForebearError("out of memory", remedy="fewer --workers, or a larger machine"), given)
+    except Exception as error:
+        if os.environ.get("FOREBEAR_TRACEBACK"):
+            raise
+        remedy = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
+        return _fail(ForebearError(f"{type(error).__name__}: {error}", remedy=remedy), given)
+
+
+class Interrupted(ForebearError):
+    """Ctrl-C."""
+
+    exit_code = 130
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:
     """The application: the command that is called, whole, and the others by name only."""
     made = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
     made.suppress_keyboard_interrupt = False  # ours to tell, see main
+    made.console = console(wide=False)
     if config is not None:
         made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
     for name, about in COMMANDS.items():
@@ -74,6 +92,7 @@ def _command(tokens: Sequence[str]) -> str | None:
 
 def _config(tokens: list[str]) -> tuple[list[str], str | None]:
     """Takes `--config FILE` out of the arguments: a file of defaults, one table a command; flags win over it."""
+    tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
     import tomllib
@@ -82,17 +101,16 @@ def _config(tokens: list[str]) -> tuple[list[str], str | None]:
     if at + 1 == len(tokens):
         raise BadInput("--config needs a file", remedy="--config FILE.toml")
     file = tokens[at + 1]
+    form = "write a table for each command: [corpus], and below it documents = 'lines'"
     try:
         with open(file, "rb") as opened:
-            tomllib.load(opened)
+            tables = tomllib.load(opened)
     except OSError as error:
         raise BadInput(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
     except ValueError as error:
-        raise BadInput(
-            f"not TOML: {error}",
-            file=file,
-            remedy="write a table for each command: [corpus], and below it documents = 'lines'",
-        ) from error
+        raise BadInput(f"not TOML: {error}", file=file, remedy=form) from error
+    if strangers := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
+        raise BadInput(f"{strangers[0]!r} is no command's table", file=file, remedy=form)
     return tokens[:at] + tokens[at + 2 :], file
 
 
@@ -106,4 +124,17 @@ def _fail(error: ForebearError, tokens: Sequence[str]) -> int:
 
 def run() -> None:
     """What the installed `forebear` command calls."""
-    sys.exit(main())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character shows its number
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output went away (forebear … | head): not our failure
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:  # a full disk behind standard output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"forebear: standard output: {error.strerror}", file=sys.stderr)  # noqa: T201
+        code = 1
+    sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from cyclopts import Parameter
 from forebear.cli.learning import LearningOptions, segmenter_of
 from forebear.cli.printing import Speaking, ledger_notes, ledger_table
 from forebear.cli.reading import ReadingOptions, Texts
+from forebear.errors import BadInput
+from forebear.text.choosing import KINDS
 from forebear.text.sentences import Mode
 
 if TYPE_CHECKING:
@@ -66,6 +69,13 @@ def prepare(
     from forebear.text.choosing import tokenizer_for
     from forebear.text.preparing import prepare as prepared
 
+    if tokenizer not in KINDS and replace(learning, lower=None) != LearningOptions():
+        remedy = f"leave out --size and its like, or choose one of {', '.join(KINDS)}"
+        raise BadInput(
+            "this tokenizer is given, not learned, so that options for learning have no effect",
+            file=tokenizer,
+            remedy=remedy,
+        )
     how, cutter = reading.reading(), segmenter_of(segment, user_dict)
     began = time.monotonic()
     with speaking.progress("learning the tokenizer") as progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -86,10 +87,18 @@ def _line_by_line(what: str) -> Callable[[int, int], None]:
     return look
 
 
-def console() -> Console:
+def console(*, wide: bool = True) -> Console:
+    """Standard output for people. Tables need some width: a terminal too narrow wraps them, but does not cut words."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    class Honest(Console):
+        """One that tells a broken pipe instead of ending the program."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    width = shutil.get_terminal_size((120, 25)).columns
+    return Honest(highlight=False, width=max(width, 88) if wide else None)
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from forebear.text.tokenizer import Pieces, Tokenizer
 
+STDIN = "/dev/stdin"  # what the front door makes of a lone -
+
 
 def tokenize(
     texts: Annotated[list[str] | None, Parameter(negative="")] = None,
@@ -36,7 +38,7 @@ def tokenize(
     Parameters
     ----------
     texts
-        What to cut, each argument by itself.
+        What to cut, each argument by itself; - for the lines of standard input.
     tokenizer
         A tokenizer.json, a vocab.txt, GPT-2's encoder.json, or the folder of one of them.
     input_file
@@ -48,7 +50,9 @@ def tokenize(
     """
     from forebear.text.tokenizer import Tokenizer
 
-    given = list(texts or ())
+    given = [text for text in texts or () if text != STDIN]
+    if input_file is None and STDIN in (texts or ()):
+        input_file = Path(STDIN)
     if input_file is not None:
         from forebear.text.ledger import Ledger
         from forebear.text.reading import Reading

@@ -56,15 +56,19 @@ def train(
     overwrite
         Replace the file if it exists.
     """
+    from forebear.text.aside import disk_told
     from forebear.text.choosing import learn
 
-    if to.exists() and not overwrite:
+    if user_dict is not None and kind != "words":
+        raise BadInput(f"--user-dict has no effect on {kind}", remedy="leave it out, or choose --kind words")
+    if to.is_dir() or (to.exists() and not overwrite):
         raise BadInput("exists already", file=to, remedy="add --overwrite, or choose another file with --to")
     if not to.parent.is_dir():
         raise BadInput("the folder of this file does not exist", file=to, remedy=f"mkdir -p {to.parent}")
     with speaking.progress("learning the tokenizer") as progress:
         made = learn(kind, texts, reading.reading(), learning.learning(), segmenter_of(False, user_dict), progress)
-    made.save(to)
+    with disk_told(to):
+        made.save(to)
     speaking.tell({"file": str(to), **made.describe()}, lambda console: _draw(console, made, str(to), 0))
 
 

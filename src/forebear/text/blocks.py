@@ -105,10 +105,10 @@ class Blocks:
                 byte=offset,
                 remedy="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
             )
-        self.ledger.mend(
-            self.source.name, offset, len(bad), "replaced" if self.on_bad_bytes == "replace" else "skipped"
-        )
-        return ("�" if self.on_bad_bytes == "replace" else ""), error.end
+        how, mark = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
+        self.ledger.structure_count(f"bad bytes {how}", 0, len(bad) - len(mark.encode()))
+        self.ledger.mend(self.source.name, offset, len(bad), how)
+        return mark, error.end
 
     def _without_mark(self, text: str) -> str:
         if not text.startswith("\ufeff"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ BERT_HAN = "".join(
 )  # for use inside a regular expression's [ ]
 REPLACEMENT = 0xFFFD
 MIN_COUNT = 1
+BATCH = 1 << 20  # characters counted at a time
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -62,11 +62,21 @@ def count(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
     """How often each character occurs, after normalisation."""
     normalised, _ = stages(normalizer_of(steps), None)
     totals = np.zeros(0x110000, np.int64)
-    remaining = iter(texts)
-    while batch := list(islice(remaining, 256)):
-        codes = codes_of("".join(normalised(sound(text)) for text in batch))
-        part = np.bincount(codes)
+    batch: list[str] = []
+    length = 0
+
+    def settle() -> None:
+        part = np.bincount(codes_of("".join(normalised(sound(text)) for text in batch)))
         totals[: len(part)] += part
+        batch.clear()
+
+    for text in texts:
+        batch.append(text)
+        length += len(text)
+        if length >= BATCH:
+            settle()
+            length = 0
+    settle()
     return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
 
 

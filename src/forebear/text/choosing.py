@@ -110,7 +110,22 @@ def _learned(
         options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
     ledger = Ledger()
     read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
-    return train(kind, (document.text for document in read), **options), ledger.fingerprint
+    if reading.format == "tagged":  # the words are those of the source
+        options["segmenter"] = None
+    return train(kind, map(_as_told if kind == "words" else _text, read), **options), ledger.fingerprint
+
+
+def _text(document: Document) -> str:
+    return document.text
+
+
+def _as_told(document: Document) -> str:
+    """The text, with marks between its words where the source tells them."""
+    import numpy as np
+
+    from forebear.text.words import marked
+
+    return document.text if not document.words else marked(document.text, np.array(document.words[:-1], np.int64))
 
 
 def _watched(documents: Iterable[Document], look: Callable[[], object]) -> Iterator[Document]:

@@ -34,7 +34,7 @@ class Split:
     held_out: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Arrays that live on disk.
 
@@ -65,14 +65,18 @@ class Corpus:
             raise BadInput(
                 "not a prepared corpus", file=folder, remedy="make one with: forebear prepare TEXT --to FOLDER"
             ) from error
-        if facts.get("format") != FORMAT:
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            told = facts.get("format") if isinstance(facts, dict) else None
             raise BadInput(
-                f"a corpus of format {facts.get('format')!r}; this version reads {FORMAT!r}",
+                f"a corpus of format {told!r}; this version reads {FORMAT!r}",
                 file=folder,
                 remedy="prepare the text again",
             )
         arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
         return cls(folder, facts, **{"words": None, **arrays})
+
+    def __reduce__(self):  # travels to other processes as its folder, not as its arrays
+        return Corpus.open, (self.folder,)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,7 +94,13 @@ class Corpus:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger.from_json(json.loads((self.folder / LEDGER).read_text()))
+        try:
+            return Ledger.from_json(json.loads((self.folder / LEDGER).read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            file = self.folder / LEDGER
+            raise ForebearError(
+                "the ledger is missing or damaged", file=file, remedy="prepare the text again"
+            ) from error
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -115,6 +125,9 @@ class Corpus:
         """For tokens start..end: True where one starts a word (by segmentation, else by the pieces' own marks)."""
         if self.words is not None:
             return self.words[start:end]
+        if self.tokenizer.kind not in ("words", "wordpiece"):
+            remedy = "prepare the text again with --segment"
+            raise BadInput(f"{self.tokenizer.kind} do not tell where words start", file=self.folder, remedy=remedy)
         return ~self.tokenizer.continues[self.ids[start:end]]
 
     def split(self, held_out: float = 0.05) -> Split:

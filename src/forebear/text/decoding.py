@@ -11,6 +11,7 @@ from forebear.text.characters import codes_of, is_han
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
+DOUBLED = set("…—")  # Chinese writes two of them for one
 CLOSING = set(".,;:!?%)]}'’”")  # no space before
 OPENING = set("([{$#“‘")  # no space after
 
@@ -37,7 +38,10 @@ def _joined(tokens: Sequence[str], continuing: Sequence[bool], prefix: int) -> s
         if continues:
             parts.append(token[prefix:])
         else:
-            if before and not (_tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING):
+            twice = before == token and token in DOUBLED
+            if before and not (
+                twice or _tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING
+            ):
                 parts.append(" ")
             parts.append(token)
         before = parts[-1]

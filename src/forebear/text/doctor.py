@@ -20,6 +20,7 @@ from forebear.text.duplicates import REPEATED, Place, Sample, Tally, digest, pla
 from forebear.text.findings import LONG_LINE, NEAR, SHORT, SUSPECT, Facts, Report, findings
 from forebear.text.ledger import Ledger
 from forebear.text.scripts import CLASSES, NUMBER
+from forebear.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
@@ -31,6 +32,7 @@ OPTIONS = (
     "--squeeze-spaces", f"--drop-shorter {SHORT}", f"--drop-mojibake {SUSPECT}", f"--drop-replaced {SUSPECT}",
     f"--drop-longer-lines {LONG_LINE}", f"--drop-repeated-lines {REPEATED}",
 )  # fmt: skip
+FEW = 20  # texts of a sample, fewer of which are halved by sentences
 ENOUGH = 20_000  # characters of a sample that can be halved: one half to learn from, one to measure on
 WRAPPED = re.compile(r"[a-z,]\n(?=[a-z])")  # a line end in the middle of an English sentence
 SIZES = {"words": 30_000, "characters": 10_000, "wordpiece": 8_000, "bytepair": 8_000}
@@ -54,6 +56,8 @@ def examine(
         looking.add(batch)
     report = looking.report()
     sample, learned = looking.sample.texts(), []
+    if len(sample) < FEW:
+        sample = [sentence for text in sample for sentence in split_sentences(text)]
     if tokenizers is None and train:
         learned = sample
         if sum(map(len, sample)) >= ENOUGH:
@@ -129,12 +133,14 @@ class _Looking:
             facts["count"] += count
             facts["examples"] += [where(at)] if len(facts["examples"]) < EXAMPLES else []
         suspect = [0] * len(batch)
+        counted: set[tuple[str, int]] = set()
         for mistake, match in scripts.find_mojibake(text, codes):
             number = bisect_right(ends, match.start())
             fresh = {"places": 0, "documents": 0, "examples": [], "remedy": mistake.remedy}
             facts = self.mistakes.setdefault(mistake.name, fresh)
             facts["places"] += 1
-            facts["documents"] += not suspect[number]
+            facts["documents"] += (mistake.name, number) not in counted
+            counted.add((mistake.name, number))
             suspect[number] += len(match[0])
             if len(facts["examples"]) < EXAMPLES:
                 meant = mistake.meant(match[0][:400])

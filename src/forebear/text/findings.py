@@ -72,7 +72,7 @@ def _on_form(report: Report) -> Iterator[Finding]:
         )
     if documents < 10 and size["characters"] > 100_000:
         what = f"{size['characters']:,} characters are only {documents} documents: too few to hold some out"
-        yield Finding("note", what, "--documents blank or --documents lines")
+        yield Finding("note", what, "--documents lines, or put blank lines between documents")
     if lines["overlong"]:
         longest = f"the longest has {lines['longest']['characters']:,} ({_at(lines['longest'])})"
         what = f"{lines['overlong']:,} lines are longer than {LONG_LINE:,} characters, {longest}"
@@ -159,7 +159,7 @@ def _on_words(report: Report) -> Iterator[Finding]:
             yield Finding(
                 "warning" if facts["unknown_share"] > 0.05 and not learned else "note",
                 what,
-                "a larger --size, or --tokenizer bytepair, which knows all",
+                "learn one from this text (forebear tokenizer train --size …); bytepair knows every character",
             )
 
 

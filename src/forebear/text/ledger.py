@@ -100,7 +100,11 @@ class Ledger:
             books.dropped.setdefault(reason, Counter()).update(units)
 
     def mend(self, file: str, byte: int, count: int, how: str) -> None:
-        self.mended.setdefault(how, Listed()).add({"file": file, "byte": byte, "bytes": count})
+        """Bytes that are no text: entered with their place, one by one."""
+        item = {"file": file, "byte": byte, "bytes": count}
+        self.mended.setdefault(how, Listed()).add(item, count)
+        if self.on_drop:
+            self.on_drop({"stage": "read", "reason": f"bad bytes {how}", **item})
 
     def set_aside(self, file: str, reason: str) -> None:
         self.aside.setdefault(reason, Listed()).add({"file": file})

@@ -92,19 +92,31 @@ def _from_json(blueprint: Any, file: Path) -> Tokenizer:
     if not isinstance(model, dict) or "vocab" not in model:
         raise BadInput("JSON, but not a tokenizer.json", file=file, remedy=ACCEPTED)
     blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()}
+    model = blueprint["model"] = {"type": _type_of(model), **model}
     try:
         if not isinstance(model.get("forebear"), dict):
             blueprint["model"] = {**model, "forebear": _told(blueprint, file)}
         rust(blueprint, specials=False)  # the library's own check of the whole
         made = Tokenizer(blueprint, file=file)
+        if any(not isinstance(i, int) or not 0 <= i < made.size for i in made.roles.values()):
+            _broken(file, f"its roles name ids outside 0 to {made.size - 1}")
+        made.encode_many(["a 中 !"])
+        made.decode(made.encode("a 中 !").ids)
     except BadInput:
         raise
     except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
         what = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
         raise BadInput(what, file=file, remedy="take the file from its publisher again") from None
-    if any(not isinstance(i, int) or not 0 <= i < made.size for i in made.roles.values()):
-        _broken(file, f"its roles name ids outside 0 to {made.size - 1}")
     return made
+
+
+def _type_of(model: dict[str, Any]) -> str:
+    """What old files do not say: the model's type, told from what else it has."""
+    if "merges" in model:
+        return "BPE"
+    if isinstance(model["vocab"], list):
+        return "Unigram"
+    return "WordPiece" if "continuing_subword_prefix" in model or "max_input_chars_per_word" in model else "WordLevel"
 
 
 def _broken(file: Path, what: str) -> NoReturn:
@@ -113,7 +125,7 @@ def _broken(file: Path, what: str) -> NoReturn:
 
 def _told(blueprint: Blueprint, file: Path) -> dict[str, Any]:
     model = blueprint["model"]
-    kind = KINDS.get(model.get("type") or ("BPE" if "merges" in model else "WordPiece"))
+    kind = KINDS.get(model["type"])
     if kind is None:
         _broken(file, f"a tokenizer of unknown type {model.get('type')!r}")
     if kind == "bytepair" and "ByteLevel" not in json.dumps([blueprint["pre_tokenizer"], blueprint["normalizer"]]):

@@ -100,6 +100,11 @@ class Tokenizer:
         A token begins a word if the word of its first character is not that of the last character before it. The
         first token of a text always does, a piece that continues a word ("##ing") never.
         """
+        if self.kind == "words":  # these are the words then, whatever its own segmenter would say
+            cut = [words.marked(sound(text), np.array(at[:-1], np.int64)) for text, at in zip(texts, ends, strict=True)]
+            many = self._memo.many(cut) if self._memo is not None else None
+            ids, counts = self._by_rust(cut) if many is None else (many.ids, many.counts)
+            return ids, counts, np.ones(len(ids), bool)
         if self._memo is None or self._seldom_repeats(texts):
             many = self._plain(texts)
         else:
@@ -114,7 +119,9 @@ class Tokenizer:
 
     def encode_plainly(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: its readable twin, and the way where nothing faster is exact."""
-        marked = [words.marked(text, words.borders(text, self.segmenter)) for text in map(sound, texts)]
+        return self._by_rust([words.marked(text, words.borders(text, self.segmenter)) for text in map(sound, texts)])
+
+    def _by_rust(self, marked: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         encodings = self._rust.encode_batch_fast(marked, add_special_tokens=False)
         ids = flat(encoding.ids for encoding in encodings).astype(np.int32)
         return ids, np.fromiter(map(len, encodings), np.int32, len(encodings))

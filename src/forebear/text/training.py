@@ -91,17 +91,23 @@ def train(
     for name, number in (("size", size), ("min_count", min_count)):
         if number is not None and number < 1:
             raise BadInput(f"{name} is {number}", remedy=f"give a {name} above 0")
+    chosen = dict(specials if specials is not None else GPT2 if kind == "bytepair" else BERT)
+    least = len(set(chosen.values())) + (256 if kind == "bytepair" else 1)
+    if size is not None and size < least:
+        raise BadInput(f"size is {size}", remedy=f"{kind} needs at least {least}, of which some are special tokens")
     normalizer_of(normalise)  # speaks up about an unknown step before any work is done
     if kind != "wordpiece" and lower and "lower" not in normalise:
         normalise = (*normalise, "lower")
     sample = Sample(texts, limit, total_characters)
-    chosen = dict(specials if specials is not None else GPT2 if kind == "bytepair" else BERT)
     options = {"size": size, "min_count": min_count, "specials": chosen, "normalise": tuple(normalise)}
     if kind == "words":
         options |= {"split": split, "segmenter": segmenter}
     if kind == "wordpiece":
         options["lower"] = "lower" in normalise or lower is not False
-    return Tokenizer(ways[kind](sample, **options))
+    made = Tokenizer(ways[kind](sample, **options))
+    if not sample.taken:
+        raise BadInput("there is no text to learn a tokenizer from", remedy="check the paths, --format and --encoding")
+    return made
 
 
 def _trained(sample: Sample, min_count: int, size: int | None, covered: float | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 # Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
-MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 25
+MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 23
 
 
 def counted(texts: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Counter[str]:

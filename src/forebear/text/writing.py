@@ -14,7 +14,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import write_json, written_aside
 from forebear.text.documents import Document, ahead
 from forebear.text.ledger import Ledger, size
-from forebear.text.sources import LEDGER_SUFFIX
+from forebear.text.sources import LEDGER_SUFFIX, NOT_TEXT
 
 
 def write_clean(
@@ -26,6 +26,10 @@ def write_clean(
     gets plain text with a blank line between documents; blank lines inside a document go, as the ledger says.
     """
     target = Path(out)
+    suffix = Path(target.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
+    if suffix in (".csv", ".tsv", ".json") or suffix in NOT_TEXT:
+        remedy = "end it in .txt or .jsonl, and in .gz or .zst to compress it"
+        raise BadInput(f"cleaned text is not written as {suffix}", file=target, remedy=remedy)
     beside = target.with_name(target.name + LEDGER_SUFFIX)
     for path in (target, beside):
         if path.is_dir() or (path.exists() and not overwrite):

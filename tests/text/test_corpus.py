@@ -1,0 +1,177 @@
+"""A corpus kept on disk: found again, noticed when anything changes, refused when damaged, split by what it says."""
+
+import json
+import os
+import pickle
+
+import pytest
+from corpora import STORY, contents
+
+from forebear.errors import BadInput, ForebearError
+from forebear.text import choosing, preparing, surveying
+from forebear.text.choosing import tokenizer_for
+from forebear.text.corpus import Corpus
+from forebear.text.preparing import prepare
+from forebear.text.reading import Reading
+from forebear.text.segmentation import Segmenter
+from forebear.text.training import train
+
+
+def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
+    first = prepare([story], pieces)
+    monkeypatch.setattr(preparing, "assemble", lambda *_, **__: pytest.fail("it was made again"))
+    assert prepare([story], pieces).folder == first.folder
+    os.utime(story, ns=(1, 1))  # touched, not changed
+    assert prepare([story], pieces).folder == first.folder
+    renamed = story.rename(tmp_path / "other name.txt")
+    assert prepare([renamed], pieces).folder == first.folder
+    monkeypatch.undo()
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    others = [
+        prepare([renamed], pieces, sentences="lines"),
+        prepare([renamed], pieces, reading=Reading(documents="lines")),
+        prepare([renamed], pieces, segmenter=Segmenter()),
+        prepare([renamed], train("characters", [STORY])),
+    ]
+    renamed.write_text(STORY + "!")
+    others.append(prepare([renamed], pieces))
+    assert len({corpus.key for corpus in [first, *others]}) == 6
+
+
+def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
+    (tmp_path / "a.txt").write_text('{"text": "the cat"}')
+    as_text = prepare([tmp_path / "a.txt"], pieces)
+    (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
+    as_records = prepare([tmp_path / "a.jsonl"], pieces)
+    assert as_text.key != as_records.key
+    assert as_records.sizes.tolist() == [7]
+
+
+def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
+    os.utime(story, ns=(10**18, 10**18))
+    monkeypatch.setattr(surveying, "SETTLED", -(10**18))  # as if the file had been at rest for long
+    prepare([story], pieces)
+    monkeypatch.setattr(surveying, "fingerprint", lambda _: pytest.fail("it was read again"))
+    prepare([story], pieces)
+
+
+def test_a_folder_of_ones_own(story, pieces, tmp_path):
+    corpus = prepare([story], pieces, to=tmp_path / "my corpus")
+    assert corpus.folder == tmp_path / "my corpus"
+    assert prepare([story], pieces, to=tmp_path / "my corpus").key == corpus.key
+    story.write_text("something else entirely")
+    with pytest.raises(BadInput, match="holds a corpus of other text") as caught:
+        prepare([story], pieces, to=tmp_path / "my corpus")
+    assert "--overwrite" in caught.value.remedy
+    assert len(prepare([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(BadInput, match="is no corpus"):
+        prepare([story], pieces, to=tmp_path / "mine", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "my corpus", "story.txt"]
+
+
+def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
+    real = preparing.survey
+
+    def then_change(paths, reading):
+        seen = real(paths, reading)
+        story.write_text("changed behind our back")
+        return seen
+
+    monkeypatch.setattr(preparing, "survey", then_change)
+    with pytest.raises(BadInput, match="changed while it was being read"):
+        prepare([story], pieces, to=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    assert not (tmp_path / "c.part").exists()
+
+
+def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
+    lines = [f"sentence number {n}" for n in range(400)]
+    one, more = tmp_path / "one.txt", tmp_path / "more.txt"
+    one.write_text("\n".join(lines))
+    more.write_text(
+        "\n".join(
+            ["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]
+        )
+    )
+    by_line = Reading(documents="lines")
+    small, large = prepare([one], pieces, reading=by_line), prepare([more], pieces, reading=by_line)
+    split = small.split(0.2)
+    assert sorted([*split.train, *split.held_out]) == list(range(400))
+    assert 40 < len(split.held_out) < 120
+    held = {int(small.hashes[n]) for n in split.held_out}
+    later = large.split(0.2)
+    assert held <= {int(large.hashes[n]) for n in later.held_out}
+    assert not {int(large.hashes[n]) for n in later.held_out} & {int(large.hashes[n]) for n in later.train}
+    assert large.hashes[8] == large.hashes[-200]  # white space around a document does not make it another
+
+
+def test_too_few_documents_to_split(story, pieces):
+    corpus = prepare([story], pieces)
+    with pytest.raises(BadInput, match="too few to hold"):
+        corpus.split(1e-9)
+    with pytest.raises(BadInput, match="share"):
+        corpus.split(1.5)
+
+
+def test_what_stands_beside_the_target_is_not_touched(story, pieces, tmp_path):
+    for name in ("c.old", "c.part"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious.txt").write_text("mine")
+    with pytest.raises(BadInput, match=r"c\.part.*in the way"):
+        prepare([story], pieces, to=tmp_path / "c")
+    (tmp_path / "c.part" / "precious.txt").unlink()
+    prepare([story], pieces, to=tmp_path / "c")
+    story.write_text("other text")
+    prepare([story], pieces, to=tmp_path / "c", overwrite=True)
+    assert (tmp_path / "c.old" / "precious.txt").read_text() == "mine"
+
+
+def test_a_damaged_corpus_is_made_again(story, pieces, tmp_path):
+    corpus = prepare([story], pieces, to=tmp_path / "c")
+    whole = contents(corpus.folder)
+    (tmp_path / "c" / "ids.npy").unlink()
+    prepare(story, pieces, to=tmp_path / "c")
+    assert contents(tmp_path / "c") == whole
+
+
+def test_a_tokenizer_learned_while_the_text_changed_is_not_remembered(tmp_path, monkeypatch):
+    text = tmp_path / "t.txt"
+    text.write_text("alpha beta")
+    real = choosing.survey
+
+    def then_change(paths, reading):
+        seen = real(paths, reading)
+        text.write_text("gamma delta")
+        return seen
+
+    monkeypatch.setattr(choosing, "survey", then_change)
+    tokenizer_for("words", [text], Reading())
+    monkeypatch.setattr(choosing, "survey", real)
+    text.write_text("alpha beta")
+    assert set(tokenizer_for("words", [text], Reading()).tokens()[5:]) == {"alpha", "beta"}
+
+
+def test_a_corpus_travels_as_its_folder(story, pieces):
+    corpus = prepare([story], pieces)
+    assert len(pickle.dumps(corpus)) < 500
+    assert pickle.loads(pickle.dumps(corpus)).key == corpus.key
+
+
+def test_damaged_corpora_are_refused(story, pieces, tmp_path):
+    corpus = prepare([story], pieces, to=tmp_path / "c")
+    corpus.verify()
+    ids = corpus.folder / "ids.npy"
+    whole = ids.read_bytes()
+    ids.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(ForebearError, match=r"ids\.npy: is not what was written"):
+        Corpus.open(corpus.folder).verify()
+    ids.write_bytes(ids.read_bytes()[:-3])
+    with pytest.raises(ForebearError, match=r"ids\.npy.*missing or damaged"):
+        Corpus.open(corpus.folder)
+    (corpus.folder / "corpus.json").write_text(json.dumps({"format": "forebear-corpus/99"}))
+    with pytest.raises(BadInput, match="forebear-corpus/99"):
+        Corpus.open(corpus.folder)
+    with pytest.raises(BadInput, match="not a prepared corpus"):
+        Corpus.open(tmp_path)
