@@ -4,8 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
+
+settings.register_profile("forebear", derandomize=True, deadline=None)  # the same examples every time
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "forebear"))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """What the world does to a preparation: kills, full and read-only disks, two at once, more text than memory."""
 
+import contextlib
 import json
 import os
 import random
@@ -67,10 +68,16 @@ def test_killed_at_twenty_random_moments(work, tmp_path):
     for moment in range(20):
         to = tmp_path / f"broken {moment}"
         process = start(work, to, workers=1 + moment % 2)
-        time.sleep(draw.uniform(0.2, 1.0) * whole_time)
-        (os.killpg if moment % 4 < 2 else os.kill)(process.pid, signal.SIGKILL)
-        process.wait()
         part = to.with_name(to.name + ".part")
+        if moment < 10:  # anywhere, also before the first shard
+            time.sleep(draw.uniform(0.1, 1.1) * whole_time)
+        else:
+            while process.poll() is None and not list(part.glob("shards/*.npz")):
+                time.sleep(0.001)
+            time.sleep(draw.uniform(0, 0.3) * whole_time)
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if moment % 4 < 2 else os.kill)(process.pid, signal.SIGKILL)
+        process.wait()
         kept += len(list(part.glob("shards/*.npz"))) > 0
         assert not to.exists() or contents(to) == unbroken
         assert finish(start(work, to, workers=2 - moment % 2)) == ""

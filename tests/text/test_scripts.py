@@ -7,7 +7,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from forebear.text import scripts
@@ -49,6 +49,7 @@ def test_classes(characters: str, name: str) -> None:
 @given(st.characters())
 def test_a_class_is_a_letter_exactly_where_unicode_says_so(character: str) -> None:
     says = unicodedata.category(character)
+    assume(says != "Cn")  # blocks are wider than what a version of Unicode has given out of them
     assert (class_of(character) in LETTERS) == (says[0] == "L" or says == "Nl")
 
 

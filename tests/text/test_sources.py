@@ -1,4 +1,4 @@
-"""Which files are meant: folders, globs, links, pipes; each file once, in a fixed order, none passed over in silence."""
+"""Which files are meant: folders, globs, links, pipes; each file once, in order, none passed over in silence."""
 
 import os
 import threading
