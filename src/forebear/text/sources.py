@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from forebear.errors import BadInput, ForebearError
@@ -106,14 +106,14 @@ class _Walk:
             if self._is_new(STDIN, path):
                 yield Source(_spooled(_standard_input()), "<stdin>")
             return
-        pending = [iter([path])]
+        pending: list[Iterator[str]] = [iter([path])]
         while pending:
             if (path := next(pending[-1], "")) == "":
                 pending.pop()
             elif self._is_folder(path, asked=len(pending) == 1):
                 with told_of(path):
                     names = sorted(os.listdir(path))
-                pending.append(iter([os.path.join(path, name) for name in names]))
+                pending.append(map(partial(os.path.join, path), names))
             else:
                 yield from self._file(path, asked=len(pending) == 1)
 
