@@ -230,7 +230,7 @@ def unsound(venv: Venv, stamp: Stamp) -> str:
 def install(venv: Venv, extras: frozenset[str], torch: str | None) -> None:
     """Torch alone first, so that the rest is resolved around the one chosen; always under the tested constraints."""
     # Modules are compiled when first imported: of many thousand files few are ever used.
-    options = ["--no-input", "--no-user", "--no-compile", "--disable-pip-version-check", "-c", "constraints.txt"]
+    options = ["--no-input", "--no-user", "--disable-pip-version-check", "-c", "constraints.txt"]
     command = [*find_pip(venv), "install", *options]
     if not venv.packages("torch-*"):
         stage("torch (the largest part)", [*command, "torch"], venv.root)
