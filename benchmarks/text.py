@@ -258,7 +258,8 @@ def write_figures(rows: list[str], extra: dict[str, str], where: str, rounds: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="a text of your own instead")
-    parser.add_argument("--kind", default="wordpiece", help="words, characters, wordpiece or bytepair")
+    kinds = ["wordpiece", "bytepair", "characters"]  # not words: the peer cannot cut Chinese into them
+    parser.add_argument("--kind", default="wordpiece", choices=kinds, help="the kind of tokenizer")
     parser.add_argument("--size", type=int, default=30_000)
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
