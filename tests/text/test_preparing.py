@@ -139,15 +139,27 @@ def test_words_as_the_source_tells_them(tmp_path):
     assert [words.token(i) for i in corpus.ids.tolist()] == ["今天天气", "很", "好", "。", "今天天气", "好"]
 
 
-def test_word_starts_are_as_many_as_tokens_when_only_some_text_tells_words(tmp_path, pieces, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD", 10)
-    records = [{"text": "plain text one"}, {"text": "他走了", "words": [1, 3]}, {"text": "and the end"}]
+@pytest.mark.parametrize("shard", [10, 1 << 20])
+def test_word_starts_when_only_some_text_tells_words(tmp_path, pieces, monkeypatch, shard):
+    monkeypatch.setattr(shards, "SHARD", shard)
+    records = [{"text": "plain warmth 她也"}, {"text": "他走了", "words": [1, 3]}, {"text": "and the end"}]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
     corpus = prepare([tmp_path / "r.jsonl"], pieces)
     assert corpus.words is not None
     assert len(corpus.words) == len(corpus.ids)
     start = int(corpus.starts[1])
     assert corpus.words[start : start + 3].tolist() == [True, True, False]
+    others = np.r_[0:start, start + 3 : len(corpus)]
+    assert np.array_equal(corpus.words[others], ~pieces.continues[corpus.ids[others]])
+    assert pieces.continues[corpus.ids[others]].any()
+
+
+def test_a_words_tokenizer_on_text_of_which_some_tells_words(tmp_path):
+    records = [{"text": "the cat sat"}, {"text": "今天天气好", "words": [4, 5]}]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
+    words = train("words", ["the cat sat 今天天气 好"], split="spaces")
+    corpus = prepare([tmp_path / "r.jsonl"], words)
+    assert [words.token(i) for i in corpus.ids.tolist()] == ["the", "cat", "sat", "今天天气", "好"]
 
 
 def test_many_sentences_without_tokens_take_linear_time(tmp_path, pieces):

@@ -76,7 +76,11 @@ class Encoder:
         return self.tokenizer.encode_cut(pieces, ends)
 
     def _words(self, text: str) -> Sequence[int]:
-        return () if self.segmenter is None else self.segmenter.cuts(text)
+        """Where words end in a document that does not tell: by segmentation, else where the tokens themselves say."""
+        segmenter = self.segmenter or self.tokenizer.segmenter
+        if segmenter is not None:
+            return segmenter.cuts(text)
+        return (len(text),) if self.tokenizer.kind == "words" else range(1, len(text) + 1)
 
     def _located(
         self, error: Exception, documents: Sequence[Document], pieces: list[str], lengths: list[int]
