@@ -17,6 +17,17 @@ from forebear.text.segmentation import Segmenter
 from forebear.text.training import train
 
 
+def changing(path, text):
+    """A survey after which the file is no longer what was surveyed."""
+
+    def then_change(paths, reading):
+        seen = surveying.survey(paths, reading)
+        path.write_text(text)
+        return seen
+
+    return then_change
+
+
 def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
     first = prepare([story], pieces)
     monkeypatch.setattr(preparing, "assemble", lambda *_, **__: pytest.fail("it was made again"))
@@ -72,14 +83,7 @@ def test_a_folder_of_ones_own(story, pieces, tmp_path):
 
 
 def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
-    real = preparing.survey
-
-    def then_change(paths, reading):
-        seen = real(paths, reading)
-        story.write_text("changed behind our back")
-        return seen
-
-    monkeypatch.setattr(preparing, "survey", then_change)
+    monkeypatch.setattr(preparing, "survey", changing(story, "changed behind our back"))
     with pytest.raises(BadInput, match="changed while it was being read"):
         prepare([story], pieces, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
@@ -139,16 +143,9 @@ def test_a_damaged_corpus_is_made_again(story, pieces, tmp_path):
 def test_a_tokenizer_learned_while_the_text_changed_is_not_remembered(tmp_path, monkeypatch):
     text = tmp_path / "t.txt"
     text.write_text("alpha beta")
-    real = choosing.survey
-
-    def then_change(paths, reading):
-        seen = real(paths, reading)
-        text.write_text("gamma delta")
-        return seen
-
-    monkeypatch.setattr(choosing, "survey", then_change)
-    tokenizer_for("words", [text], Reading())
-    monkeypatch.setattr(choosing, "survey", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(choosing, "survey", changing(text, "gamma delta"))
+        tokenizer_for("words", [text], Reading())
     text.write_text("alpha beta")
     assert set(tokenizer_for("words", [text], Reading()).tokens()[5:]) == {"alpha", "beta"}
 

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from corpora import segmented
 from hypothesis import given, settings
 from nasty import lines, strings
 
@@ -12,7 +13,7 @@ from forebear.errors import BadInput
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
-from forebear.text.vocabulary import coverage, ordered, unknown_rate
+from forebear.text.vocabulary import coverage, ordered
 
 ENGLISH = ["The cat sat on the mat; the cats aren't running.", "Playing, played, plays: the player replayed it."] * 5
 CHINESE = ["我爱北京天安门，天安门上太阳升。", "自然语言处理是人工智能的一个方向。"] * 5
@@ -123,7 +124,7 @@ def test_several_tokens_of_one_character():
 def test_word_starts(made):
     texts = ["the replayed 自然语言处理!", "", "aren't 天安门"]
     ends = [Segmenter().cuts(text) for text in texts]
-    ids, counts, starts = made["wordpiece"].encode_words(texts, Segmenter())
+    ids, counts, starts = segmented(made["wordpiece"], texts)
     assert ids.tolist() == made["wordpiece"].encode_many(texts)[0].tolist()
     at = 0
     for text, cuts, count in zip(texts, ends, counts.tolist(), strict=True):
@@ -134,7 +135,7 @@ def test_word_starts(made):
             assert starts[at + k] == fresh, (text, k)
         at += count
     for way in ("bytepair", "characters"):  # bytes of one character stay with its word
-        ids, counts, starts = made[way].encode_words(["他去上海😀"], Segmenter())
+        ids, counts, starts = segmented(made[way], ["他去上海😀"])
         spans = made[way].encode("他去上海😀").spans
         begun = [spans[k][0] for k in np.flatnonzero(starts)]
         assert begun == [0, 1, 2, 4]
@@ -145,7 +146,7 @@ def test_word_starts(made):
 @settings(max_examples=50, deadline=None)
 @given(text=strings())
 def test_every_text_begins_a_word_and_continuations_never_do(made, way, text):
-    ids, counts, starts = made[way].encode_words([text, text], Segmenter())
+    ids, counts, starts = segmented(made[way], [text, text])
     assert len(ids) == len(starts) == counts.sum()
     if counts[0]:
         assert starts[0]
@@ -244,14 +245,11 @@ def test_a_failed_save_leaves_the_old_file(made, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_vocabulary_order_and_rates(made):
+def test_vocabulary_order_and_coverage():
     counts = {"b": 3, "a": 3, "c": 9, "d": 1, "[PAD]": 50}
     assert ordered(counts, specials=["[PAD]", "[UNK]"], size=None, min_count=1) == ["[PAD]", "[UNK]", *"cabd"]
     assert ordered(counts, specials=["[PAD]", "[UNK]"], size=4, min_count=2) == ["[PAD]", "[UNK]", *"ca"]
     assert coverage({"a": 3, "b": 1}, ["a", "x"]) == 0.75
-    assert unknown_rate(made["words"], ["The zyx"]) == 0.5
-    assert unknown_rate(made["bytepair"], ["zyx"]) == 0.0
-    assert unknown_rate(made["words"], []) == 0.0
     with pytest.raises(BadInput, match="no room"):
         ordered(counts, specials=["[PAD]"], size=1, min_count=1)
 

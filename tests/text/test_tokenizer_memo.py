@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from corpora import segmented
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty import FRAGMENTS, lines, strings
@@ -99,7 +100,7 @@ def test_nothing_and_empty_texts(made):
     for tokenizer in made.values():
         for texts in ([], [""], ["", "", ""], ["", "a", ""]):
             same(tokenizer, texts)
-            _, counts, starts = tokenizer.encode_words(texts, Segmenter())
+            _, counts, starts = segmented(tokenizer, texts)
             assert len(counts) == len(texts)
             assert len(starts) == counts.sum()
 

@@ -47,9 +47,8 @@ def examine(
 ) -> Report:
     """Looks at every document once, in bounded memory. `ledger` is the one that reading them filled.
 
-    Without `tokenizers`, small ones of each kind are trained on one half of a sample and measured on the other; a text
-    too short for that teaches and examines them
-    (`train=False`: none).
+    Without `tokenizers`, small ones of each kind are trained on one half of a sample and measured on the other, or, of
+    a text too short to be halved, on all of it (`train=False`: none).
     """
     looking = _Looking()
     for batch in _batches(documents):

@@ -88,10 +88,6 @@ class Tokenizer:
         many = self._memo.many(texts, self._borders(texts))
         return many.ids, many.counts
 
-    def encode_words(self, texts: Sequence[str], segmenter: Segmenter) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `encode_many`, and True where a token begins a word of the segmenter."""
-        return self.encode_cut(texts, [segmenter.cuts(text) for text in texts])
-
     def encode_cut(
         self, texts: Sequence[str], ends: Sequence[Sequence[int]]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
-    from forebear.text.tokenizer import Tokenizer
+    pass
 
 # Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 23
@@ -59,15 +59,3 @@ def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:
     """The share of all counted pieces that the vocabulary has; 1.0 of nothing."""
     total = sum(counts.values())
     return sum(counts.get(piece, 0) for piece in set(vocabulary)) / total if total else 1.0
-
-
-def unknown_rate(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
-    """The share of tokens that are the unknown one when these texts are encoded; 0.0 of nothing."""
-    tokens = unknown = 0
-    remaining = iter(texts)
-    while batch := list(islice(remaining, 1024)):
-        ids, _ = tokenizer.encode_many(batch)
-        tokens += len(ids)
-        if tokenizer.unknown is not None:
-            unknown += int((ids == tokenizer.unknown).sum())
-    return unknown / tokens if tokens else 0.0
