@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objectives": {"text"},
     "networks": {"text"},
     "statistics": {"text", "kernels"},
-    "milestones": {"objectives", "networks", "statistics"},
+    "milestones": {"text", "objectives", "networks", "statistics"},
     "lineage": {"milestones"},
     "tasks": {"text", "objectives", "networks"},
     "training": FIRST | {"lineage"},

@@ -1,3 +1,39 @@
-"""forebear: every milestone of pre-trained language models, on your own text."""
+"""Every milestone of pre-trained language models, trained on your own text: pretrain, load, and ask the run.
+
+    import forebear as fb
+    run = fb.pretrain("gpt2", "book.txt", to="runs/book", time="5m")
+    run.generate("Once")
+    fb.load("runs/book").score(["a sentence", "another one"])
+
+Names are looked up when they are first used, so that importing this costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forebear.comparing.comparing import compare
+    from forebear.using.calling import import_run, load, pretrain, rerun, resume
+    from forebear.using.run import Run
 
 __version__ = "0.1.0"
+__all__ = ["Run", "compare", "import_run", "load", "pretrain", "rerun", "resume"]
+
+_PLACES = {
+    "Run": "forebear.using.run",
+    "compare": "forebear.comparing.comparing",
+    **dict.fromkeys(("import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'forebear' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from forebear.text.characters import sound
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
@@ -29,4 +30,12 @@ def texts(*paths, **how):
 
 def segmented(tokenizer, texts):
     """Ids, counts and word starts of texts whose words rjieba finds."""
-    return tokenizer.encode_cut(texts, [Segmenter().cuts(text) for text in texts])
+    tokens = tokenizer.encode_all(texts, [Segmenter().cuts(text) for text in texts])
+    return tokens.ids, tokens.counts, tokens.starts
+
+
+def lost(tokenizer, text):
+    """The bytes of a text that become unknown tokens, by its spans."""
+    pieces = tokenizer.encode(text)
+    spans = [span for span, i in zip(pieces.spans, pieces.ids.tolist(), strict=True) if i == tokenizer.unknown]
+    return sum(len(sound(text)[begin:end].encode()) for begin, end in spans)

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 
+import numpy as np
 import pytest
 from corpora import STORY, contents
 
@@ -40,13 +41,14 @@ def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tm
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     others = [
         prepare([renamed], pieces, sentences="lines"),
+        prepare([renamed], pieces, sentences="whole"),
         prepare([renamed], pieces, reading=Reading(documents="lines")),
         prepare([renamed], pieces, segmenter=Segmenter()),
         prepare([renamed], train("characters", [STORY])),
     ]
     renamed.write_text(STORY + "!")
     others.append(prepare([renamed], pieces))
-    assert len({corpus.key for corpus in [first, *others]}) == 6
+    assert len({corpus.key for corpus in [first, *others]}) == 7
 
 
 def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
@@ -101,22 +103,25 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
     )
     by_line = Reading(documents="lines")
     small, large = prepare([one], pieces, reading=by_line), prepare([more], pieces, reading=by_line)
-    split = small.split(0.2)
-    assert sorted([*split.train, *split.held_out]) == list(range(400))
+    split, later = small.split(0.2), large.split(0.2)
+    assert split.how == later.how == "content"
+    assert sorted([*split.train.units[:, 0], *split.held_out.units[:, 0]]) == list(range(400))  # a sentence each
     assert 40 < len(split.held_out) < 120
-    held = {int(small.hashes[n]) for n in split.held_out}
-    later = large.split(0.2)
-    assert held <= {int(large.hashes[n]) for n in later.held_out}
-    assert not {int(large.hashes[n]) for n in later.held_out} & {int(large.hashes[n]) for n in later.train}
+
+    def said(some):
+        return {int(some.corpus.hashes[n]) for n in np.searchsorted(some.corpus.documents, some.units[:, 0])}
+
+    assert said(split.held_out) <= said(later.held_out)
+    assert not said(later.held_out) & said(later.train)
     assert large.hashes[8] == large.hashes[-200]  # white space around a document does not make it another
 
 
-def test_too_few_documents_to_split(story, pieces):
+def test_a_share_is_between_none_and_all(story, pieces):
     corpus = prepare([story], pieces)
-    with pytest.raises(BadInput, match="too few to hold"):
-        corpus.split(1e-9)
-    with pytest.raises(BadInput, match="share"):
-        corpus.split(1.5)
+    assert corpus.split(1e-9).how == "position"
+    for share in (0, 1, 1.5, float("nan")):
+        with pytest.raises(BadInput, match="share"):
+            corpus.split(share)
 
 
 def test_what_stands_beside_the_target_is_not_touched(story, pieces, tmp_path):

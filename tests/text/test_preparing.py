@@ -36,7 +36,10 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     assert corpus.ids.dtype == np.uint8
     assert corpus.sentences[-1] == len(corpus) == len(corpus.ids)
     assert np.array_equal(corpus.ids[corpus.starts[1] : corpus.starts[2]], corpus.document(1))
-    assert corpus.sizes.tolist() == [len(part.encode()) for part in STORY.split("\n\n")]
+    assert corpus.sizes.tolist() == [12, 13, 12, 12, 15, 7]
+    assert corpus.whole().sizes.tolist() == [len(part.encode()) for part in STORY.split("\n\n")]
+    assert corpus.unknown.tolist() == [0] * 6
+    assert corpus.sizes.dtype == corpus.unknown.dtype == np.uint32
     assert corpus.hashes[1] == content_hash("他走了。她也走了！")
     ledger = corpus.ledger
     ledger.check()
@@ -76,8 +79,9 @@ def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch)
     monkeypatch.setattr("forebear.text.documents.PART", 500)
     monkeypatch.setattr(shards, "SHARD", 700)
     cut = prepare([text], pieces, to=tmp_path / "cut", workers=2)
-    for name in ("ids", "sentences", "documents", "sizes"):
+    for name in ("ids", "sentences", "documents", "unknown"):
         assert np.array_equal(getattr(whole, name), getattr(cut, name)), name
+    assert np.array_equal(whole.whole().sizes, cut.whole().sizes)
     assert len(cut.documents) == 4
     assert cut.ledger.stage("tokens").given["documents"] == 3
 
@@ -91,6 +95,7 @@ def test_what_has_no_tokens_is_dropped_by_name(tmp_path, pieces):
     dropped = [json.loads(line) for line in (corpus.folder / "dropped.jsonl").read_text().splitlines()]
     assert [(item["line"], item.get("documents", 0)) for item in dropped] == [(3, 0), (6, 0), (3, 1)]
     assert corpus.ledger.drops["no tokens in it"].count == 3
+    assert corpus.sizes.tolist() == [4, 9 + 2, 5]  # "also fine" has the bell after it
 
 
 def test_text_without_any_token_is_refused(tmp_path, pieces):
@@ -175,10 +180,10 @@ def test_many_sentences_without_tokens_take_linear_time(tmp_path, pieces):
 class Fussy(Tokenizer):
     """Fails on one word, in whatever process it runs."""
 
-    def encode_many(self, texts):
+    def encode_all(self, texts, ends=None):
         if any("boom" in text for text in texts):
             raise ValueError("will not encode this")
-        return super().encode_many(texts)
+        return super().encode_all(texts, ends)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -209,7 +214,7 @@ def test_compressed_files_and_strange_names(tmp_path, pieces):
         st.text(alphabet=st.sampled_from("ab. 中。！\n\x00\u200d😀\t"), max_size=30), min_size=1, max_size=8
     ),
     division=st.sampled_from(["blank", "files", "lines"]),
-    mode=st.sampled_from(["split", "lines", "flow"]),
+    mode=st.sampled_from(["split", "lines", "flow", "whole"]),
     shard=st.integers(1, 40),
 )
 def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, division, mode, shard):
@@ -222,11 +227,13 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
         )
     corpus.ledger.check()
     counts = corpus.ledger.stage("tokens").given
-    assert counts["documents"] == len(corpus.documents) - 1 == len(corpus.hashes) == len(corpus.sizes)
-    assert counts["sentences"] == len(corpus.sentences) - 1
+    assert counts["documents"] == len(corpus.documents) - 1 == len(corpus.hashes)
+    assert counts["sentences"] == len(corpus.sentences) - 1 == len(corpus.sizes) == len(corpus.unknown)
     assert counts["tokens"] == len(corpus)
     assert (np.diff(corpus.sentences) > 0).all()
     assert (np.diff(corpus.documents) > 0).all()
+    assert (corpus.unknown <= corpus.sizes).all()
+    assert counts["bytes"] <= corpus.whole().bytes <= corpus.ledger.stage("sentences").given["bytes"]
 
 
 @pytest.mark.parametrize(
@@ -245,3 +252,5 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     assert read.taken["bytes"] == (data / "corpora" / name).stat().st_size
     assert corpus.ledger.stage("tokens").given["documents"] == read.given["documents"] == len(corpus.documents) - 1
     assert (corpus.words is not None) == (how.format == "tagged")
+    assert corpus.whole().bytes == corpus.ledger.stage("sentences").given["bytes"]
+    corpus.verify()

@@ -149,7 +149,7 @@ LINES = [
     ('an open " quote\nA . " Go .', ['an open " quote', "\nA .", ' " Go .'], ['an open " quote', '\nA . " Go .'], None),
 ]
 
-MODES: list[Mode] = ["split", "lines", "flow"]
+MODES: list[Mode] = ["split", "lines", "flow", "whole"]
 ANY = st.text() | st.text(
     st.sampled_from("aA1好 \n\r\u2029\u3000.．。!?？…\"'“”()（）[]《》,，;—-éMr\x00\ud800"), max_size=40
 )
@@ -167,6 +167,7 @@ def test_line_ends_by_mode(text: str, split: list[str], lines: list[str], flow: 
     assert split_sentences(text) == split
     assert split_sentences(text, "lines") == lines
     assert flow is None or split_sentences(text, "flow") == flow
+    assert split_sentences(text, "whole") == ([text] if text else [])
 
 
 @settings(deadline=None)
@@ -224,7 +225,7 @@ UNITS = [
 UNITS += [".[1]", ".[", ".[12", "( . ", ". .", ".a", "Mr. ", "一. ", "1.", "！　", "a.b", "\u2029", "。」。"]
 
 
-HOSTILE = [(unit, mode) for unit in UNITS for mode in MODES[:: 1 if unit.endswith((" ", "\n", "\u2029")) else 3]]
+HOSTILE = [(unit, mode) for unit in UNITS for mode in MODES[: 3 : 1 if unit.endswith((" ", "\n", "\u2029")) else 3]]
 
 
 @pytest.mark.parametrize(("unit", "mode"), HOSTILE)

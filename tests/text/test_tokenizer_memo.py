@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from corpora import segmented
+from corpora import lost, segmented
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty import FRAGMENTS, lines, strings
@@ -67,8 +67,46 @@ def test_many_texts_as_one_by_one(made, way, texts):
 def test_spans_from_memory_are_those_of_rust(made, way, texts):
     remembered = made[way]._memo.many(texts, made[way]._borders(texts), spans=True)
     plain = made[way]._plain(texts)
-    for name in ("ids", "counts", "first", "last"):
+    for name in ("ids", "counts", "unknown", "first", "last"):
         assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=80, deadline=None)
+@given(texts=st.lists(strings(), max_size=4))
+def test_unknown_bytes_are_those_of_the_spans(made, way, texts):
+    tokenizer = made[way]
+    tokens, (ids, counts) = tokenizer.encode_all(texts), tokenizer.encode_many(texts)
+    assert (tokens.ids.tolist(), tokens.counts.tolist()) == (ids.tolist(), counts.tolist())
+    assert tokens.unknown.tolist() == [lost(tokenizer, text) for text in texts]
+    assert tokens.starts is None
+    if not way.startswith("words"):  # else other words may be unknown than those of its own segmenter
+        assert tokenizer.encode_all(texts, [[len(text)] for text in texts]).unknown.tolist() == tokens.unknown.tolist()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("words")])
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(strings(), max_size=4))
+def test_unknown_words_as_the_source_tells_them(made, way, texts):
+    """Every character a word: then nothing but the characters decides, and Rust alone says the same."""
+    ends = [list(range(1, len(text) + 1)) or [0] for text in texts]
+    plain = Tokenizer(made[way]._blueprint)
+    plain.__dict__["_memo"] = None
+    found, twin = made[way].encode_all(texts, ends), plain.encode_all(texts, ends)
+    for name in ("ids", "counts", "unknown", "starts"):
+        assert getattr(found, name).tolist() == getattr(twin, name).tolist(), name
+    assert found.unknown.tolist() == [sum(lost(plain, character) for character in text) for text in texts]
+
+
+def test_unknown_bytes_by_hand():
+    texts = ["The cat 貓 sat.", "", "a dog ÉTÉ", "the cat"]
+    words = train("words", ["the cat sat ."] * 2, normalise=("lower",))
+    assert words.encode_all(texts).unknown.tolist() == [3, 0, 1 + 3 + 5, 0]
+    pieces = train("wordpiece", ["the cat sat ."] * 2, size=60, min_count=1)
+    assert pieces.encode_all(texts).unknown.tolist() == [3, 0, 3, 0]  # ÉTÉ is ete, letters it has
+    characters = train("characters", ["the cat sat."])
+    assert characters.encode_all(texts).unknown.tolist() == [1 + 3, 0, 3 + 5, 0]
+    assert train("bytepair", texts).encode_all(texts).unknown.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("way", ["wordpiece", "wordpiece cased", "words", "words lower", "words nfkc"])

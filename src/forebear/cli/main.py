@@ -18,12 +18,26 @@ from forebear.errors import BadInput, ForebearError
 
 # Each command lives in its own file, imported only when it is called, so that `--help` costs nothing.
 COMMANDS = {
+    "lineage": "The table of contents: every milestone, in the order history made them.",
+    "explain": "A milestone: the paper, what it predicts and by what, its sizes and what they cost.",
+    "preview": "What a milestone would see of your text, and what it would have to predict.",
+    "pretrain": "Train a milestone on your text.",
+    "score": "How probable a run finds sentences, in all and token by token.",
+    "next": "What a run expects next, or in a blank (____).",
+    "generate": "Let a run write on.",
+    "measure": "How well a run predicts a text: bits per byte and perplexity.",
+    "compare": "Every milestone on the same text with the same budget: one table, one page.",
+    "runs": "The runs in a folder.",
+    "rerun": "Make a finished run again, step by step.",
+    "import": "A run from another program's files.",
+    "export": "A run as files that other programs read.",
     "demo": "Try the whole way on text that comes with forebear.",
     "corpus": "Examine text: what it is, what is wrong with it, what would be dropped; and clean it.",
     "prepare": "Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost.",
     "tokenize": "Show how a tokenizer cuts a text, piece by piece, with offsets.",
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
+PLACES = {"import": ("importing", "imported"), "export": ("exporting", "exported")}  # where names differ
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.
@@ -71,11 +85,12 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
     if config is not None:
         made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
     for name, about in COMMANDS.items():
-        place = f"forebear.cli.{name}"
+        module, function = PLACES.get(name, (name, name))
+        place = f"forebear.cli.{module}"
         if name == command:
-            made.command(getattr(importlib.import_module(place), name), name=name)
+            made.command(getattr(importlib.import_module(place), function), name=name)
         else:
-            made.command(f"{place}:{name}", name=name, help=about)
+            made.command(f"{place}:{function}", name=name, help=about)
     return made
 
 

@@ -58,7 +58,9 @@ def prepare(
     overwrite
         Replace a corpus at --to that was made of other text or with other settings.
     sentences
-        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces (wrapped prose).
+        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces (wrapped prose);
+        whole: a document is one, so that its tokens are those of the uncut text (beyond two million characters it
+        is cut all the same, into parts at line ends).
     segment
         Find Chinese words and store where they start (for whole-word masking).
     user_dict

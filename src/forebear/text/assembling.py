@@ -57,17 +57,14 @@ class Pieces:
 
     documents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # sentences in each
     hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
-    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     continued: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     def joined(self, other: Pieces | Encoded) -> Pieces:
-        names = ("documents", "hashes", "sizes", "continued")
+        names = ("documents", "hashes", "continued")
         return Pieces(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
     def cut(self, start: int, end: int | None) -> Pieces:
-        return Pieces(
-            self.documents[start:end], self.hashes[start:end], self.sizes[start:end], self.continued[start:end]
-        )
+        return Pieces(self.documents[start:end], self.hashes[start:end], self.continued[start:end])
 
     def whole(self) -> Pieces:
         """The parts of each document added up."""
@@ -76,8 +73,38 @@ class Pieces:
             return self
         borders = [*starts, len(self.continued)]
         hashes = [joined_hash(self.hashes[a:b]) for a, b in pairwise(borders)]
-        sums = np.add.reduceat(self.documents, starts), np.add.reduceat(self.sizes, starts)
-        return Pieces(sums[0], np.array(hashes, np.uint64), sums[1], np.zeros(len(starts), bool))
+        sentences = np.add.reduceat(self.documents, starts)
+        return Pieces(sentences, np.array(hashes, np.uint64), np.zeros(len(starts), bool))
+
+
+class Sizes:
+    """The bytes of sentences while shards come in. Text without tokens goes to the sentence of its document before it,
+    else to the one after it; either may be in another shard, if the document is long."""
+
+    def __init__(self, array: GrowingArray) -> None:
+        self.array = array
+        self.last = np.zeros(0, np.int64)  # of the last sentence so far: text without tokens may follow it
+        self.speaks = False  # whether that sentence is in the document that may go on
+        self.owed = 0  # bytes of that document, if it does not
+
+    def add(self, shard: Encoded) -> None:
+        sizes, before = np.concatenate((self.last, shard.sizes)), shard.before.copy()
+        following = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each piece
+        first = np.concatenate(([0 if self.speaks else len(self.last)], following[~shard.continued]))
+        owners = np.cumsum(~shard.continued)  # of each piece; 0 is the document that goes on
+        if shard.continued[0]:
+            before[0] += self.owed
+        behind = following > first[owners]  # an earlier sentence of the document is there
+        ahead = following < np.append(first[1:], len(sizes))[owners]
+        heard = behind | ahead
+        np.add.at(sizes, (following - behind)[heard], before[heard])
+        self.owed = int(before[~heard & (owners == owners[-1])].sum())
+        self.speaks = bool(first[-1] < len(sizes))
+        self.array.append(sizes[:-1])
+        self.last = sizes[-1:]
+
+    def finish(self) -> None:
+        self.array.append(self.last)
 
 
 def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts: dict[str, Any]) -> None:
@@ -115,10 +142,11 @@ class _Joining:
     """The arrays of a corpus while its shards come in, in order."""
 
     def __init__(self, folder: Path, id_type: np.dtype, begins: np.ndarray | None, ledger: Ledger) -> None:
-        kinds = {"ids": id_type, "sentences": np.int64, "documents": np.int64, "hashes": np.uint64, "sizes": np.int64}
-        kinds |= {} if begins is None else {"words": bool}
+        kinds = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
+        kinds |= {"documents": np.int64, "hashes": np.uint64} | ({} if begins is None else {"words": bool})
         self.begins, self.ledger = begins, ledger
         self.arrays = {name: GrowingArray(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
+        self.sizes = Sizes(self.arrays["sizes"])
         self.tokens = self.sentences = self.pieces = 0  # so far
         self.carried = Pieces()  # the last document of a shard: it may go on in the next one
         self.silent: dict[int, dict[str, Any]] = {}  # where pieces without tokens stand, by number
@@ -132,6 +160,8 @@ class _Joining:
         if self.begins is not None:
             self.arrays["words"].append(self.begins[shard.ids] if shard.words is None else shard.words)
         self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
+        self.arrays["unknown"].append(shard.unknown)
+        self.sizes.add(shard)
         self.tokens += int(shard.sentences.sum())
         self.silent |= {self.pieces + it["number"]: {"file": it["file"], "line": it["line"]} for it in shard.silent}
         first = self.pieces - len(self.carried.continued)
@@ -154,10 +184,10 @@ class _Joining:
         self.arrays["documents"].append(self.sentences + np.cumsum(lengths) - lengths)
         self.sentences += int(lengths.sum())
         self.arrays["hashes"].append(whole.hashes[kept])
-        self.arrays["sizes"].append(whole.sizes[kept])
 
     def finish(self) -> dict[str, dict[str, Any]]:
         self._enter(self.carried, self.pieces - len(self.carried.continued))
+        self.sizes.finish()
         self.arrays["sentences"].append(np.array([self.tokens]))
         self.arrays["documents"].append(np.array([self.sentences]))
         return {name: array.finish() for name, array in self.arrays.items()}

@@ -47,8 +47,13 @@ def tokenizer_for(
     learning: Learning | None = None,
     segmenter: Segmenter | None = None,
     progress: Progress | None = None,
+    held_out: float = 0.0,
 ) -> Tokenizer:
-    """The tokenizer called `choice`: one of the kinds, learned from these files, or the file of that name."""
+    """The tokenizer called `choice`: one of the kinds, learned from these files, or the file of that name.
+
+    Documents that a corpus would hold out (`Corpus.split` with the share `held_out`) are not learned from: a word
+    that only the examination has must be as unknown to the vocabulary as to the model.
+    """
     from forebear.text.tokenizer import Tokenizer
 
     learning = learning or Learning()
@@ -67,13 +72,14 @@ def tokenizer_for(
         "reading": asdict(reading),
         "learning": asdict(learning),
         "segmenter": segmenter.describe() if segmenter else None,
+        "held_out": held_out,
         "forebear": __version__,
     }
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     file = cache() / "tokenizers" / f"{key[:32]}.json"
     with contextlib.suppress(ForebearError):  # not there yet, or torn: it can be learned again
         return Tokenizer.load(file)
-    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress)
+    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress, held_out)
     if read == seen.text:  # else the text changed on the way, and belongs under another name
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +106,7 @@ def _learned(
     learning: Learning,
     segmenter: Segmenter | None,
     progress: Progress | None,
+    held_out: float = 0.0,
 ) -> tuple[Tokenizer, str]:
     """The tokenizer, and the fingerprint of what it was learned from."""
     from forebear.text.training import AUTOMATIC, train
@@ -112,7 +119,30 @@ def _learned(
     read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
     if reading.format == "tagged":  # the words are those of the source
         options["segmenter"] = None
-    return train(kind, map(_as_told if kind == "words" else _text, read), **options), ledger.fingerprint
+    taught = _taught(read, held_out) if held_out else read
+    return train(kind, map(_as_told if kind == "words" else _text, taught), **options), ledger.fingerprint
+
+
+def _taught(documents: Iterable[Document], held_out: float) -> Iterator[Document]:
+    """Without those that would be held out; if that is all there are, they are learned from after all.
+
+    Documents that travel in parts are kept: what they say as a whole is not known yet.
+    """
+    import numpy as np
+
+    from forebear.text.encoding import content_hash
+    from forebear.text.portion import held_out_by
+
+    first: Document | None = None
+    given = False
+    for document in documents:
+        if not document.part and held_out_by(np.uint64(content_hash(document.text)), held_out):
+            first = first or document
+            continue
+        given = True
+        yield document
+    if not given and first is not None:
+        yield first
 
 
 def _text(document: Document) -> str:

@@ -13,25 +13,18 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.ledger import Ledger
+from forebear.text.portion import Portion, Split, by_content, by_position, documents
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
-FORMAT = "forebear-corpus/1"
+FORMAT = "forebear-corpus/2"
 FACTS, TOKENIZER, LEDGER, DROPPED = "corpus.json", "tokenizer.json", "ledger.json", "dropped.jsonl"
 
 
 def smallest_type(vocabulary: int) -> np.dtype:
     """The narrowest unsigned integers that can hold every id."""
     return np.min_scalar_type(max(vocabulary - 1, 0))
-
-
-@dataclass(frozen=True)
-class Split:
-    """Which documents teach and which examine, by their numbers."""
-
-    train: np.ndarray
-    held_out: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +35,8 @@ class Corpus:
     sentences  (sentences + 1,)  where each sentence starts in `ids`; the last entry is the end
     documents  (documents + 1,)  where each document starts in `sentences`; the last entry is the end
     hashes     (documents,)      what the document says, in 64 bits: equal for exact duplicates
-    sizes      (documents,)      bytes of the original text in UTF-8, for bits per byte
+    sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; a document's add up to its own
+    unknown    (sentences,)      those of them that became unknown tokens, for charging what a vocabulary lacks
     words      (tokens,) or None True where a token starts a word, where words were segmented
     """
 
@@ -53,6 +47,7 @@ class Corpus:
     documents: np.ndarray
     hashes: np.ndarray
     sizes: np.ndarray
+    unknown: np.ndarray
     words: np.ndarray | None
 
     @classmethod
@@ -130,19 +125,16 @@ class Corpus:
             raise BadInput(f"{self.tokenizer.kind} do not tell where words start", file=self.folder, remedy=remedy)
         return ~self.tokenizer.continues[self.ids[start:end]]
 
+    def whole(self) -> Portion:
+        """All of it, document by document."""
+        return Portion(self, documents(self))
+
     def split(self, held_out: float = 0.05) -> Split:
         """A share of the documents set apart by what they say: a document keeps its side whatever is added to the text,
-        and exact duplicates are always on the same side."""
+        and exact duplicates are always on the same side. Of documents too few for that, the end of the text is."""
         if not 0 < held_out < 1:
             raise BadInput(f"the held-out share is {held_out}", remedy="choose a share between 0 and 1, such as 0.05")
-        apart = self.hashes < np.uint64(int(held_out * 2**64))
-        if apart.all() or not apart.any():
-            raise BadInput(
-                f"{len(apart)} documents are too few to hold {held_out:.0%} of them out",
-                file=self.folder,
-                remedy="divide the text finely (--documents lines), hold more out, or give held-out text of its own",
-            )
-        return Split(np.flatnonzero(~apart), np.flatnonzero(apart))
+        return by_content(self, held_out) or by_position(self, held_out)
 
 
 def _mapped(path: Path, told: dict[str, Any]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -13,10 +13,11 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.documents import Document
 from forebear.text.ledger import Ledger, size
 from forebear.text.sentences import Mode, split_sentences
+from forebear.text.spans import added_up
 
 if TYPE_CHECKING:
     from forebear.text.segmentation import Segmenter
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.text.tokenizer import Tokenizer, Tokens
 
 NO_TOKENS = "no tokens in it"
 
@@ -35,18 +36,18 @@ class Encoder:
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """The arrays of these documents (or parts of documents), and what happened on the way."""
-        encoded = Encoded()
-        encoded.ledger.on_drop = encoded.dropped.append
-        pieces, lengths = self._split(documents, encoded.ledger)
+        dropped: list[dict[str, Any]] = []
+        ledger = Ledger(on_drop=dropped.append)
+        pieces, lengths, sizes = self._split(documents, ledger)
         try:
-            encoded.ids, counts, encoded.words = self._tokens(documents, pieces, lengths)
+            tokens = self._tokens(documents, pieces, lengths)
         except Exception as error:
             raise self._located(error, documents, pieces, lengths) from error
-        self._enter(documents, pieces, lengths, counts, encoded)
-        return encoded
+        self._account(documents, pieces, lengths, tokens, ledger)
+        return _entered(documents, np.array(lengths), tokens, sizes, dropped, ledger)
 
-    def _split(self, documents: Sequence[Document], ledger: Ledger) -> tuple[list[str], list[int]]:
-        """All sentences in a row, and how many each document has."""
+    def _split(self, documents: Sequence[Document], ledger: Ledger) -> tuple[list[str], list[int], np.ndarray]:
+        """All sentences in a row, how many each document has, and the bytes of each."""
         books = ledger.stage("sentences")
         pieces: list[str] = []
         lengths: list[int] = []
@@ -57,23 +58,22 @@ class Encoder:
         whole = sum(document.part == 0 for document in documents)
         texts = [document.text for document in documents]
         books.take(documents=whole, characters=sum(map(len, texts)), bytes=sum(map(size, texts)))
-        characters, taken = sum(map(len, pieces)), sum(map(size, pieces))
-        books.give(documents=whole, characters=characters, bytes=taken, sentences=len(pieces))
-        return pieces, lengths
+        sizes = np.fromiter(map(size, pieces), np.int64, len(pieces))
+        given = {"characters": sum(map(len, pieces)), "bytes": int(sizes.sum()), "sentences": len(pieces)}
+        books.give(documents=whole, **given)
+        return pieces, lengths, sizes
 
-    def _tokens(
-        self, documents: Sequence[Document], pieces: list[str], lengths: list[int]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Ids, tokens in each sentence, and word starts where words are known: from the source, or by segmentation."""
+    def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> Tokens:
+        """The tokens of all sentences, with word starts where words are known: from the source, or by segmentation."""
         if self.segmenter is None and all(document.words is None for document in documents):
-            return *self.tokenizer.encode_many(pieces), None
+            return self.tokenizer.encode_all(pieces)
         ends: list[list[int]] = []
         at = 0
         for document, length in zip(documents, lengths, strict=True):
             words = document.words if document.words is not None else self._words(document.text)
             ends += _ends_by_sentence(pieces[at : at + length], words)
             at += length
-        return self.tokenizer.encode_cut(pieces, ends)
+        return self.tokenizer.encode_all(pieces, ends)
 
     def _words(self, text: str) -> Sequence[int]:
         """Where words end in a document that does not tell: by segmentation, else where the tokens themselves say."""
@@ -95,47 +95,70 @@ class Encoder:
             at += length
         return error
 
-    def _enter(
-        self, documents: Sequence[Document], pieces: list[str], lengths: list[int], counts: np.ndarray, encoded: Encoded
+    def _account(
+        self, documents: Sequence[Document], pieces: list[str], lengths: list[int], tokens: Tokens, ledger: Ledger
     ) -> None:
-        """Fills in sentence and document borders. A sentence without tokens is dropped here, a document at the end."""
-        books = encoded.ledger.stage("tokens")
-        taken = {**encoded.ledger.stage("sentences").given}
-        del taken["documents"]  # a document may go on in the next shard: it is entered when all shards are there
+        """The books of this stage. A sentence without tokens is dropped here, a document when all shards are there."""
+        books = ledger.stage("tokens")
+        taken = {**ledger.stage("sentences").given}
+        del taken["documents"]  # one may go on in the next shard
         books.take(**taken)
-        for document, line, text in _silent(documents, pieces, lengths, counts):
+        for document, line, text in _silent(documents, pieces, lengths, tokens.counts):
             lost = {"sentences": 1, "characters": len(text), "bytes": size(text)}
-            encoded.ledger.drop("tokens", NO_TOKENS, file=document.file, line=line, excerpt=text, **lost)
+            ledger.drop("tokens", NO_TOKENS, file=document.file, line=line, excerpt=text, **lost)
             taken = {unit: taken[unit] - lost[unit] for unit in taken}
         unknown = self.tokenizer.unknown
-        missed = 0 if unknown is None else int(np.count_nonzero(encoded.ids == unknown))
-        books.give(**taken, tokens=len(encoded.ids), unknown=missed)
-        owners = np.repeat(np.arange(len(documents)), lengths)
-        encoded.sentences = counts[counts > 0].astype(np.int64)
-        encoded.documents = np.bincount(owners[counts > 0], minlength=len(documents))
-        encoded.hashes = np.array([content_hash(document.text) for document in documents], np.uint64)
-        encoded.sizes = np.array([size(document.text) for document in documents], np.int64)
-        encoded.continued = np.array([document.part > 0 for document in documents])
-        encoded.silent = [
-            {"number": n, "file": documents[n].file, "line": documents[n].line}
-            for n in np.flatnonzero(encoded.documents == 0).tolist()
-        ]
+        missed = 0 if unknown is None else int(np.count_nonzero(tokens.ids == unknown))
+        books.give(**taken, tokens=len(tokens.ids), unknown=missed)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Encoded:
-    """What became of one shard. `documents` and the arrays after it have an entry for each document, or part of one."""
+    """What became of one shard: arrays with an entry for each token, sentence or document (or part of one)."""
 
-    ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    words: np.ndarray | None = None
-    sentences: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # tokens in each sentence
-    documents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # sentences in each document
-    hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
-    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    continued: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # True: a further part of the one before
-    silent: list[dict[str, Any]] = field(default_factory=list)  # documents without tokens, by number and place
-    dropped: list[dict[str, Any]] = field(default_factory=list)  # all that went no further
-    ledger: Ledger = field(default_factory=Ledger)
+    ids: np.ndarray
+    sentences: np.ndarray  # tokens in each sentence
+    sizes: np.ndarray  # bytes of each sentence, and of those without tokens after it
+    unknown: np.ndarray  # bytes of each sentence that became unknown tokens
+    documents: np.ndarray  # sentences in each document
+    before: np.ndarray  # bytes of each document before its first sentence with tokens
+    hashes: np.ndarray
+    continued: np.ndarray  # by document: True for a further part of the one before
+    silent: list[dict[str, Any]]  # documents without tokens, by number and place
+    dropped: list[dict[str, Any]]  # all that went no further
+    ledger: Ledger
+    words: np.ndarray | None = None  # by token: True where one starts a word, if that is known
+
+
+def _entered(
+    documents: Sequence[Document],
+    lengths: np.ndarray,
+    tokens: Tokens,
+    sizes: np.ndarray,
+    dropped: list[dict[str, Any]],
+    ledger: Ledger,
+) -> Encoded:
+    """The arrays, from the tokens and bytes of all sentences; those without tokens leave their bytes to others."""
+    kept = tokens.counts > 0
+    owners = np.repeat(np.arange(len(documents)), lengths)
+    spoken = np.bincount(owners[kept], minlength=len(documents))
+    heirs = np.cumsum(kept) - 1  # the last sentence with tokens, which may be another document's
+    early = heirs < (np.cumsum(spoken) - spoken)[owners]
+    nothing = np.flatnonzero(spoken == 0).tolist()
+    return Encoded(
+        ids=tokens.ids,
+        sentences=tokens.counts[kept].astype(np.int64),
+        sizes=added_up(sizes[~early], heirs[~early], int(kept.sum())),
+        unknown=tokens.unknown[kept],
+        documents=spoken,
+        before=added_up(sizes[early], owners[early], len(documents)),
+        hashes=np.array([content_hash(document.text) for document in documents], np.uint64),
+        continued=np.array([document.part > 0 for document in documents]),
+        silent=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in nothing],
+        dropped=dropped,
+        ledger=ledger,
+        words=tokens.starts,
+    )
 
 
 def content_hash(text: str) -> int:

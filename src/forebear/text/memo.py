@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from forebear.text.blueprint import SEPARATOR, STEPS, Blueprint, bert_normalizer, normalizer_of
 from forebear.text.characters import BERT_BLOCKS, codes_of
+from forebear.text.spans import flat, last_of, lengths_of, missed_bytes, offsets_of
 from forebear.text.words import SPLITS, pre_tokenizer
 
 if TYPE_CHECKING:
@@ -105,20 +106,25 @@ def _gpt2_places(codes: np.ndarray) -> np.ndarray:
 class Many:
     """The tokens of many texts: their ids, how many each text has, and the characters each token stands for.
 
-    `first` and `last` count characters over all texts, each followed by one that belongs to none.
+    `first` and `last` count characters over all texts, each followed by one that belongs to none. `unknown` has the
+    bytes of each text that became unknown tokens.
     """
 
     ids: np.ndarray
     counts: np.ndarray
+    unknown: np.ndarray
     first: np.ndarray
     last: np.ndarray
 
 
 class Memo:
-    """What is remembered of each stretch: its ids and, within it, the first and last character of each token."""
+    """What is remembered of each stretch: its ids, its unknown bytes, and the first and last character of each token.
 
-    def __init__(self, rust: tokenizers.Tokenizer, rule: Rule) -> None:
-        self._rust, self._rule = rust, rule
+    `unknown` is the id of what the vocabulary lacks; one that no token has where nothing can be unknown.
+    """
+
+    def __init__(self, rust: tokenizers.Tokenizer, rule: Rule, unknown: int) -> None:
+        self._rust, self._rule, self._unknown = rust, rule, unknown
         self._forget()
 
     def _forget(self) -> None:
@@ -127,29 +133,30 @@ class Memo:
             np.int32
         )  # becomes the row of each character that stands alone, once seen
         self._characters = 0
-        self._begins, self._lengths = _Grown(), _Grown()  # by row
+        self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by row
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
 
     def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
         if len(self._rows) > MOST_STRETCHES or self._characters > MOST_CHARACTERS:
             self._forget()
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
-        ends = np.cumsum(lengths + 1)
+        ends = np.cumsum(lengths_of(texts) + 1)
         units, rows = self._looked_up(codes, ends - 1, borders)
 
         sizes = self._lengths.array[rows]
         totals = np.concatenate(([0], np.cumsum(sizes)))
         within = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
-        upto = totals[np.searchsorted(units, ends)]
-        counts = np.diff(upto, prepend=0).astype(np.int32)
+        upto = np.searchsorted(units, ends)
+        counts = np.diff(totals[upto], prepend=0).astype(np.int32)
+        missed = np.concatenate(([0], np.cumsum(self._missed.array[rows], dtype=np.int64)))
+        unknown = np.diff(missed[upto], prepend=0)
         nothing = np.zeros(0, np.int64)
         ids = self._ids.array[within].astype(np.int32)
         if not spans:
-            return Many(ids, counts, nothing, nothing)
+            return Many(ids, counts, unknown, nothing, nothing)
         base = np.repeat(units, sizes)
-        return Many(ids, counts, base + self._first.array[within], base + self._last.array[within])
+        return Many(ids, counts, unknown, base + self._first.array[within], base + self._last.array[within])
 
     def _looked_up(
         self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
@@ -184,13 +191,14 @@ class Memo:
 
     def _learn(self, stretches: list[str]) -> None:
         encodings = self._rust.encode_batch(stretches, add_special_tokens=False)
-        sizes = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        sizes, ids = lengths_of(encodings), flat(encoding.ids for encoding in encodings)
+        offsets = offsets_of(encodings)
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
-        self._ids.extend(flat(encoding.ids for encoding in encodings))
-        first, last = characters_of(encodings)
-        self._first.extend(first)
-        self._last.extend(last)
+        self._missed.extend(missed_bytes(stretches, ids == self._unknown, sizes, offsets))
+        self._ids.extend(ids)
+        self._first.extend(offsets[:, 0])
+        self._last.extend(last_of(offsets))
         self._rows.update(zip(stretches, range(len(self._rows), len(self._rows) + len(stretches)), strict=True))
         self._characters += sum(map(len, stretches))
 
@@ -209,17 +217,6 @@ def _stretches(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[s
     # drops NULs there: with NUL for a mark that one is dropped, and only that one.
     whole = str(marked.view(f"U{len(marked)}")[0])
     return whole.split(chr(mark))[1:] if mark == NUL else whole.split(chr(mark))[1:-1]
-
-
-def flat(lists: Any) -> np.ndarray:
-    """Many lists of integers as one array."""
-    return np.fromiter(chain.from_iterable(lists), np.int64)
-
-
-def characters_of(encodings: Sequence[tokenizers.Encoding]) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the last character of each token, counted within its own text."""
-    offsets = flat(chain.from_iterable(encoding.offsets) for encoding in encodings).reshape(-1, 2)
-    return offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
 
 
 class _Grown:

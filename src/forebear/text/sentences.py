@@ -11,7 +11,7 @@ import re
 from itertools import pairwise
 from typing import Literal
 
-Mode = Literal["split", "lines", "flow"]
+Mode = Literal["split", "lines", "flow", "whole"]
 
 _HARD = "。！？｡‼⁇⁈⁉"  # ends a sentence wherever it stands
 _HARD_SET = frozenset(_HARD)
@@ -72,7 +72,8 @@ def split_sentences(text: str, mode: Mode = "split") -> list[str]:
     """The sentences of a text; joined they are the text, and none is empty.
 
     `split` ends a sentence at closing punctuation and at every line end; `lines` takes each line for one sentence;
-    `flow` reads hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself.
+    `flow` reads hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself; `whole`
+    takes all of it for one, so that its tokens are those of the text as a whole, whatever tokens reach across.
     """
     ends = sentence_ends(text, mode)
     if len(ends) < 2:
@@ -84,6 +85,8 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
     """Where each sentence ends, in characters: strictly increasing, the last one the text's length."""
     if not text:
         return []
+    if mode == "whole":
+        return [len(text)]
     ends: list[int] = []
     for start, end in _stretches(text, mode):
         if mode != "lines":

@@ -19,7 +19,7 @@ from forebear.text.encoding import Encoded, Encoder
 from forebear.text.ledger import Ledger
 
 SHARD = 1 << 20  # characters of text in a shard
-ARRAYS = ("ids", "sentences", "documents", "hashes", "sizes", "continued")
+ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a torn shard may raise
 
 

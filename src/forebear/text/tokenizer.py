@@ -16,8 +16,20 @@ from forebear.text import words
 from forebear.text.blueprint import Blueprint
 from forebear.text.characters import Table, codes_of, is_han, sound
 from forebear.text.decoding import decoded
-from forebear.text.memo import Many, Memo, characters_of, flat, rule_of
+from forebear.text.memo import Many, Memo, rule_of
 from forebear.text.segmentation import Segmenter, has_han
+from forebear.text.spans import (
+    added_up,
+    apart,
+    flat,
+    last_of,
+    missed_bytes,
+    offsets_of,
+    over_all,
+    unmarked,
+    widths_of,
+    words_of_characters,
+)
 
 if TYPE_CHECKING:
     import tokenizers
@@ -34,6 +46,18 @@ class Pieces:
     ids: np.ndarray
     spans: list[tuple[int, int]]
     texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of many texts: all ids in a row, how many each text has, the bytes of each text that became unknown
+    tokens, and True where a token begins a word (None where nobody asked).
+    """
+
+    ids: np.ndarray
+    counts: np.ndarray
+    unknown: np.ndarray
+    starts: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -60,6 +84,11 @@ class Tokenizer:
         """The id of what the vocabulary lacks; None where nothing can be unknown."""
         return self.roles.get("unknown")
 
+    @property
+    def _lacking(self) -> int:
+        """The same as a number, one that no token has where nothing can be unknown."""
+        return self.roles.get("unknown", -1)
+
     # -- text to ids
 
     def encode(self, text: str, *, specials: bool = False) -> Pieces:
@@ -72,12 +101,12 @@ class Tokenizer:
         rust = self._special if specials else self._rust
         encoding = rust.encode(words.marked(text, places), add_special_tokens=False)
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        spans = _apart(_unmarked(offsets, places))
+        spans = apart(unmarked(offsets, places))
         ids = np.array(encoding.ids, np.int32)
         return Pieces(ids, [(begin, end) for begin, end in spans.tolist()], [self._tokens[i] for i in ids.tolist()])
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """All ids of many texts in one int32 array and the number of tokens of each text: what corpora are made with.
+        """All ids of many texts in one int32 array and the number of tokens of each text.
 
         Equal to `encode` on each text; special tokens written in the texts are ordinary text.
         """
@@ -88,62 +117,74 @@ class Tokenizer:
         many = self._memo.many(texts, self._borders(texts))
         return many.ids, many.counts
 
-    def encode_cut(
-        self, texts: Sequence[str], ends: Sequence[Sequence[int]]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `encode_many`, and True where a token begins a word; `ends` says for each text where its words end.
+    def encode_all(self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None) -> Tokens:
+        """As `encode_many`, with all that a corpus wants to know; `ends` says for each text where its words end.
 
         A token begins a word if the word of its first character is not that of the last character before it. The
         first token of a text always does, a piece that continues a word ("##ing") never.
         """
+        if ends is None:
+            return self._counted(texts)
         if self.kind == "words":  # these are the words then, whatever its own segmenter would say
-            cut = [words.marked(sound(text), np.array(at[:-1], np.int64)) for text, at in zip(texts, ends, strict=True)]
-            many = self._memo.many(cut) if self._memo is not None else None
-            ids, counts = self._by_rust(cut) if many is None else (many.ids, many.counts)
-            return ids, counts, np.ones(len(ids), bool)
+            places = [np.array(at[:-1], np.int64) for at in ends]
+            cut = (words.marked(sound(text), at) for text, at in zip(texts, places, strict=True))
+            many = self._plain(texts, places) if self._memo is None else self._memo.many(list(cut))
+            return Tokens(many.ids, many.counts, many.unknown, np.ones(len(many.ids), bool))
         if self._memo is None or self._seldom_repeats(texts):
             many = self._plain(texts)
         else:
             many = self._memo.many(texts, self._borders(texts), spans=True)
-        word = _words_of_characters(texts, ends)
+        word = words_of_characters(texts, ends)
         starts = np.ones(len(many.ids), bool)
         starts[1:] = word[many.first[1:]] != word[many.last[:-1]]
         starts &= ~self.continues[many.ids]
         begins = np.cumsum(many.counts) - many.counts
         starts[begins[many.counts > 0]] = True
-        return many.ids, many.counts, starts
+        return Tokens(many.ids, many.counts, many.unknown, starts)
 
     def encode_plainly(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: its readable twin, and the way where nothing faster is exact."""
-        return self._by_rust([words.marked(text, words.borders(text, self.segmenter)) for text in map(sound, texts)])
-
-    def _by_rust(self, marked: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        marked = [words.marked(text, words.borders(text, self.segmenter)) for text in map(sound, texts)]
         encodings = self._rust.encode_batch_fast(marked, add_special_tokens=False)
         ids = flat(encoding.ids for encoding in encodings).astype(np.int32)
         return ids, np.fromiter(map(len, encodings), np.int32, len(encodings))
 
-    def _plain(self, texts: Sequence[str]) -> Many:
-        """`Memo.many` with spans, by the Rust library alone."""
-        texts = [sound(text) for text in texts]
-        places = [words.borders(text, self.segmenter) for text in texts]
+    def _counted(self, texts: Sequence[str]) -> Tokens:
+        """`encode_all` where nobody tells words."""
+        if self._table is None and self._memo is not None and not self._seldom_repeats(texts):
+            many = self._memo.many(texts, self._borders(texts))
+            return Tokens(many.ids, many.counts, many.unknown)
+        ids, counts = self.encode_many(texts)
+        missed = np.flatnonzero(ids == self._lacking)
+        owners = np.searchsorted(np.cumsum(counts), missed, side="right")
+        if self._table is not None:  # a character, a token
+            return Tokens(ids, counts, added_up(widths_of(codes_of("".join(texts))[missed]), owners, len(texts)))
+        unknown = np.zeros(len(texts), np.int64)
+        again: list[int] = np.unique(owners).tolist()
+        unknown[again] = self._plain([texts[i] for i in again]).unknown
+        return Tokens(ids, counts, unknown)
+
+    def _plain(self, texts: Sequence[str], places: Sequence[np.ndarray] | None = None) -> Many:
+        """`Memo.many` with spans, by the Rust library alone; cut at `places`, or else where the own segmenter says."""
+        texts = list(map(sound, texts))
+        places = places or [words.borders(text, self.segmenter) for text in texts]
         marked = [words.marked(text, at) for text, at in zip(texts, places, strict=True)]
         encodings = self._rust.encode_batch(marked, add_special_tokens=False)
-        counts = np.fromiter(map(len, encodings), np.int32, len(encodings))
-        first, last = characters_of(encodings)
-        begins = np.concatenate(([0], np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)))
-        done = 0
-        for at, begin, count in zip(places, begins.tolist(), counts.tolist(), strict=False):
+        ids, counts = flat(encoding.ids for encoding in encodings), np.fromiter(map(len, encodings), np.int32)
+        offsets, done = offsets_of(encodings), 0
+        for at, count in zip(places, counts.tolist(), strict=True):
             part = slice(done, done := done + count)
-            first[part] = begin + _unmarked(first[part], at)
-            last[part] = begin + _unmarked(last[part], at)
-        return Many(flat(encoding.ids for encoding in encodings).astype(np.int32), counts, first, last)
+            offsets[part] = unmarked(offsets[part], at)
+        unknown = missed_bytes(texts, ids == self._lacking, counts, offsets)
+        base = np.repeat(over_all(texts, [[0]] * len(texts)), counts)
+        return Many(ids.astype(np.int32), counts, unknown, base + offsets[:, 0], base + last_of(offsets))
 
     def _borders(self, texts: Sequence[str]) -> np.ndarray | None:
         """`words.borders` of each text by the own segmenter, counted over all texts as the memory does."""
         if self.segmenter is None or not texts:
             return None
         ends = [self.segmenter.cuts(text) if has_han(text) else [] for text in texts]
-        cuts = _over_all(texts, ends)
+        cuts = over_all(texts, ends)
         han = is_han(codes_of(" ".join(texts) + " "))
         return cuts[han[cuts - 1] | han[cuts]]
 
@@ -252,41 +293,9 @@ class Tokenizer:
     @cached_property
     def _memo(self) -> Memo | None:
         rule = rule_of(self._blueprint)
-        return None if rule is None else Memo(self._rust, rule)
+        return None if rule is None else Memo(self._rust, rule, self._lacking)
 
     @cached_property
     def _table(self) -> Table | None:
         plain = self.kind == "characters" and self._blueprint["normalizer"] is None and self.unknown is not None
         return Table(self._tokens, self.specials, self.unknown or 0) if plain else None
-
-
-def _unmarked(positions: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Positions in a text with separators as positions in the text without them."""
-    if not len(places):
-        return positions
-    separators = places + np.arange(len(places))
-    return positions - np.searchsorted(separators, positions)
-
-
-def _apart(spans: np.ndarray) -> np.ndarray:
-    """Spans that never overlap: what an earlier one covers is no longer the later one's."""
-    if not len(spans):
-        return spans
-    ends = np.maximum.accumulate(spans.max(axis=1))
-    begins = spans[:, 0].copy()
-    begins[1:] = np.maximum(begins[1:], ends[:-1])
-    return np.stack((begins, ends), axis=1)
-
-
-def _over_all(texts: Sequence[str], places: Sequence[Sequence[int]]) -> np.ndarray:
-    """Places in each text as places in all texts, where one more character follows each text."""
-    begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-    return flat(places) + np.repeat(begins, np.fromiter(map(len, places), np.int64, len(places)))
-
-
-def _words_of_characters(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
-    """For each character of all texts, one more after each text, the number of its word."""
-    begins_word = np.zeros(sum(map(len, texts)) + len(texts) + 1, np.int32)
-    begins_word[_over_all(texts, ends)] = 1
-    begins_word[_over_all(texts, [[0]] * len(texts))] = 1
-    return np.cumsum(begins_word)

@@ -1,0 +1,117 @@
+"""`forebear explain`: what a milestone is, and what it weighs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from forebear.cli.printing import Speaking, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.using.explaining import Explained
+
+
+def explain(
+    milestone: str,
+    /,
+    *,
+    size: str | None = None,
+    vocabulary: int | None = None,
+    speaking: Speaking = Speaking(),
+    **fields: str,
+) -> None:
+    """Explain a milestone: its paper, what it changed, what it predicts from what, its fields, what each size weighs.
+
+    Parameters, work and memory are computed from the network itself, not quoted. Its fields are options (--width …).
+
+    ```
+    forebear explain gpt2
+    forebear explain gpt2 --size small --vocabulary 8000
+    forebear explain gpt2 --width 256 --depth 8 --heads 8 --json
+    ```
+
+    Parameters
+    ----------
+    milestone
+        One of forebear lineage.
+    size
+        One of its sizes, for the values of the fields.
+    vocabulary
+        Entries of the vocabulary for which sizes are computed. [default: GPT-2's]
+    """
+    from forebear.using.explaining import explain as explained
+
+    settings = {name.replace("-", "_"): value for name, value in fields.items()}
+    told = explained(milestone, size=size, settings=settings, vocabulary=vocabulary)
+    speaking.tell(told.facts(), lambda console: _draw(console, told))
+
+
+def _draw(console: Console, told: Explained) -> None:
+    from rich.markup import escape
+
+    entry = told.entry
+    console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
+    console.print(told.paper, style="italic", markup=False)
+    console.print(told.changed + "\n", markup=False)
+    console.print(told.sentence, style="cyan", markup=False)
+    _draw_example(console, told)
+    made = table("field", ">value", "meaning", title=f"Fields{f' of size {told.size}' if told.size else ''}")
+    for name, (value, meaning) in told.fields.items():
+        made.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
+    console.print(made)
+    _draw_sizes(console, told)
+    console.print(f"A run of it can be asked to: {', '.join(told.verbs)}.")
+
+
+def _draw_example(console: Console, told: Explained) -> None:
+    """Tokens over what is asked of them, as a table whose columns are tokens."""
+    from rich.markup import escape
+
+    width = len(told.example["seen"])
+    made = table(*[""] * (width + 1))
+    for name, tokens in told.example.items():
+        made.add_row(f"[dim]{escape(name)}[/]", *(escape(token) for token in tokens))
+    console.print(made)
+
+
+def _draw_sizes(console: Console, told: Explained) -> None:
+    from forebear.comparing.wording import short, size
+
+    if told.remark:
+        made = table("size", "fields", title="Sizes")
+        for name, one in told.sizes.items():
+            made.add_row(name, _fields(one["fields"], told))
+        console.print(made)
+        console.print(told.remark, markup=False)
+        return
+    columns = (">parameters", ">longest input", ">FLOPs a token", ">to train", ">to use", "fields")
+    made = table("size", *columns, title="Sizes")
+    for name, one in told.sizes.items():
+        figures: dict[str, Any] = one["figures"]
+        made.add_row(
+            name,
+            f"{figures['parameters']:,}",
+            f"{figures['longest_input']:,}",
+            short(figures["flops_per_token"]),
+            size(figures["memory_to_train"]),
+            size(figures["memory_to_use"]),
+            _fields(one["fields"], told),
+            style="bold" if name == told.size else "",
+        )
+    console.print(made)
+    batch = next(iter(told.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
+    console.print(
+        f"[dim]Computed for a vocabulary of {told.vocabulary:,} (--vocabulary); FLOPs of reading a token forward;"
+        f" to train: weights, gradients, Adam's moments, activations of {batch:,} tokens or one row; float32.[/]"
+    )
+
+
+def _fields(own: dict[str, Any], told: Explained) -> str:
+    """What distinguishes the sizes: the fields in which they are not all alike."""
+    alike = {
+        name
+        for name in own
+        if len({str(one["fields"][name]) for one in told.sizes.values()}) == 1 and len(told.sizes) > 1
+    }
+    return ", ".join(f"{name} {value}" for name, value in own.items() if name not in alike)

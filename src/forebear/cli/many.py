@@ -1,0 +1,140 @@
+"""One text or many: from the command line or a file, a line each; answers in a table, or in a file, a line each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forebear.cli.printing import Speaking
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from forebear.using.run import Run
+
+STDIN = "/dev/stdin"  # what the front door makes of a lone -
+TOGETHER = 256  # lines of a file answered at once
+
+Given = Annotated[list[str] | None, Parameter(negative="")]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A text and where it stands; one of the command line stands nowhere."""
+
+    text: str
+    file: str | None = None
+    line: int | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ManyOptions:
+    """Many texts at once."""
+
+    input_file: Annotated[Path | None, Parameter(name="--in")] = None
+    "A file with a text a line, taken after those given here (also .gz, .zst; - for standard input)."
+    output_file: Annotated[Path | None, Parameter(name="--out")] = None
+    "Write the answers to this file instead, a JSON object a line, in the order of the texts."
+
+    def lines(self, texts: Sequence[str] | None) -> Iterator[Line]:
+        """All texts in order, read as they are asked for."""
+        given = list(texts or ())
+        file = self.input_file or (Path(STDIN) if STDIN in given else None)
+        yield from (Line(text) for text in given if text != STDIN)
+        if file is None:
+            return
+        from forebear.text.blocks import Blocks
+        from forebear.text.ledger import Ledger
+        from forebear.text.records import numbered_lines
+        from forebear.text.sources import find
+
+        for source in find([file]):
+            blocks = Blocks(source, "utf-8", "fail", Ledger())
+            for number, line, _ in numbered_lines(blocks):
+                yield Line(line.removesuffix("\r"), source.name, number)
+
+    def answer(
+        self,
+        lines: Iterable[Line],
+        ask: Callable[[list[str]], list[Any]],
+        write: Callable[[Any], dict[str, Any]],
+    ) -> list[Any]:
+        """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
+
+        A file appears only when all of it is there.
+        """
+        lines = iter(lines)
+        groups = iter(lambda: list(itertools.islice(lines, TOGETHER)), [])
+        if self.output_file is None:
+            return [answer for group in groups for answer in _located(group, ask)]
+        from forebear.text.aside import disk_told, written_aside
+
+        with disk_told(self.output_file), written_aside(self.output_file) as file:
+            for group in groups:
+                for answer in _located(group, ask):
+                    file.write(json.dumps(write(answer), ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        return []
+
+
+ONE = ManyOptions()
+
+
+def _located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:
+    """An answer's complaint about text number n of a group is one about its file and line."""
+    try:
+        return ask([line.text for line in group])
+    except BadInput as error:
+        if error.file is None and error.line is not None:
+            at = group[error.line - 1]
+            what = error.what if at.file is not None else f"{error.what} ({at.text!r})"
+            raise BadInput(what, file=at.file, line=at.line, remedy=error.remedy) from error
+        raise
+
+
+def opened(folder: Path, speaking: Speaking) -> Run:
+    """The run, loaded; what there is to know about it is told on the way."""
+    from forebear.using.run import Run
+
+    run = Run.open(folder)
+    _ = run.predictor  # whatever is wrong with it is said before any text is read
+    for note in () if speaking.quiet else run.notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    return run
+
+
+@contextmanager
+def counting(speaking: Speaking, what: str) -> Iterator[Callable[[int], None]]:
+    """Tells on stderr, at the end, how many of something were done and how fast."""
+    import time
+
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+
+    began = time.monotonic()
+    yield add
+    seconds = time.monotonic() - began
+    if not speaking.quiet:
+        print(f"{done:,} {what} in {seconds:.1f} s, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+
+
+def plain(text: str) -> str:
+    """The text as it may be shown in a cell: white space and controls by their escapes, brackets not as markup."""
+    from rich.markup import escape
+
+    return escape(text if text.isprintable() else repr(text)[1:-1])
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for a table; what is infinite by its word."""
+    return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"

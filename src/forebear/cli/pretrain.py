@@ -1,0 +1,209 @@
+"""`forebear pretrain`: a milestone learns from text."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forebear.cli.printing import Speaking
+from forebear.cli.reading import ReadingOptions
+from forebear.cli.watching import clock, watching
+from forebear.errors import BadInput
+from forebear.text.sentences import Mode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.training.folder import RunFolder
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How long and how fast to learn; what is left out is chosen for the milestone and its size."""
+
+    time: str | None = None
+    "How long: 30s, 5m, 2h. [default: 5m, unless --steps, --tokens or --epochs is given]"
+    steps: str | None = None
+    "How many steps, instead of --time."
+    tokens: str | None = None
+    "How many tokens to learn from (200k, 1.5M), instead of --time."
+    epochs: float | None = None
+    "How many times to show the whole text, instead of --time."
+    batch: str | None = None
+    "Tokens in a step."
+    accumulate: int | None = None
+    "Parts a step is computed in, where memory is too small; changes no result."
+    rate: float | None = None
+    "The highest learning rate."
+    warmup: int | None = None
+    "Steps in which the rate rises."
+    cooldown: float | None = None
+    "The last share of the run, in which the rate falls to nothing."
+    decay: float | None = None
+    "Weight decay of matrices."
+    memory: float | None = None
+    "Adam's memory of squared gradients (β₂)."
+    clip: float | None = None
+    "The longest gradient."
+    held_out: float | None = None
+    "The share of the text that examines instead of teaching."
+    evaluate_every: int | None = None
+    "Steps between looks at the held-out text. [default: ever more seldom]"
+    patience: int | None = None
+    "Stop after so many looks without improvement. [default: never]"
+    save_every: str | None = None
+    "Time between checkpoints."
+    keep: int | None = None
+    "How many of the newest checkpoints to keep, beside the best."
+    seed: int | None = None
+    "Where all chance comes from."
+    device: str | None = None
+    "cpu, cuda or mps. [default: the fastest there is]"
+    threads: int | None = None
+    "Threads of the processor. [default: as many as there are cores]"
+    precision: str | None = None
+    "float32 or bfloat16. [default: bfloat16 where the device has it]"
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def pretrain(
+    milestone: str | None = None,
+    /,
+    *texts: str,
+    to: Path | None = None,
+    size: str | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int | None = None,
+    recipe: Path | None = None,
+    resume: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    sentences: Mode = "split",
+    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    user_dict: Path | None = None,
+    workers: int | None = None,
+    training: TrainingOptions = TrainingOptions(),
+    reading: ReadingOptions = ReadingOptions(),
+    speaking: Speaking = Speaking(),
+    **fields: str,
+) -> None:
+    """Train a milestone on your text; Ctrl-C saves, and the same command (or --resume) goes on.
+
+    Fields of the milestone are options too (--width, --depth, --order, …): forebear explain MILESTONE lists them.
+
+    ```
+    forebear pretrain gpt2 book.txt --time 5m --to runs/book
+    forebear pretrain ngram book.txt --order 5
+    forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
+    forebear pretrain gpt2 book.txt --recipe recipes/02-gpt2.toml --rate 5e-4
+    forebear pretrain --resume runs/book
+    ```
+
+    Parameters
+    ----------
+    milestone
+        One of forebear lineage.
+    texts
+        Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus that forebear prepare made.
+    to
+        The run folder. [default: runs/MILESTONE]
+    size
+        A size by name; forebear explain MILESTONE lists them.
+    tokenizer
+        words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
+    vocabulary
+        Entries of a vocabulary that is learned. [default: by the size of the text]
+    recipe
+        A TOML file with settings; options given here win.
+    resume
+        Go on with this run; nothing else is needed.
+    overwrite
+        Replace another run at --to.
+    sentences
+        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces; whole: none.
+    segment
+        Find Chinese words and store where they start.
+    user_dict
+        Your own words for the segmentation, a line each. Implies --segment.
+    workers
+        Processes that prepare the text. [default: as many as there are cores]
+    """
+    from forebear.using import pretraining
+
+    settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
+    if resume is not None:
+        _alone(milestone, texts, settings)
+        with watching(speaking) as watcher:
+            run = pretraining.resume(resume, watcher=watcher)
+        speaking.tell(_facts(run), lambda console: _draw(console, run))
+        return
+    if milestone is None or not texts:
+        raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+    from forebear.training.corpora import TextSource
+    from forebear.training.recipe import read_recipe
+
+    written = read_recipe(recipe, pretraining.WRITTEN) if recipe else None
+    source = TextSource(
+        (), reading.reading(), sentences, segment or user_dict is not None, str(user_dict) if user_dict else None
+    )
+    what = pretraining.plan(
+        milestone,
+        texts,
+        size=size,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        source=source,
+        recipe=written,
+        settings=settings,
+    )
+    with (
+        speaking.progress("learning the tokenizer") as learned,
+        speaking.progress("preparing") as prepared,
+        watching(speaking) as watcher,
+    ):
+        run = pretraining.pretrain(
+            what,
+            to,
+            overwrite=overwrite,
+            workers=workers,
+            command=shlex.join(["forebear", *sys.argv[1:]]),
+            watcher=watcher,
+            learning_progress=learned,
+            progress=prepared,
+        )
+    speaking.tell(_facts(run), lambda console: _draw(console, run))
+
+
+def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
+    given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
+    if given:
+        remedy = "leave out the rest, or train a new run with these settings"
+        raise BadInput(f"--resume takes everything from the run's folder, but {given[0]} is given too", remedy=remedy)
+
+
+def _facts(run: RunFolder) -> dict[str, Any]:
+    return {"folder": str(run.path), **run.facts}
+
+
+def _draw(console: Console, run: RunFolder) -> None:
+    facts = run.facts
+    held_out = facts.get("metrics", {}).get("held_out", {})
+    console.print(
+        f"[bold]{facts['milestone']}[/] {facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
+    )
+    if held_out:
+        from forebear.cli.measure import drawn
+
+        drawn(console, held_out)
+    for note in facts.get("notes", []):
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+    console.print(f"run: {run.path}", markup=False, soft_wrap=True)
+    verbs = "score, next, generate, measure" if held_out else "runs"
+    console.print(f"what now: forebear generate {run.path}  ({verbs})", markup=False, soft_wrap=True)

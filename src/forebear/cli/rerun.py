@@ -1,0 +1,36 @@
+"""`forebear rerun`: a finished run is made again, and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forebear.cli.printing import Speaking
+from forebear.cli.watching import watching
+
+
+def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking()) -> None:
+    """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
+
+    Given a time, a run decides on its way how many steps it can make; the repetition makes as many.
+
+    ```
+    forebear rerun runs/book --to runs/book-again
+    ```
+
+    Parameters
+    ----------
+    run
+        A finished run.
+    to
+        Where the repetition goes. [default: beside it, with -again at its name]
+    """
+    from forebear.training.folder import RunFolder
+    from forebear.using import pretraining
+
+    before = RunFolder.open(run)
+    with watching(speaking) as watcher:
+        after = pretraining.again(run, to or run.with_name(f"{run.name}-again"), watcher=watcher)
+    same = before.facts["weights"]["sha256"] == after.facts["weights"]["sha256"]
+    facts = {"folder": str(after.path), "same": same, **after.facts}
+    words = "every weight is the same" if same else "the weights differ: other versions, hardware or threads"
+    speaking.tell(facts, lambda console: console.print(f"{words}: {after.path}", markup=False, soft_wrap=True))

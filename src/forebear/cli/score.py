@@ -1,0 +1,124 @@
+"""`forebear score`: how probable a run finds texts, as a whole and token by token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from forebear.cli.many import ONE, Given, ManyOptions, number, opened, plain
+from forebear.cli.printing import Speaking, bar, table
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.using.scoring import Scored, ScoredToken
+
+COLOURS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
+WIDEST = 16  # bits that fill a bar
+
+
+def score(
+    run: Path,
+    texts: Given = None,
+    /,
+    *,
+    tokens: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    ends: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    many: ManyOptions = ONE,
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Say how probable a run finds texts: log-probability, perplexity, bits per byte; several are ranked.
+
+    Log-probabilities are natural. Bits per byte charge unknown words their spelling, so that they can be compared
+    between runs; perplexity is by the run's own tokens.
+
+    ```
+    forebear score runs/ngram "判断这个词的词性" "判断这个词的磁性"
+    forebear score runs/gpt2 "The cat sat on the mat." --tokens --ends
+    forebear score runs/gpt2 --in sentences.txt --out scores.jsonl
+    ```
+
+    Parameters
+    ----------
+    run
+        The run's folder.
+    texts
+        What to score, each argument by itself; - for the lines of standard input.
+    tokens
+        Show every token, coloured by how much it surprises.
+    ends
+        Score also that each text ends where it does.
+    """
+    from forebear.using.scoring import ranks
+    from forebear.using.scoring import score as scored
+
+    using = opened(run, speaking)
+    counts = {"texts": 0, "tokens": 0}
+
+    def ask(group: list[str]) -> list[Scored]:
+        answers = scored(using.predictor, using.tokenizer, group, ends=ends)
+        counts["texts"] += len(answers)
+        counts["tokens"] += sum(len(answer.tokens) for answer in answers)
+        return answers
+
+    answers: list[Scored] = many.answer(many.lines(texts), ask, lambda answer: answer.facts(tokens=tokens))
+    if not counts["texts"]:
+        raise BadInput("there is no text to score", remedy='forebear score RUN "some text", or --in FILE')
+    if many.output_file is not None:
+        facts = {"run": using.name, **counts, "out": str(many.output_file)}
+        told = f"{counts['texts']:,} texts of {counts['tokens']:,} tokens scored: {many.output_file}"
+        speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        return
+    places = ranks(answers)
+    listed = [{"rank": rank, **answer.facts(tokens=tokens)} for rank, answer in zip(places, answers, strict=True)]
+    speaking.tell({"run": using.name, "texts": listed}, lambda console: _draw(console, answers, places, tokens))
+
+
+def _draw(console: Console, answers: list[Scored], places: list[int], tokens: bool) -> None:
+    for answer in answers if tokens else ():
+        _draw_tokens(console, answer)
+    made = table(">rank", ">log P", ">perplexity", ">bits/byte", ">tokens", "text")
+    for rank, answer in sorted(zip(places, answers, strict=True), key=lambda pair: pair[0]):
+        made.add_row(
+            str(rank),
+            number(answer.log_probability),
+            number(answer.perplexity, 2),
+            number(answer.bits_per_byte),
+            str(len(answer.tokens)),
+            plain(answer.text),
+        )
+    console.print(made)
+    if impossible := sum(answer.impossible for answer in answers):
+        told = f"{impossible:,} tokens have the probability 0 for this run, which makes their texts impossible (-inf)"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+
+
+def _draw_tokens(console: Console, answer: Scored) -> None:
+    console.print(
+        "".join(f"[{_colour(token)}]{plain(_with_space(answer.text, token))}[/]" for token in answer.tokens),
+        soft_wrap=True,
+    )
+    made = table("token", "original", ">P", ">log P", ">bits", "")
+    for token in answer.tokens:
+        made.add_row(
+            plain(token.token),
+            plain(token.original),
+            f"{token.probability:.4g}",
+            number(token.log_probability),
+            number(token.bits, 2),
+            bar(min(token.bits / WIDEST, 1)),
+            style=_colour(token),
+        )
+    console.print(made)
+
+
+def _with_space(text: str, token: ScoredToken) -> str:
+    """What the token stands for, with a space that stands before it and belongs to none."""
+    return (" " if text[token.start - 1 : token.start] == " " else "") + token.original
+
+
+def _colour(token: ScoredToken) -> str:
+    return next((colour for bits, colour in COLOURS if token.bits <= bits), "red")

@@ -1,0 +1,1 @@
+"""The same text for every milestone: one table, one page."""

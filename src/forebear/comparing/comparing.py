@@ -1,0 +1,251 @@
+"""Every milestone on the same text, split and budget, one after the other; what was broken off goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from forebear import __version__
+from forebear.comparing.outcomes import Comparison, Row, Trial
+from forebear.comparing.page import page
+from forebear.comparing.trial import Job, attempt, result
+from forebear.comparing.wording import duration as shown
+from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
+from forebear.errors import BadInput, ForebearError
+from forebear.lineage import LINEAGE, milestone_named, nearest
+from forebear.text.aside import disk_told, written_aside
+from forebear.text.corpus import FACTS
+from forebear.text.sources import STDIN
+from forebear.text.surveying import survey
+from forebear.training import machine
+from forebear.training.corpora import TextSource
+from forebear.training.folder import RunFolder
+from forebear.training.recipe import duration
+from forebear.using.pretraining import MEASURED
+
+COMPARISON, PAGE, RUNS = "comparison.json", "comparison.html", "runs"
+APART = 0.01  # the share by which held-out bytes may differ between tokenizers before it is told
+
+Hear = Callable[[str, int, dict[str, Any] | Trial], object]  # milestone, seed, a line of its log or its result
+
+
+class Interrupted(ForebearError):
+    """Someone pressed Ctrl-C; what was finished is kept."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What every trial has in common."""
+
+    source: TextSource
+    sizes: Mapping[str, str]
+    tokenizer: str | None
+    vocabulary: int | None
+    settings: dict[str, Any]
+    overwrite: bool
+    command: str
+
+
+def compare(
+    texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    to: str | os.PathLike[str] = "comparison",
+    milestones: Sequence[str] | None = None,
+    time: str | float = "2m",
+    seeds: int | Sequence[int] = 1,
+    sizes: Mapping[str, str] | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int | None = None,
+    held_out: float = 0.05,
+    limit: float | None = None,
+    prompt: str | None = None,
+    source: TextSource | None = None,
+    overwrite: bool = False,
+    command: str = "",
+    hear: Hear | None = None,
+) -> Comparison:
+    """Trains each milestone (all of the lineage, unless some are named) for `time` with each seed, and compares them.
+
+    The results stand in `to`: comparison.json, comparison.html, and the runs. Called again with the same settings it
+    goes on; a milestone that failed is a row with its error, and is tried again then. `seeds` is how many, or which.
+    `limit` is the text's true entropy in bits per byte, where it is known. `prompt` is what everyone continues.
+    """
+    paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
+    source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
+    names = _names(milestones, sizes or {})
+    chosen = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
+    if not chosen or not source.paths:
+        raise BadInput("nothing to compare", remedy="give at least one text and one seed")
+    if any(path in STDIN for path in source.paths):
+        raise BadInput(
+            "standard input can be read only once", remedy="save the text in a file: it is read several times"
+        )
+    settings = {"time": duration(time), "held_out": held_out}
+    wanted = _Wanted(source, dict(sizes or {}), tokenizer, vocabulary, settings, overwrite, command)
+    folder = Path(to)
+    with disk_told(folder):
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        made = _begun(folder, wanted, chosen, limit, prompt, overwrite)
+        return _gone_on(made, folder, names, chosen, wanted, hear or (lambda name, seed, told: None))
+
+
+def _names(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:
+    names = list(LINEAGE) if milestones is None else list(dict.fromkeys(milestones))
+    for name in (*names, *sizes):
+        if name not in LINEAGE:
+            raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
+    for name, size in sizes.items():
+        kind = milestone_named(name)
+        if size not in kind.sizes:
+            raise BadInput(f"{name} has no size {size!r}", remedy=nearest(size, kind.sizes))
+    return names
+
+
+def _begun(
+    folder: Path, wanted: _Wanted, seeds: list[int], limit: float | None, prompt: str | None, overwrite: bool
+) -> Comparison:
+    """The comparison that stands in the folder, if it is this one; else a new one, with its yardsticks."""
+    text = survey(wanted.source.paths, wanted.source.reading).text if not _is_corpus(wanted.source) else ""
+    settings = {
+        **wanted.settings,
+        "budget": shown(wanted.settings["time"]),
+        "seeds": seeds,
+        "sizes": dict(wanted.sizes),
+        "tokenizer": wanted.tokenizer,
+        "vocabulary": wanted.vocabulary,
+        "source": wanted.source.to_json(),
+        "text": text,
+    }
+    there = _read(folder)
+    if there is not None and _same(there.settings, settings) and prompt in (None, there.prompt):
+        return replace(there, settings=settings, limit=limit, finished=False)
+    if there is not None and not overwrite:
+        remedy = "add --overwrite to replace it, or choose another folder with --to"
+        raise BadInput("holds a comparison on another text or with other settings", file=folder, remedy=remedy)
+    hardware = machine.hardware()
+    facts: dict[str, Any] = {
+        "machine": f"{hardware['cores']} cores of {hardware['processor']}",
+        "forebear": __version__,
+        "command": wanted.command,
+    }
+    taken = _sides(wanted)
+    if taken is not None:
+        facts |= {"documents": taken.documents, "bytes": taken.bytes, "held_out_bytes": taken.held_out_bytes}
+    prompt = prompt if prompt is not None else beginning(taken) if taken is not None else ""
+    sticks = yardsticks(taken) if taken is not None else ()
+    return Comparison(wanted.source.paths, settings, facts, yardsticks=sticks, limit=limit, prompt=prompt)
+
+
+def _same(there: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether results under these settings belong into one table. More seeds may be added to fewer."""
+    return {**there, "seeds": ()} == {**settings, "seeds": ()}
+
+
+def _is_corpus(source: TextSource) -> bool:
+    return len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file()
+
+
+def _sides(wanted: _Wanted) -> Sides | None:
+    """The text itself, for the yardsticks; a corpus holds it no more."""
+    if _is_corpus(wanted.source):
+        return None
+    return sides(wanted.source.paths, wanted.source.reading, wanted.settings["held_out"], MEASURED)
+
+
+def _read(folder: Path) -> Comparison | None:
+    """What stands in the folder; what cannot be read is as good as not there: the runs beside it remain."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return Comparison.from_json(json.loads((folder / COMPARISON).read_text("utf-8")))
+    return None
+
+
+def _gone_on(
+    made: Comparison, folder: Path, names: list[str], seeds: list[int], wanted: _Wanted, hear: Hear
+) -> Comparison:
+    made = replace(made, rows=tuple(row for row in made.rows if row.name in LINEAGE))
+    try:
+        for name in names:
+            for seed in seeds if _depends_on_chance(name) else seeds[:1]:
+                row = made.row(name) or _row(name)
+                if not any(trial.seed == seed and _holds(trial, folder) for trial in row.trials):
+                    trial = attempt(_job(name, seed, folder, made.prompt, wanted), _heard(hear, name, seed))
+                    made = made.with_row(row.with_trial(trial))
+                    hear(name, seed, trial)
+                    write(made, folder)
+        made = replace(made, finished=True)
+    except KeyboardInterrupt as error:
+        done = sum(trial.finished for row in made.rows for trial in row.trials)
+        what = f"interrupted; {done} finished, and what was begun is kept"
+        raise Interrupted(what, file=folder, remedy="the same command goes on") from error
+    finally:
+        write(made, folder)
+    return made
+
+
+def _heard(hear: Hear, name: str, seed: int) -> Callable[[dict[str, Any]], object]:
+    return lambda line: hear(name, seed, line)
+
+
+def _holds(trial: Trial, folder: Path) -> bool:
+    """Whether a result in the table still stands in its folder as well."""
+    if not trial.finished:
+        return False
+    try:
+        there = result(RunFolder.open(folder / trial.run))
+    except (ForebearError, KeyError, TypeError):
+        return False
+    return there.finished and there.bits_per_byte == trial.bits_per_byte
+
+
+def _depends_on_chance(name: str) -> bool:
+    """Counting gives the same whatever the seed."""
+    try:
+        return milestone_named(name).learning != "counting"
+    except Exception:  # noqa: BLE001 - a milestone that cannot even be loaded: its trial will tell why
+        return True
+
+
+def _row(name: str) -> Row:
+    entry = LINEAGE[name]
+    return Row(entry.name, entry.title, entry.year, entry.idea, entry.authors)
+
+
+def _job(name: str, seed: int, folder: Path, prompt: str, wanted: _Wanted) -> Job:
+    return Job(
+        milestone=name,
+        source=wanted.source.to_json(),
+        size=wanted.sizes.get(name),
+        tokenizer=wanted.tokenizer,
+        vocabulary=wanted.vocabulary,
+        settings={**wanted.settings, "seed": seed},
+        to=str(folder / RUNS / f"{name}-{seed}"),
+        prompt=prompt,
+        overwrite=wanted.overwrite,
+        command=wanted.command,
+    )
+
+
+def write(comparison: Comparison, folder: Path) -> None:
+    """comparison.json and comparison.html, each whole or not at all."""
+    told = {**comparison.facts, "when": datetime.now(UTC).strftime("%Y-%m-%d"), "note": _note(comparison)}
+    comparison = replace(comparison, facts=told)
+    with written_aside(folder / COMPARISON) as file:
+        file.write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    with written_aside(folder / PAGE) as file:
+        file.write(page(comparison).encode())
+
+
+def _note(comparison: Comparison) -> str:
+    """Something a reader must know before believing the table."""
+    measured = [count for row in comparison.rows for count in row.of("held_out_bytes")]
+    if measured and max(measured) > min(measured) * (1 + APART):
+        return f"Not all were measured on the same text: between {min(measured):,} and {max(measured):,} bytes."
+    return ""

@@ -1,0 +1,114 @@
+"""Which milestone wins at which cost: computed from what was reached when, and said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from forebear.comparing.outcomes import Comparison, Row
+from forebear.comparing.wording import duration
+
+LEAST = 0.0005  # bits per byte: what is nearer than this is no victory
+
+
+@dataclass(frozen=True)
+class Reign:
+    """From `start` seconds of learning on, until the next reign, nobody has come lower than this milestone."""
+
+    row: Row
+    start: float
+    first: float  # bits per byte when the reign begins
+    last: float  # and when it ends
+
+
+def frontier(rows: Iterable[Row]) -> list[tuple[float, float, Row]]:
+    """(seconds, bits per byte, by whom) of every moment when the lowest of all falls.
+
+    What is worse than the worst result of all is nobody's aim: who leads there, on the way down, is left out.
+    """
+    rows = list(rows)
+    worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
+    reached = [(seconds, bits, row) for row in rows for seconds, bits in row.reached() if bits <= worst]
+    falls: list[tuple[float, float, Row]] = []
+    for seconds, bits, row in sorted(reached, key=lambda it: it[:2]):
+        margin = 0 if falls and falls[-1][2].name == row.name else LEAST
+        if not falls or bits < falls[-1][1] - margin:
+            falls.append((seconds, bits, row))
+    return falls
+
+
+def reigns(rows: Iterable[Row]) -> list[Reign]:
+    """Who is best from when on, in the order of time."""
+    found: list[Reign] = []
+    for seconds, bits, row in frontier(rows):
+        if found and found[-1].row.name == row.name:
+            found[-1] = Reign(row, found[-1].start, found[-1].first, bits)
+        else:
+            found.append(Reign(row, seconds, bits, bits))
+    return found
+
+
+def headline(comparison: Comparison) -> str:
+    """The finding, in one line."""
+    best = comparison.best
+    if best is None:
+        return "No milestone has come to a result"
+    bits = best.mean("bits_per_byte")
+    others = [row for row in comparison.rows if row.name != best.name and row.mean("bits_per_byte") is not None]
+    if not others:
+        return f"{best.title} needs {bits:.3f} bits for a byte"
+    return f"{best.title} describes this text best, in {bits:.3f} bits a byte"
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Which wins at which cost; how far apart they are; how near to the yardsticks and to the limit."""
+    found = reigns(comparison.rows)
+    if not found:
+        return ["Nothing to compare yet: no milestone has scored the held-out text."]
+    told = [_story(found)]
+    best = comparison.best
+    if best is not None:
+        told += [*_price(comparison, best), *_beside(comparison, best)]
+    return told
+
+
+def _story(found: list[Reign]) -> str:
+    first, *later = found
+    if not later:
+        return (
+            f"{first.row.title} is best at every cost: it gives its first answer after {duration(first.start)}"
+            f" of learning and ends at {first.last:.3f} bits a byte."
+        )
+    parts = [f"up to {duration(later[0].start)} of learning, {first.row.title} is best ({first.last:.3f} bits a byte)"]
+    for reign, after in zip(later, [*later[1:], None], strict=True):
+        until = f" up to {duration(after.start)}" if after else " on"
+        parts.append(f"from {duration(reign.start)}{until} {reign.row.title} ({reign.last:.3f})")
+    text = ", ".join(parts) + "."
+    return text[0].upper() + text[1:]
+
+
+def _price(comparison: Comparison, best: Row) -> list[str]:
+    """The best against the quickest of the others that has a result."""
+    lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
+    others = [row for row in comparison.rows if row.name != best.name and row.of("bits_per_byte")]
+    quick = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
+    if quick is None or lowest is None or not cost or not (paid := quick.mean("seconds")):
+        return []
+    fewer = 1 - lowest / (quick.mean("bits_per_byte") or lowest)
+    if cost <= paid:
+        return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, and is no slower."]
+    return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, for {cost / paid:.3g} times the seconds."]
+
+
+def _beside(comparison: Comparison, best: Row) -> list[str]:
+    lowest, told = best.mean("bits_per_byte"), []
+    if lowest is None:
+        return []
+    if sticks := sorted(comparison.yardsticks, key=lambda stick: stick.bits_per_byte):
+        told.append("For scale: " + ", ".join(f"{stick.name} {stick.bits_per_byte:.3f}" for stick in sticks) + ".")
+    if comparison.limit is not None:
+        told.append(
+            f"The text's true entropy is {comparison.limit:.3f}: the best is {lowest - comparison.limit:.3f} above what"
+            " no model can go below."
+        )
+    return told

@@ -1,0 +1,121 @@
+"""Familiar things to hold a milestone against: compressors and the frequencies of bytes, on the same held-out text."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.comparing.outcomes import Yardstick
+from forebear.errors import BadInput
+from forebear.text.documents import Document, ahead
+from forebear.text.encoding import content_hash, joined_hash
+from forebear.text.ledger import Ledger, size
+from forebear.text.portion import held_out_by
+from forebear.text.reading import Reading
+from forebear.text.sources import Paths, find
+
+GZIP_SEES = 32_768  # bytes back: more learning text cannot help it
+XZ_SEES = 8_388_608  # bytes, at its usual level
+BETWEEN = b"\n"  # documents: a compressor, too, must say where one ends
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The text as `Corpus.split` divides it: the end of what teaches, the beginning of what examines, and counts."""
+
+    train: bytes  # the last XZ_SEES at most
+    held_out: bytes  # the first units, about as much as was asked for
+    frequencies: np.ndarray  # (256,) of each byte in all that teaches
+    documents: int
+    bytes: int
+    held_out_bytes: int
+    measured_bytes: int  # of documents in `held_out`, without what stands between them
+
+
+def sides(paths: Paths, reading: Reading, share: float, measured: int) -> Sides:
+    """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
+    hashes, sizes = _surveyed(paths, reading)
+    if not len(sizes):
+        raise BadInput("there is no text to compare on", remedy="give files that hold text")
+    apart = held_out_by(hashes, share)
+    total = int(sizes.sum())
+    by_content = apart.any() and not apart.all()
+    border = total if by_content else round(total * (1 - share))
+    train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
+    at = counted = 0
+    for number, document in _numbered(paths, reading):
+        text = document.text.encode("utf-8", "replace")
+        cut = (0 if apart[number] else len(text)) if by_content else min(max(border - at, 0), len(text))
+        at += len(text)
+        if teaches := text[:cut]:
+            frequencies += np.bincount(np.frombuffer(teaches, np.uint8), minlength=256)
+            train += teaches + BETWEEN
+            if len(train) > 2 * XZ_SEES:
+                del train[:-XZ_SEES]
+        if (examines := text[cut:]) and counted < measured:
+            examines = examines[: measured - counted]
+            counted += len(examines)
+            held_out += examines + BETWEEN
+    away = int(sizes[apart].sum()) if by_content else total - border
+    return Sides(bytes(train[-XZ_SEES:]), bytes(held_out), frequencies, len(sizes), total, away, counted)
+
+
+def yardsticks(text: Sides) -> tuple[Yardstick, ...]:
+    """Bits per byte of the held-out text to those who know the learning text as far as they can remember it."""
+    if not text.measured_bytes or not text.train:
+        return ()
+    packing = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_SEES:])
+    gzip = len(packing.compress(text.held_out) + packing.flush())
+    xz = _xz(text.train + text.held_out) - _xz(text.train)
+    shares = (text.frequencies + 1) / (text.frequencies.sum() + 256)
+    counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
+    frequencies = -float((counts * np.log2(shares)).sum()) / len(text.held_out)
+    found = (
+        Yardstick("xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"),
+        Yardstick("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
+        Yardstick("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
+    )
+    return tuple(sorted(found, key=lambda stick: stick.bits_per_byte))
+
+
+def beginning(text: Sides, words: int = 4) -> str:
+    """How the held-out text begins: a few words of its first line that has some, for everyone to go on from."""
+    for line in text.held_out.decode("utf-8", "ignore").split("\n"):
+        found = line.split()
+        if len(found) > 1 and all(part.isascii() for part in found[:words]):
+            return " ".join(found[:words])
+        if letters := line.strip():
+            return letters[: 2 * words]
+    return ""
+
+
+def _xz(text: bytes) -> int:
+    return len(lzma.compress(text, preset=6, check=lzma.CHECK_NONE))
+
+
+def _surveyed(paths: Paths, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """What each document says, in 64 bits as in a corpus, and its bytes."""
+    hashes: list[int] = []
+    sizes: list[int] = []
+    parts: list[int] = []
+    total = 0
+    for document, goes_on in ahead(reading.read(find(paths), Ledger())):
+        parts.append(content_hash(document.text))
+        total += size(document.text)
+        if not goes_on:
+            hashes.append(joined_hash(parts))
+            sizes.append(total)
+            parts, total = [], 0
+    return np.array(hashes, np.uint64), np.array(sizes, np.int64)
+
+
+def _numbered(paths: Paths, reading: Reading) -> Iterator[tuple[int, Document]]:
+    """Documents, or their parts, with the number of the document."""
+    number = 0
+    for document, goes_on in ahead(reading.read(find(paths), Ledger())):
+        yield number, document
+        number += not goes_on

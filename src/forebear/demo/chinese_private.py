@@ -1,0 +1,195 @@
+"""Chinese of the small world as its people write it: reviews, lives, letters, towns they saw."""
+
+from __future__ import annotations
+
+RULES = """
+story.food
+    <review.good>
+    <review.bad>
+review.good
+    <review.meal><meal.good*2><meal.price>[<meal.verdict.good>|]
+    <review.meal><meal.good*3><meal.verdict.good>
+    <review.read><read.good*2><read.verdict.good>
+    <review.stay><stay.good*2>[<stay.good.end>|]<stay.verdict.good>
+review.bad
+    <review.meal><meal.bad*2><meal.price>[<meal.verdict.bad>|]
+    <review.meal><meal.bad*3><meal.verdict.bad>
+    <review.read><read.bad*2><read.verdict.bad>
+    <review.stay><stay.bad*2>[<stay.bad.end>|]<stay.verdict.bad>
+review.meal
+    [<day>|<when>]我们去了[<spot>|<T=town>|<organisation>旁边]新开的那家馆子，我点了<F=dish>。
+    我<relation>带我去了<spot>的一家小店，那儿的<F=dish>很有名。
+    早就听说[<T=town>那家客栈|<P=person>]的<F=dish>好，[<when>特地去了一趟|这次总算尝到了]。
+meal.good
+    <F>[好吃极了|热气腾腾，味道很足|是我吃过的最好的|做得真地道]。
+    服务员[很热情|手脚麻利|周到得让人像回了家]。
+    我们还要了<drink>，[很新鲜|正合口味|没想到这么好喝]。
+    店里[亮堂|舒服|安静]，从窗口能看见[小河|<spot>|整个集市]。
+    连我那从来不满意的<relation>都添了一碗。
+meal.bad
+    <F>[端上来是凉的|咸得没法吃|烧糊了|一点儿味道也没有]，也没有人[道歉|过问]。
+    等座等了 <many.digits> 分钟[，明明订过位子|，服务员却在聊天|]。
+    <drink>喝起来[像洗碗水|有股肥皂味|不新鲜]。
+    店里[太吵|又黑又冷|挤得转不开身]。
+    服务员[态度很差|爱搭不理|叫了半天也不来]。
+    汤里居然有一只苍蝇。
+meal.price
+    连喝的一共花了 <N=price> 元。
+    [两个人|]结账 <N=price> 元。
+meal.verdict.good
+    [下次一定还来|强烈推荐|趁人还不多，赶快去吧]！
+    可惜[<day>不开门|我住得太远]。
+meal.verdict.bad
+    [再也不来了|千万别去|有这钱不如在家吃]！
+    我不会推荐给任何人[，哪怕是仇人|]。
+review.read
+    刚读完<P=person>的《<B=book>》[，讲的是一<J=job.m><J>的故事|]。
+    最近大家都在谈<P=person>的新书《<B=book>》，我[两天就读完了|在火车上也读了一遍]。
+    《<B=book>》写的是<T=town>的一个<J=job>，作者<P=person>只用了<few>个月就写成了。
+read.good
+    从第一页起就放不下来。
+    人物[写得很亲切|很有趣|活灵活现，像在耳边说话]。
+    <P.mr>的文字[朴素而优美|很幽默|让人身临其境]。
+    结尾让我[很感动|流了眼泪|久久不能平静]。
+    我一边读一边笑，<relation>还以为出了什么事。
+read.bad
+    读了[五十|一百]页我就睡着了。
+    人物[很单薄|像纸糊的|都一个样]。
+    一句话能说清的事，<P.mr>偏要写上三句。
+    情节[莫名其妙|前后矛盾]，结尾也[很可笑|早就能猜到|让人失望]。
+    几乎每一页都有[错字|套话]。
+read.verdict.good
+    [真是一本好书|快去读吧|今年最好的一本书]！
+    我要给每个朋友都送一本。
+read.verdict.bad
+    [简直浪费时间|太无聊了|别信那些吹捧]！
+    我已经把书送人了。
+review.stay
+    我们在<T=town><spot>附近的[客栈|民宿|旅馆]住了<few>晚。
+    去<T=town>度假，租了[面包房楼上|码头边|<P=person>家]的一间房。
+stay.good
+    床[很软|睡着很舒服]，夜里也安静。
+    早饭有<drink>和[刚出炉的面包|<dish>]。
+    老板娘[送了我们一张地图|很会讲故事|借给我们两辆自行车]。
+    房间[一尘不染|干净明亮|是新装修的]。
+stay.good.end
+    临走的时候，他们非要塞给我们一袋<fruit>。
+stay.bad
+    床[太硬|太短|是坏的]，墙也不隔音。
+    [两天|一直]没有热水。
+    老板娘[很不友好|抱怨这抱怨那|早上<hour>点就来敲门]。
+    房间[到处是灰|脏得很|又潮又有味儿]。
+stay.bad.end
+    退房的时候，还要我们赔[毛巾|一个没打碎的杯子|风景的钱]。
+stay.verdict.good
+    明年<season>的房间我们已经订好了。
+    [谢谢你们|真是个好地方|跟在家里一样]！
+stay.verdict.bad
+    下次我们宁可[睡帐篷|待在家里|多走几里路]。
+    [太让人失望了|我要退钱|千万别住]！
+
+story.people
+    <people.born><people.young><people.work>[<people.later*2>|<people.later><own>|<own*2>][<people.now>|]
+    <people.work.first><people.born.short>[<people.young>|]<people.later><people.now>
+    <people.born><people.work><people.later*3>
+people.born
+    <P=person> <Y=year> 年出生在<T=town>，[家里有<few>个孩子，数<P.he>最小|父母都是<job>]。
+    <P=person>从小在<T=town>长大，[安静|好动|好奇]而且<G=goodtrait>[，父亲是<job>|]。
+people.born.short
+    <P.he> <Y=year> 年出生在<T=town>。
+    <P.he>是<T=town>人，那里谁都认识谁。
+people.young
+    小时候，<P.he>最喜欢<hobby>[，别的什么都不想|，却不爱上学|]。
+    <P.he>在<school>[读过<subject>|念了<few>年就退了学]。
+    上学的时候，<P.he>[数学好，体育差|语文好，唱歌跑调|什么都好，就是坐不住]。
+people.work
+    [十八|二十|三十]岁那年，<P.he>当上了<J=job>[，搬到了<town-T>|，跟爷爷是同行|]。
+    <P.he>[在<O=organisation>|在<town-T>|]当了 <many.digits> 年的<J=job>。
+    <P.he>在<O=organisation>学徒，后来成了一<J=job.m><J>。
+people.work.first
+    <T=town>没有人不认识[<O=organisation>的|]<J=job><P=person>。
+    早上走过<S=spot>，准能碰见<J=job><P=person>。
+people.later
+    [二十一|三十|四十|六十]岁那年，<P.he>跟<Q=person-P>结了婚，两个人是<place.at>认识的。
+    <P.he><luck.past>的事，到现在还有人提起。
+    了解<P.he>的人都说，<P.he>很<goodtrait>[，只是有时候<badtrait>|]。
+    <P.he>写过一本书，书名叫《<book>》。
+    空闲的时候，<P.he>喜欢[<hobby>|一个人待着]。
+    <P.he>养了<animal.a>，取名叫“<petname>”。
+    <P.he>离不开<drink>和<dish>。
+people.now
+    如今，<P.he>[一个人|和<relation>一起]住在<spot>附近的一座[小|黄|歪歪斜斜的]房子里。
+    “[我运气好|要是重来一次，我还这么过|干活儿使人年轻]。”<P.he>说。
+    <P.he>一辈子没有[出过国|买过车|后悔过]。
+
+story.letter
+    <letter.dear><letter.open>[<letter.news*2>|<mine*2>|<letter.news><mine>]<letter.luck>[<letter.ask>|]<letter.close>
+    <letter.dear><letter.open><letter.luck>[<letter.news>|<mine>|<mine*2>]<letter.ask><letter.close>
+    <letter.dear><letter.open><letter.plan>[<letter.news>|]<letter.close>
+letter.dear
+    亲爱的<Q=friend>：¶
+    <Q=friend>，你好！¶
+letter.open
+    谢谢你的[长信|明信片|包裹|问候]，[我高兴了好几天|来得正是时候]。
+    这么久才回信，请别见怪：[我病了一场|事情实在太多|我把你的地址弄丢了]。
+    我正[在<T=town>|在火车上|<place.at>]给你写信。
+    最近怎么样？我这里[一切都好|还是老样子|乱成一团]。
+letter.news
+    <when>，我和<relation>一起<doing.past>。
+    这儿[一连下了<few>天雨|热得要命|从<day>起一直下雪]，我们[很少出门|整天待在厨房里]。
+    我买了一<G=good.m><colour>的<G>[，其实也用不着|，你知道了一定笑话我|]。
+    我们家的<animal>[很好|老了|越来越胖]。
+    我[最近|又一次]在读《<book>》。
+    你还记得那个<job><P=person>吗？<P.he>[向你问好|搬到<town>去了|结婚了]。
+letter.luck
+    你猜怎么着？我<relation><L=luck.past>！<letter.feel@L>
+    告诉你一件事：<when>我<L=luck.past>。<letter.feel@L>
+letter.feel.good
+    [你能想象我们有多高兴|我到现在还不敢相信|我们一直庆祝到半夜]。
+letter.feel.bad
+    [都怪我自己|你知道我这个人|急得一夜没睡|你可别笑]。
+letter.ask
+    你什么时候[来看我们|回家|再来信]？
+    能不能[把<dish>的做法告诉我|把你的<good>借给我|告诉我去<town>怎么走]？
+    [你<relation>身体好吗|新房子找到了吗|你那儿还那么冷吗]？
+letter.plan
+    <day>我坐[火车|汽车|渡船]去<T=town>，<hour>点你能<place.at>接我吗？
+    想不想[跟我去看<event>|来我们这儿过<season>]？我<relation>也来。
+    下个星期我要去<O=organisation>上班了，[有点儿紧张|心里很期待]。
+letter.close
+    ¶你的朋友<P=friend-Q>
+    ¶想念你的<P=friend-Q>
+    ¶<P=friend-Q>敬上
+
+story.travel
+    <travel.open><travel.land@T><travel.see*2>[<travel.eat>|][<travel.tip>|]
+    <travel.open><travel.see*3><travel.eat><travel.tip>
+travel.open
+    <T=town>大约有<few>万人口[，从<town-T>坐火车要<few>个小时|]。
+    第一次来<T=town>的人，都会为这里的[阳光|安静|面包香]感到惊讶。
+    很少有游客在<T=town>停留，真是可惜。
+    <T=town>是一座[千年|几百年的|历史悠久的]小城，以[钟声|集市|<fruit>|老城墙]闻名。
+travel.land.river
+    一条河[穿城而过|在这里拐了个弯]，[运沙的船来来往往|两岸种满了柳树]。
+travel.land.coast
+    小城就在海边，[海鸥每天把客人叫醒|退潮时可以走到小岛上去]。
+travel.land.mountain
+    小城坐落在高山上，[积雪到五月才化|空气里有松树的味道]。
+travel.land.plain
+    麦田一眼望不到边，[天空显得特别大|最近的山也要走上一天]。
+travel.see
+    在<S=spot>附近，[周末有人演奏音乐|能找到城里最老的房子|老人们常在下棋]。
+    千万别错过[<subject>博物馆|<season>的<event>|塔上的风景]。
+    每到<day>都有集市，农民们在那儿卖<fruit>和<fruit>。
+    这里的人很<goodtrait>，[说话慢悠悠的|爱唱歌|从来不着急]。
+    夜里街上[黑得能看见满天的星星|静得能听见自己的脚步声]。
+    画家<P=person>在这里住过<few>年[，给小城留下了<few>幅画|]。
+    一列小火车每天[<few>次|]开往山上的[老磨坊|湖边|小庙]。
+travel.eat
+    午饭可以尝尝<dish>[，再来一杯<drink>|]，[又便宜又好吃|那是本地的特产]。
+    饭馆关门早，[最好<hour>点以前去吃|记得自己带点儿吃的]。
+travel.tip
+    最好的季节是<season>。
+    别忘了带上[一双好鞋|充足的时间|<good.a>]。
+    当地人说：“[来过的人都会再来|这里连钟都走得慢]。”
+"""

@@ -1,0 +1,221 @@
+"""Chinese of the small world as its papers write it: weather, sport, business, notices."""
+
+from __future__ import annotations
+
+RULES = """
+story.weather
+    <weather.open><weather.degrees@W><weather.effect@W>[<weather.wind>|][<weather.advice@W>|]<weather.outlook>
+    <weather.open><weather.effect@W><weather.degrees@W>[<weather.advice@W>|]<weather.voice@W>
+    <weather.scene><weather.effect@W>[<weather.degrees@W>|]<weather.voice@W>[<weather.outlook>|]
+weather.open
+    <T=town>气象台预报，[今天|明天|<D=day>][白天|大部分地区|]<W=weather.sky>。
+    各位听众，[早上|晚上]好！<T=town>[今天|今天夜里|明天]<W=weather.sky>。
+    天气预报显示，<T=town>[未来几天|今明两天|本周]将迎来<W=weather>。
+    [连着晴了好几天|盼了好久|冷空气一到]，<T=town>终于迎来了<W=weather>。
+    <T=town>今天还是<W=weather.sky>，[跟昨天差不多|和前几天一样]。
+weather.scene
+    [今天早上|<D=day>一大早]，<T=town>的居民一拉开窗帘就看见了<W=weather>。
+    谁也没想到，<T=town>[这么早|在这个季节|赶集这天]会碰上<W=weather>。
+    <T=town>[昨天|<D=day>]<W=weather.sky>，[大家见面都在说天气|让人一下子想起了<season>]。
+weather.degrees.sunny
+    最高温度<H=warm>[，夜里降到<weather.low>|]。
+    中午气温升到<H=warm>[，入夜后<weather.low> 左右|，树荫下凉快些|]。
+weather.degrees.cloudy
+    早晨<H=warm.less7>，午后最高<H>。
+    今天最高温度<H=warm>[，比昨天低一点儿|，跟往年差不多|]。
+weather.degrees.rain
+    最高温度只有<H=warm>，夜里<weather.low>。
+    最高温度<H=warm>[，不过体感要凉一些|]。
+weather.degrees.storm
+    雨前闷热，最高<H=warm>，雨后会降到<weather.low>。
+    最高温度<H=warm>，空气又闷又[潮|热]。
+weather.degrees.snow
+    最高温度只有<H=cold>[，夜里还要更冷|]。
+    中午<H=cold>，后半夜<weather.low>。
+weather.degrees.fog
+    清晨气温<M=cold>[，到现在也没怎么回升|，到处湿漉漉的|]。
+    全天最高温度<H=cold>，[又湿又冷|中午以前雾不会散]。
+weather.low
+    [<H.less5>|<H.less6>|<H.less7>|<H.less8>|<H.less9>]
+weather.effect.sunny
+    孩子们<outside.at>[跑来跑去|玩得满头大汗]，卖冰棍的[忙得坐不下来|前面排起了长队]。
+    家家户户的阳台上都晒着被子。
+    地里的麦子干透了，农民们[正忙着收割|总算放了心]。
+    人们<outside.at>一直坐到天黑，[聊着假期的事|脱了鞋乘凉]。
+weather.effect.cloudy
+    光线柔和，[喜欢拍照的人都出了门|正好散步]。
+    看样子要下雨，可[一滴也没落下来|路面还是干的]。
+    出门的人都拿不定主意，不知道该不该带伞。
+weather.effect.rain
+    街上亮晶晶的，<spot>一带[到处是伞|的水洼映着灯光]。
+    水沟都满了，[公交车晚点|骑车的人湿了鞋]。
+    等雨等了几个星期的农民[高兴坏了|站在窗前直笑]。
+    原定<outside.at>举行的比赛[改到<day>|取消了]。
+weather.effect.storm
+    [两棵|三棵|好几棵]大树被刮倒在<spot>，道路封了[一个小时|一上午]。
+    渡船停在港里，旅客只好[等着|在候船室过夜]。
+    雷劈中了[一棵老橡树|一间谷仓|塔尖]，好在没有人受伤。
+    不少人家停了[半夜|几个小时]的电。
+weather.effect.snow
+    学校停课，最高兴的当然是孩子们。
+    雪落在屋顶上，[像撒了一层糖|连小船也白了]，四周安静极了。
+    山路结了冰，公交车[开得很慢|停开了]。
+    家家门口都有人在铲雪。
+weather.effect.fog
+    司机连前面的车都看不清。
+    早上的航班[晚点了|取消了]，火车站[挤满了人|比平时热闹]。
+    白茫茫的一片，只听得见[<spot>的钟声|码头的汽笛]。
+weather.wind
+    [东|西|南|北]风[二到三|三到四|四到五]级。
+    几乎没有风。
+    傍晚风向转[东|西|南|北]。
+weather.advice.sunny
+    出门别忘了[戴帽子|多喝水|涂防晒霜]。
+weather.advice.cloudy
+    早晚凉，[最好带件外套|别穿得太少]。
+weather.advice.rain
+    请记得带伞[，自行车就留在家里吧|]。
+    没有要紧的事，[就待在家里吧|坐公交车更方便]。
+weather.advice.storm
+    打雷的时候，请不要靠近[大树|水边|空旷的地方]。
+weather.advice.snow
+    路滑，请[穿防滑的鞋|慢慢走]。
+weather.advice.fog
+    必须开车的人请[减速|打开车灯|早点儿出门]。
+weather.voice.sunny
+    “今天是一年里最舒服的一天。”<P=person>[坐在太阳底下|一边剥<fruit>一边]说。
+    <job><P=person>[感叹|笑着说]：“要是天天都这样就好了！”
+weather.voice.cloudy
+    “不好也不坏，跟我的心情一样。”<job><P=person>抬头看了看天。
+weather.voice.rain
+    “我把伞忘在火车上了。”浑身湿透的<job><P=person>说。
+    <job><P=person>倒不在乎：“没有雨，哪儿来的花？”
+weather.voice.storm
+    “这么响的雷，我还是头一回听见。”<job><P=person>[一夜没睡着|说]。
+weather.voice.snow
+    “手都冻僵了，可是真好看啊！”<job><P=person>说。
+    <job><P=person>带着[孩子们|邻居|学生]堆了一个雪人。
+weather.voice.fog
+    “我连自己家的门都走过了。”<job><P=person>笑着说。
+weather.outlook
+    [<day>|本周晚些时候|从<day>起][气温回升|气温下降|天气转晴|变化不大]。
+    接下来几天[天气会有变化|还是老样子|会暖和一些|能见到太阳]。
+    会持续多久？气象台说，[大概到<day>|现在还说不准|至少<few>天]。
+
+story.sport
+    <sport.open>[<sport.crowd>|]<sport.course*2><sport.voice>[<sport.next>|]
+    <sport.open><sport.course*3>[<sport.crowd>|]<sport.next>
+sport.open
+    [<D=day>|昨晚|在雨中]，<A=team>以<G=goals>比[零|一]战胜了<B=team-A>。
+    一直拼到[最后一分钟|加时赛]，<A=team>才以<G=goals>比一赢了<B=team-A>。
+    <A=team>和<B=team-A>[<D=day>|在<town>|在满场观众面前]踢成了<G=goals>比<G>平。
+    <B=team>在主场以[零|一]比<G=goals>输给了<A=team-B>，[这已经是三连败了|这谁也没想到]。
+sport.course
+    第 <many.digits> 分钟，<P=person>[一脚远射|一个头球]，打进了第一个球。
+    下半场比赛[越来越快|乱了节奏|成了一边倒]。
+    守门员<K=person>[扑出了两个点球|也毫无办法|多次救险]。
+    一名球员因为[顶撞裁判|犯规]被罚下了场。
+    来自<town>的裁判一共出示了<few>张黄牌。
+    双方都跑不动了，传球[频频失误|越来越长]。
+    一条狗跑进了球场，[孩子们乐坏了|比赛只好停了一会儿]。
+    年仅<age>岁的<S=person>[替补出场|最后十分钟上场]，差一点儿进球。
+sport.crowd
+    到场观众大约有 <many.digits> 百人[，比哪一次都多|，天冷也没挡住他们|]。
+    看台上的歌声[从头到尾没有停过|下雨也没停]。
+    看台上鼓声震天。
+sport.voice
+    “我们[跑得比他们多|为这场球练了很久|从来没有放弃]。”队长<C=person>说。
+    赛后，教练<C=person>说：“我[为全队感到骄傲|非常失望|不知道说什么好]。”
+    记者问队长<C=person>感觉怎么样，<C.he>只说了一句：“[饿了|累了|明天再问吧]。”
+sport.next
+    [下个星期|下<day>]，他们将[去客场比赛|对阵<team-A-B>|休息一轮]。
+    两队将在[秋天|春天|<few>个星期后]再次相遇。
+    这场比赛以后，球队排名[第一|第二|第四|垫底]。
+
+story.business
+    <business.open><business.why>[<business.voice>|]<business.end>
+    <business.open>[<business.why>|]<business.voice><business.more>
+business.open
+    <C=company>[[要|准备]在<T=town>开一家|在<T=town>又开了一家]新的[工厂|办事处|分店|仓库]。
+    <C=company>[去年|今年<season>]的销售额比[前一年|预期][多|少]了百分之<many>。
+    <C=company>花 <price> 百万元买下了<T=town>的一家[小|老字号|家族]企业。
+    <job>出身的<P=person>当上了<C=company>的新负责人。
+    据<C=company>统计，<T=town>集市上的<fruit>价格[上涨|下跌]了百分之<few>。
+    <D=day>，<C=company>的股票[大涨|大跌|小幅上涨|略有下跌]。
+business.why
+    原因是[<season>气候温和|工资太高|油价便宜|游客越来越多|欠了旧债]。
+    公司方面说，[地方不够用了|想离顾客近一些|不得不省钱]。
+    多年来，这家公司[只做<good>|靠贷款过日子|一直被对手压着]。
+    从<season>起，专家们就[发出过警告|盼着这一天|料到了这个结果]。
+business.voice
+    “这样做有风险，可是[值得一试|我们没有别的选择]。”公司[负责人|创始人]<V=person>说。
+    老板<V=person>[不愿意多谈|的电话一直没人接|把这叫作转折点]。
+    <V=person>对《<paper>》的记者说：“[钱不是一切|谁也不会丢掉饭碗|我们自己也不敢相信]。”
+    镇长<V=person>[对此表示欢迎|说镇上等这一天等了很多年|本来希望更好]。
+business.more
+    [总共|前后][会招|有|将裁掉] <many.digits> 名员工。
+    镇上的银行借给公司 <price> 百万元[，<few>年还清|]。
+    顾客倒没觉得有什么两样：[服务还是那么慢|店门照样<hour>点开]。
+business.end
+    [工程|新业务]将在<season>开始。
+    这一步走得对不对，[明年|<few>年以后|很快]就能见分晓。
+    附近的居民[很高兴|担心太吵|都在观望]。
+
+story.notice
+    <notice.event><notice.where>[<notice.bring>|][<notice.cost>|]<notice.close>
+    <notice.event><notice.cost><notice.where><notice.bring*2>
+    <notice.lost><notice.look><notice.reward>
+    <notice.pet><notice.tame><notice.reward>
+    <notice.shut><notice.until>[<notice.instead>|]<notice.sorry>
+notice.event
+    [第三届|第四届|第十届|一年一度的]<T=town><E=event>定于<D=day>举行。
+    <D=day>我们举办<E=event>，欢迎大家光临！
+    各位邻居：<D=day><T=town>有<E=event.a>。
+notice.where
+    <hour>点<place.at>集合[，风雨无阻|]。
+    [<hour>点半|<hour>点]<place.at>开始，[天黑以前结束|尽兴为止]。
+    [大厅|<organisation>]<hour>点开门。
+notice.bring
+    请自带[<good.a>|一点儿吃的|厚衣服]。
+    <few>岁以下的儿童[免费|须由大人陪同|也欢迎参加]。
+    现场有<dish>和<drink>[，人人有份|]。
+    <P=person>将[登台唱歌|讲一讲<subject>|演奏小提琴|给大家讲故事]。
+    请把狗拴好。
+notice.cost
+    门票[每人|] <price> 元，[学生半价|儿童免费]。
+    免费入场[，随意捐助|]。
+notice.close
+    我们期待[您的到来|与您见面]！
+    有问题请到<organisation>找<P=person>。
+    请早点儿来，去年[座无虚席|好多人只能站着]。
+notice.lost
+    <day>，本人<P=place.at>丢失了一<G=good.m><colour>的<G>。
+    <P=place.at>捡到一<G=good.m><colour>的<G>，[里面写着名字|上面有一道划痕|把手坏了]。
+notice.look
+    东西[虽旧，对我却很要紧|很小，容易被人忽略|不值钱，可主人一定很着急]。
+    里面有[一张照片|一张去<town>的票|一个名字]，[盼早日找回|想必有人在找]。
+notice.pet
+    谁看见我们家的<A=animal>了？它[<day>|打雷的时候|昨天夜里]跑丢了。
+    我们家的<A=animal>从<day>起就没回来，[孩子一直在哭|全家都很着急]。
+notice.tame
+    它[名叫“<petname>”|不认生]，[有一只耳朵是白的|长得挺胖|走路有点儿瘸]。
+notice.reward
+    请联系<spot> <many.digits> 号的<Q=person>，[必有重谢|谢谢|当面酬谢]。
+    知情者请告诉<organisation>的[门房|值班员]。
+notice.shut
+    <I=organisation><day>[关门|休息]一天。
+    <T=town>到<town-T>的公路禁止通行。
+    <S=spot>[<day>|<hour>点到<hour>点]停水。
+notice.until
+    工程[需要<few>天|到<day>结束|比原计划要长]。
+    原因是[水管爆裂|过节|天气太热|更换电缆|老板家里办喜事]。
+notice.instead
+    请[走后门|绕行湖边的路|改乘公交车]。
+    急事[请打电话|请改日再办]。
+notice.sorry
+    给您带来不便，[敬请谅解|十分抱歉]。
+petname
+    [小胡椒|饼干|逗号|扣子|将军|袜子]
+age
+    [十七|十八|十九|十六]
+"""

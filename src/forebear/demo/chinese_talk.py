@@ -1,0 +1,109 @@
+"""Chinese of the small world as it is spoken and told: talks in the street, small tales, scenes around one word."""
+
+from __future__ import annotations
+
+RULES = """
+story.talk
+    <talk.hello><talk.turn*2><talk.bye>
+    <talk.hello><talk.luck><talk.bye>
+    <talk.hello><talk.luck><talk.turn><talk.bye>
+    <talk.way>
+talk.hello
+    <A=friend>：[早上好|晚上好|下午好]，<B=friend-A>！<talk.b>[你好|哟，是你呀|真巧]，<A>。
+    <A=friend>：<B=friend-A>，[最近怎么样|近来好吗]？<talk.b>[还行|挺好的|有点儿累]，你呢？
+    <A=friend>：<B=friend-A>，你在这儿干什么呢？<talk.b>我[在等车|要去<place>|<calm.ing>]。
+talk.turn
+    <talk.a><when>你去哪儿了？<talk.b>我[<inside.at>|<outside.at>]，<doing.past>。
+    <talk.a>听说了吗？<P=person>要搬到<town>去了。<talk.b>真的？我还以为<P.he>[在这儿过得挺好|在<organisation>上班呢]。
+    <talk.a>今天晚上吃什么？<talk.b>[吃<dish>怎么样|我想吃<dish>|除了<dish>都行]。
+    <talk.a>这<G=good.m><G>是新买的吧？<talk.b>对，<when>买的，花了 <price> 块钱。
+    <talk.a>你喜欢<hobby>吗？<talk.b>[特别喜欢|不太喜欢]，不过我[没有时间|更喜欢<hobby>]。
+    <talk.a>明天天气怎么样？<talk.b>预报说<weather.sky>。
+    <talk.a><event>几点开始？<talk.b>好像是<hour>点，[一起去吧|别迟到啊]。
+    <talk.a>那边那个人是谁？<talk.b>那是<job><P=person>，<P.he>这个人很<trait>。
+    <talk.a>能把你的<good>借我用用吗？<talk.b>[当然可以|不好意思，我自己也要用|行，<day>还我就好]。
+    2* <talk.a>[有什么新闻吗|最近听到什么没有|大家都在说什么]？<talk.b><happening>
+    2* <talk.a><when>你干什么了？<talk.b>我<deed.past>[。你呢？<talk.a>我<deed.past>|]。
+    <talk.a>谁<deed.past>？<talk.b>[好像是<somebody>|是<somebody>|我也不知道]。
+    <talk.a><somebody>为什么要<deed>？<talk.b>[因为<reason>|可能是因为<reason>|别问我]。
+    <talk.a>想不想一起<deed>？<talk.b>[好啊|今天不行，我得<deed>|我更想<deed>]。
+    <talk.a>问你一件事，<somebody>真的<deed.past>吗？<talk.b>[真的，<when>的事|不，那是<somebody>]。
+talk.luck
+    <talk.a>你今天看起来[不一样|脸色不好|特别高兴]，怎么了？<talk.b>我<L=luck.past>。<talk.a><talk.react@L><talk.b><talk.thanks>
+    <talk.a>听说你<L=luck.past>？<talk.b>是啊，就是<when>的事。<talk.a><talk.react@L><talk.b><talk.thanks>
+talk.thanks
+    [谢谢你|你真好|下次再跟你细说]。
+    谢谢。你呢，[有什么新鲜事吗|你<relation>好吗]？<talk.a>[没什么特别的|跟以前一样]。<talk.b>那就好。
+talk.react.good
+    [恭喜恭喜|太好了|真替你高兴]！咱们得庆祝一下。
+    我早就知道你行，这是你应得的！
+talk.react.bad
+    [哎呀|真可惜|太倒霉了]，要不要我帮忙？
+    别难过，[这还不算最糟的|谁都有这种时候]。
+talk.bye
+    <talk.a>我得走了，[<day>见|明天见|回头见]！
+    <talk.a>好吧，替我向你<relation>问好。<talk.b>一定。
+    <talk.a>我的车来了，[再见|慢走]！<talk.b>[再见|回头见]！
+talk.way
+    <A=friend>：请问，去<S=spot>怎么走？<talk.x>一直往前走，到[面包房|教堂|桥头]往[左|右]拐。<talk.a>远吗？<talk.x>[不远，走路<few>分钟
+        |挺远的，还是坐<few>路车吧]。<talk.a>[太|]谢谢您了！
+talk.a
+    ¶<A>：
+talk.b
+    ¶<B>：
+talk.x
+    ¶路人：
+
+story.tale
+    <tale.open><tale.scene*2><tale.luck><tale.end@L>
+    <tale.open><own*2><tale.luck><tale.end@L>
+    <tale.open><tale.want><own*2>[<tale.scene>|]<tale.luck><tale.end@L>
+    <tale.open><tale.scene><own*3><tale.luck><tale.end@L>
+    <tale.open><tale.want>[<tale.scene>|]<tale.luck>[<tale.say@L>|]<tale.end@L>
+tale.open
+    从前，<T=town>有一<J=job.m><J>，名字叫<P=person>。
+    <P=person>[一个人|带着<animal.a>|跟<relation>一起]住在<T=town>最靠边的那座房子里。
+    <P=person>年轻的时候[在<T=town>|]当过<J=job>。
+    [发大水|闹霜冻|大丰收]的那一年，<job><P=person>来到了<T=town>。
+tale.want
+    <P.he>什么也不想要，只想[看一看大海|有一<G=good.m><colour>的<G>|安安静静地过日子]。
+    每到<day>，<P.he>都要<place.at><doing>，谁也不知道为什么。
+    <P.he>虽然有点儿<badtrait>，大家还是很[喜欢|信任|尊敬]<P.he>。
+    <P.he>很<goodtrait>，[谁|连<person>]有事都来找<P.he>商量。
+    <P.he>没有孩子，就把故事讲给<animal.a>听。
+tale.scene
+    <season>的一个晚上，<P.he>正<doing.ing>，忽然[有人敲门|来了一个陌生人|灯灭了]。
+    住在隔壁的<Q=person-P>常来跟<P.he>一起<doing>。
+    孩子们背地里管<P.he>叫“[猫头鹰|白鹭|老狐狸|蜗牛]”。
+    <calm>以后，<P.he>总要[去<spot>走走|早早睡下|沿着河边回家]。
+    有人说<P.he>[有过很多钱|写过《<book>》|爱过<Q=person-P>]。
+tale.luck
+    [<day>那天|一天早上|谁也没料到]，<P.he><L=luck.past>。
+    那是<season>，<P.he><L=luck.past>。
+tale.say.good
+    “[谁想得到呢|好事不怕晚]。”<P.he>说。
+tale.say.bad
+    “[活该|日子就是这样]。”<P.he>说。
+tale.end.good
+    从那以后，<P.he>[见人就笑|再也不孤单了|夜里睡得很香]。
+    全镇的人都替<P.he>高兴，<Q=person-P>还烤了一个蛋糕。
+    <P.he><gladness>得忘了[锁门|戴帽子|时间]。
+tale.end.bad
+    从那以后，人们很少<place.at>见到<P.he>。
+    <P.he><sadness>了好几天，幸好<Q=person-P>[给<P.he>送来了<dish>|把<P.he>逗笑了]。
+    过了<few>年，<P.he>才能笑着说起这件事。
+gladness
+    [高兴|激动|开心|兴奋]
+sadness
+    [难过|失望|气|惭愧]
+
+story.scene
+    <scene.open>[<own>|]<scene.sense><scene.close>
+scene.open
+    <day>，<P=person>[一大早就起了床|不上班|忙得很]。
+    <P=person>是一<J=job.m><J>，今天[事情不少|不是一个人|有空]。
+scene.close
+    到了晚上，<P.he>[把这些说给<relation>听|<calm>|倒头就睡]。
+    <P.he>的日子就是这样过的。
+    明天，<P.he>[还是这样|要在家休息|要去看<relation>]。
+"""

@@ -1,0 +1,188 @@
+"""ARPA files, in which n-gram models travel: the n-grams of each length with log10 of probability and back-off weight.
+
+As elsewhere here, logarithms are natural and one id stands for both marks: <s> where a text begins, </s> where it ends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.interop.arpa_lines import BEGIN, BEGINS, END, ENDS, OTHER_UNKNOWN, UNKNOWN, Level, Lines
+
+MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
+ZERO = -99.0  # what is written for log10 of 0
+MISSING = -100.0  # log10 P of unknown words where a file has no entry for them; KenLM takes the same
+
+
+@dataclass(frozen=True, eq=False)
+class Arpa:
+    """What a file holds: words by id, and for n = 1, 2, … the n-grams (size, n) with log P and back-off weights.
+
+    The longest n-grams have no back-off weights. `notes` tell what a person should know about the file.
+    """
+
+    words: list[str]
+    ngrams: list[np.ndarray]
+    logs: list[np.ndarray]
+    backoffs: list[np.ndarray]
+    notes: list[str] = field(default_factory=list)
+    unknown: int = 0
+    end: int = 1
+
+
+# -- words
+
+
+def escaped(word: str) -> str:
+    r"""A word as one that these files can hold: white space, control characters and \ become \u0020 and the like.
+
+    So does the < of a word that looks like a mark.
+    """
+    if word in MARKS:
+        return r"\u003c" + word[1:]
+    if word.isprintable() and " " not in word and "\\" not in word:
+        return word
+    return "".join(map(_escaped, word))
+
+
+def _escaped(character: str) -> str:
+    odd = character.isspace() or ord(character) < 32 or ord(character) == 127 or character == "\\"
+    return rf"\u{ord(character):04x}" if odd else character
+
+
+def unescaped(word: str) -> str:
+    """The word again. One that looked like a mark stays as it is: here too it must not be taken for one."""
+
+    def plain(found: re.Match[str]) -> str:
+        character = chr(int(found[1], 16))
+        return character if _escaped(character) == found[0] else found[0]
+
+    return re.sub(r"\\u([0-9a-f]{4})", plain, word) if "\\" in word else word
+
+
+# -- writing
+
+
+def write(
+    path: str | os.PathLike[str],
+    words: Sequence[str],
+    ngrams: Sequence[np.ndarray],
+    logs: Sequence[np.ndarray],
+    backoffs: Sequence[np.ndarray],
+    *,
+    end: int,
+    unknown: int | None,
+) -> None:
+    """Writes such arrays, the file whole or not at all. Where nothing can be unknown, <unk> gets probability 0."""
+    names = [*map(escaped, words), BEGIN, UNKNOWN]
+    begin = len(words)
+    names[end] = END
+    names[unknown if unknown is not None else -1] = UNKNOWN
+    # The beginning of a text becomes a word of its own, never predicted, and takes the end's weight with it.
+    single = np.append(ngrams[0], [[begin]] if unknown is not None else [[begin], [begin + 1]], axis=0)
+    more = np.zeros(len(single) - len(ngrams[0]))
+    levels = [(single, np.append(logs[0], more - np.inf)), *zip(ngrams[1:], logs[1:], strict=True)]
+    weights = [None if n == len(levels) else backoffs[n - 1] for n in range(1, len(levels) + 1)]
+    if weights[0] is not None:
+        weights[0] = np.append(weights[0], more)
+        ends = single[:, 0] == end
+        weights[0][single[:, 0] == begin], weights[0][ends] = weights[0][ends], 0.0
+    path = Path(path)
+    aside = path.with_name(path.name + ".part")
+    try:
+        with open(aside, "w", encoding="utf-8", newline="\n") as file:
+            file.write("\\data\\\n")
+            file.writelines(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
+            for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
+                file.write(f"\n\\{n}-grams:\n")
+                first = np.where(rows[:, 0] == end, begin, rows[:, 0]) if n > 1 else rows[:, 0]
+                file.writelines(_lines(names, [first, *rows.T[1:]], values, tails))
+            file.write("\n\\end\\\n")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _lines(names: list[str], columns: list[np.ndarray], logs: np.ndarray, backoffs: np.ndarray | None) -> Iterator[str]:
+    words = [map(names.__getitem__, column.tolist()) for column in columns]
+    fields = [_tens(logs), map(" ".join, zip(*words, strict=True))]
+    if backoffs is not None:
+        fields.append(_tens(backoffs))
+    return (line + "\n" for line in map("\t".join, zip(*fields, strict=True)))
+
+
+def _tens(logs: np.ndarray) -> Iterator[str]:
+    return map("%.9g".__mod__, np.maximum(logs / math.log(10), ZERO).tolist())
+
+
+# -- reading
+
+
+def read(path: str | os.PathLike[str]) -> Arpa:
+    """Reads a file, plain or gzip; whatever is not as such files are is refused with its line."""
+    path = Path(path)
+    lines = Lines(path)
+    sizes = lines.header()
+    levels = [lines.section(n, size, n == len(sizes)) for n, size in enumerate(sizes, start=1)]
+    lines.finish()
+    levels[0], notes = _single(path, levels[0])
+    _check(path, levels, len(lines.words))
+    ten = math.log(10)
+    return Arpa(
+        [unescaped(word) for word in lines.words],
+        [level.rows for level in levels],
+        [level.logs * ten for level in levels],
+        [level.backoffs * ten for level in levels[:-1]],
+        notes,
+    )
+
+
+def _single(path: Path, level: Level) -> tuple[Level, list[str]]:
+    """Single words with the beginning of a text made part of the end: of each, the number that is used."""
+    ids = level.rows[:, 0]
+    places, firsts, times = np.unique(ids, return_index=True, return_counts=True)
+    if (times > 1).any():
+        again = int(np.flatnonzero(ids == places[np.argmax(times > 1)])[1])
+        raise BadInput("this word is there twice", file=path, line=level.line + again)
+    at = dict(zip(places.tolist(), firsts.tolist(), strict=True))
+    if BEGINS not in at or ENDS not in at:
+        remedy = "estimate the model again with sentence marks"
+        raise BadInput(f"no {BEGIN} or no {END} among the single words", file=path, remedy=remedy)
+    backoffs = level.backoffs.copy()
+    backoffs[at[ENDS]] = backoffs[at[BEGINS]]
+    keep = ids != BEGINS
+    ids, logs, backoffs, notes = ids[keep], level.logs[keep], backoffs[keep], []
+    if 0 not in at:
+        notes.append(f"the file has no {UNKNOWN}: unknown words get log10 P = {MISSING:g}, as KenLM does")
+        ids, logs, backoffs = np.append(ids, 0), np.append(logs, MISSING), np.append(backoffs, 0.0)
+    if abs((total := float((10.0**logs).sum())) - 1) > 1e-3:
+        notes.append(f"the probabilities of single words sum to {total:.4f}, not to 1")
+    return Level(ids[:, None], logs, backoffs, level.line), notes
+
+
+def _check(path: Path, levels: list[Level], vocabulary: int) -> None:
+    """Every n-gram is there once, and so is what it begins with: without that it could not be found."""
+    known: list[np.ndarray] = []  # sorted: prefix · vocabulary + word of all n-grams of two words, of three, …
+    for level in levels[1:]:
+        numbers = level.rows[:, 0]
+        for column, keys in enumerate(known, start=1):
+            wanted = numbers * vocabulary + level.rows[:, column]
+            numbers = np.searchsorted(keys, wanted)
+            lost = np.append(keys, -1)[numbers] != wanted
+            if lost.any():
+                what = f"the first {column + 1} words of this n-gram have no entry of their own"
+                raise BadInput(what, file=path, line=level.line + int(np.argmax(lost)))
+        keys = numbers * vocabulary + level.rows[:, -1]
+        order = np.argsort(keys, kind="stable")
+        known.append(keys[order])
+        again = order[1:][np.diff(known[-1]) == 0]
+        if len(again):
+            raise BadInput("this n-gram is there twice", file=path, line=level.line + int(again.min()))

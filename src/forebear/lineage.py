@@ -1,0 +1,70 @@
+"""The table of contents: every milestone in the order history made them; the only such list, imported lazily."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from forebear.milestones.milestone import Milestone
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table: what a reader should know before anything is loaded."""
+
+    name: str
+    title: str
+    year: int
+    authors: str
+    idea: str
+    place: str  # module:class, imported when it is asked for, so that counting n-grams never loads torch
+
+
+LINEAGE: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            "ngram",
+            "N-gram",
+            1948,
+            "Shannon; Kneser and Ney",
+            "the next word depends on the last few: count them",
+            "forebear.milestones.ngram:Ngram",
+        ),
+        Entry(
+            "gpt2",
+            "GPT-2",
+            2019,
+            "Radford et al.",
+            "a larger Transformer that only looks back needs no fine-tuning",
+            "forebear.milestones.gpt2:Gpt2",
+        ),
+    )
+}
+
+
+def milestone_named(name: str) -> type[Milestone]:
+    """The class of a milestone; a name that is not in the table is refused with the nearest that is."""
+    if name not in LINEAGE:
+        raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
+    module, _, attribute = LINEAGE[name].place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def name_of(milestone: Milestone) -> str:
+    """The name in the table of a milestone that was made."""
+    place = f"{type(milestone).__module__}:{type(milestone).__name__}"
+    return next(entry.name for entry in LINEAGE.values() if entry.place == place)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A remedy for a name that is not there."""
+    known = list(names)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"

@@ -1,0 +1,33 @@
+"""A milestone is a frozen record of a paper's numbers, with two methods: what is predicted, and by what."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from forebear.objectives.batch import Objective
+    from forebear.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Milestone(ABC):
+    """Fields are the paper's numbers. `sizes` are fields by name, published ones and ones for a laptop."""
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+    size: ClassVar[str] = ""  # the one to begin with on a laptop
+    learning: ClassVar[Literal["descending", "counting"]] = "descending"
+    tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
+
+    @abstractmethod
+    def objective(self, tokenizer: Tokenizer) -> Objective:
+        """What is predicted from what."""
+
+    @abstractmethod
+    def network(self, tokenizer: Tokenizer) -> Any:
+        """What does the predicting: a `networks.model.Model`, or a model of `statistics` that counts."""
+
+    def recipe(self) -> dict[str, Any]:
+        """What of the training recipe this milestone wants otherwise than the defaults, found by trying."""
+        return {}

@@ -1,0 +1,72 @@
+"""The n-gram (Markov 1913, Shannon 1948): the next word is guessed from the few before it, by counting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from forebear.milestones.milestone import Milestone
+from forebear.objectives.every_text import EveryText
+
+if TYPE_CHECKING:
+    from forebear.statistics.ngram import NgramModel
+    from forebear.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Ngram(Milestone):
+    """An Example of Statistical Investigation of the Text "Eugene Onegin" (Markov, 1913).
+
+    Markov counted by hand which of twenty thousand letters were vowels, given the letters before them, and so made the
+    first language model. Shannon (A Mathematical Theory of Communication, 1948) let counts of letter and word n-grams
+    write English and measured its entropy. What was never seen has no count: Laplace's rule adds one to each, Kneser
+    and Ney (Improved Backing-off for M-gram Language Modeling, 1995) take a little from each count and let a shorter
+    context share it out by how many different words it was seen after, and Chen and Goodman (An Empirical Study of
+    Smoothing Techniques for Language Modeling, 1998) found three discounts better than one. That is still what an
+    n-gram is today, and the first thing a network has to beat.
+
+    order      tokens of the longest n-gram: all but the last are looked at, the last is predicted
+    smoothing  "none": shares of counts; "add": k more for each; "kneser-ney"; "given": probabilities from elsewhere
+    k          what "add" adds; 1 is Laplace's rule
+    unit       what begins and ends by itself: a "sentence" or a "document"
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "unigram": {"order": 1},
+        "bigram": {"order": 2},
+        "trigram": {"order": 3},
+        "five": {"order": 5},
+    }
+    size: ClassVar[str] = "five"
+    learning: ClassVar[Literal["descending", "counting"]] = "counting"
+    tokenizer: ClassVar[str] = "words"
+
+    order: int = 5
+    smoothing: str = "kneser-ney"
+    k: float = 1.0
+    unit: str = "document"
+
+    def __post_init__(self) -> None:
+        from forebear.statistics.ngram import check
+
+        check(self.order, self.smoothing, self.k)
+        EveryText(self.unit, end=0)
+
+    def objective(self, tokenizer: Tokenizer) -> EveryText:
+        return EveryText(self.unit, tokenizer.roles["end"])
+
+    def network(self, tokenizer: Tokenizer) -> NgramModel:
+        from forebear.statistics.ngram import NgramModel
+
+        end = tokenizer.roles["end"]
+        return NgramModel(
+            order=self.order,
+            vocabulary=tokenizer.size,
+            end=end,
+            never=tokenizer.specials - {end, tokenizer.unknown},
+            smoothing=self.smoothing,
+            k=self.k,
+        )
+
+    def recipe(self) -> dict[str, Any]:
+        return {"batch": 1_000_000, "epochs": 1}

@@ -1,0 +1,1 @@
+"""Batches become states, states become answers (torch)."""

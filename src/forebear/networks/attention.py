@@ -1,0 +1,42 @@
+"""Attention within rows: every token looks at the tokens of its own row, at all or only at those before it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.networks.initial import SPREAD, linear
+
+
+class Attention(nn.Module):
+    """Query, key and value come from one product; what the heads found is mixed by another."""
+
+    def __init__(
+        self, width: int, heads: int, *, past_only: bool, dropout: float = 0.0, output_spread: float = SPREAD
+    ) -> None:
+        super().__init__()
+        self.heads, self.past_only, self.dropout = heads, past_only, nn.Dropout(dropout)
+        self.query_key_value = linear(width, 3 * width)
+        self.output = linear(width, width, spread=output_spread)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        dropout = self.dropout.p if self.training else 0.0
+        mixed = attend(self.query_key_value(x), lengths, self.heads, past_only=self.past_only, dropout=dropout)
+        return self.output(mixed)
+
+
+def attend(
+    query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool, dropout: float = 0.0
+) -> Tensor:
+    """(T, 3·D) → (T, D). Neighbouring rows of equal length are one call; no row sees another, and nothing is padded."""
+    runs = [(length, len(list(rows))) for length, rows in groupby(lengths)]
+    parts = query_key_value.split([length * count for length, count in runs]) if len(runs) > 1 else [query_key_value]
+    found = []
+    for part, (length, count) in zip(parts, runs, strict=True):
+        query, key, value = part.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=past_only)
+        found.append(mixed.transpose(1, 2).reshape(count * length, -1))
+    return torch.cat(found) if len(found) > 1 else found[0]

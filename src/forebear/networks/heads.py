@@ -1,0 +1,58 @@
+"""States into answers: one class for each shape of answer, computed only where something is asked."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.networks.activation import ACTIVATIONS
+from forebear.networks.cross_entropy import summed_cross_entropy
+from forebear.networks.embedding import Embedding
+from forebear.networks.initial import layer_norm, linear
+from forebear.networks.states import States
+
+
+class TokenHead(nn.Module):
+    """Which token? Scores every entry of the vocabulary by the vectors with which the embedding reads them.
+
+    `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
+    states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        *,
+        width: int | None = None,
+        bias: bool = False,
+        transform: str | None = None,
+        epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
+        self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
+        self.activation = transform
+        self.transform = linear(width or embedding.width, embedding.width) if transform else None
+        self.transform_norm = layer_norm(embedding.width, epsilon) if transform else None
+
+    @property
+    def weight(self) -> Tensor:
+        """(V, D) the embedding's own."""
+        return self._read_by[0].token.weight
+
+    def forward(self, states: States) -> Tensor:
+        """(T, V) logits."""
+        return functional.linear(self.transformed(states.last), self.weight, self.bias)
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over asked positions; others cost nothing."""
+        x, asked = states.last, target >= 0
+        if not bool(asked.all()):
+            x, target = x[asked], target[asked]
+        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target)
+
+    def transformed(self, x: Tensor) -> Tensor:
+        if self.transform is None or self.transform_norm is None or self.activation is None:
+            return x
+        return self.transform_norm(ACTIVATIONS[self.activation](self.transform(x)))

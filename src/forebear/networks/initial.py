@@ -1,0 +1,46 @@
+"""The values that parameters begin with: a function of the seed and the parameter's name, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+SPREAD = 0.02  # the standard deviation of GPT and BERT
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True, spread: float = SPREAD) -> nn.Linear:
+    """A layer that costs nothing until it is filled: made on the meta device, remembering how wide it begins."""
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta")
+    layer.spread = spread  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    return layer
+
+
+def table(entries: int, width: int) -> nn.Embedding:
+    """A vector for each of so many entries, on the meta device."""
+    return nn.Embedding(entries, width, device="meta")
+
+
+def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
+    return nn.LayerNorm(width, epsilon, device="meta")
+
+
+def first_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
+    """Every parameter's beginning. Each has a generator of its own, so that another head beside it changes nothing."""
+    values = {}
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix, recurse=False):
+            values[name] = _first_value(name, module, parameter.shape, seed)
+    return values
+
+
+def _first_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
+    if isinstance(module, nn.LayerNorm) and name.endswith("weight"):
+        return torch.ones(shape)
+    if name.endswith("bias"):
+        return torch.zeros(shape)
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
+    spread = float(getattr(module, "spread", SPREAD))  # pyright: ignore[reportArgumentType]
+    return torch.empty(shape).normal_(0.0, spread, generator=generator)

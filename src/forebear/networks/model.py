@@ -1,0 +1,81 @@
+"""Every neural milestone and every task: an encoder turns inputs into states, heads answer by name, losses add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from forebear.errors import ForebearError
+from forebear.networks.initial import first_values
+
+Tensors = dict[str, Tensor]
+
+NAMED_AT_MOST = 8  # faults told one by one; a list of hundreds helps nobody
+
+
+class Model(nn.Module):
+    """Built without memory; `initialise` or `load` gives it its values."""
+
+    def __init__(self, encoder: nn.Module, heads: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict(dict(heads))
+
+    def forward(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> Tensors:
+        """Each target's loss, summed over what it asks for."""
+        states = self.encoder(**inputs)
+        losses: Tensors = {}
+        for name, target in targets.items():
+            head: Any = self.heads[name]
+            losses[name] = head.loss(states, target)
+        return losses
+
+    def answers(self, inputs: Mapping[str, Tensor]) -> Tensors:
+        """Each head's logits."""
+        states = self.encoder(**inputs)
+        return {name: head(states) for name, head in self.heads.items()}
+
+    def initialise(self, seed: int) -> Model:
+        """Values to begin with: the same for the same seed, whatever the machine has of cores."""
+        return self._given(first_values(self, seed))
+
+    def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
+        """These values and no others: every missing, extra or misshapen tensor is named. They are taken, not copied."""
+        wanted = dict(self.named_parameters())
+        faults = [f"{name} is missing" for name in wanted if name not in tensors]
+        faults += [f"{name} belongs to no part of this model" for name in tensors if name not in wanted]
+        for name in wanted.keys() & tensors.keys():
+            have, want = tuple(tensors[name].shape), tuple(wanted[name].shape)
+            if have != want:
+                faults.append(f"{name} has the shape {have}, not {want}")
+        if faults:
+            shown = "; ".join(sorted(faults)[:NAMED_AT_MOST])
+            more = f"; and {len(faults) - NAMED_AT_MOST} more" if len(faults) > NAMED_AT_MOST else ""
+            raise ForebearError(
+                f"the weights do not fit the model: {shown}{more}",
+                file=file,
+                remedy="load weights that were saved from a model with the same fields and vocabulary",
+            )
+        return self._given(tensors)
+
+    def tensors(self) -> Tensors:
+        """All values by name, each once (a head that reads the embedding's table has none of its own), for saving."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _given(self, tensors: Mapping[str, Tensor]) -> Model:
+        for prefix, module in self.named_modules():
+            for name, old in list(module.named_parameters(recurse=False)):
+                value = tensors[f"{prefix}.{name}" if prefix else name]
+                setattr(module, name, nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad))
+        return self

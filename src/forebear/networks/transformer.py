@@ -1,0 +1,120 @@
+"""The Transformer that milestones share; its switches are the things in which they differ, and there are no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from forebear.errors import BadInput
+from forebear.networks.activation import ACTIVATIONS
+from forebear.networks.attention import Attention
+from forebear.networks.embedding import Embedding
+from forebear.networks.initial import SPREAD, layer_norm, linear
+from forebear.networks.states import States
+
+Norm = Literal["pre", "post"]
+Sees = Literal["past", "all"]
+Activation = Literal["gelu", "gelu-tanh", "relu"]
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward layer, each added to what came in; the norm stands before ("pre") or after."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        *,
+        norm_place: Norm,
+        sees: Sees,
+        activation: Activation,
+        dropout: float,
+        epsilon: float,
+        output_spread: float,
+    ) -> None:
+        super().__init__()
+        self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
+        self.attention = Attention(width, heads, past_only=sees == "past", dropout=dropout, output_spread=output_spread)
+        self.attention_norm, self.feedforward_norm = layer_norm(width, epsilon), layer_norm(width, epsilon)
+        self.expand, self.contract = linear(width, inner), linear(inner, width, spread=output_spread)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        if self.norm_place == "pre":
+            x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
+            return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, lengths)))
+        return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
+
+
+class Transformer(nn.Module):
+    """An encoder: tokens of ragged rows → States.
+
+    norm        "pre": before each part, and once more at the end (GPT-2); "post": after each sum (the original, BERT)
+    sees        "past": a token sees itself and those before it; "all": its whole row
+    activation  between the two feed-forward layers, `inner` wide
+    width       of the states; an embedding of another width is projected to it (ALBERT)
+    shared      one block, used at every depth (ALBERT)
+    epsilon     what keeps a norm from dividing by zero
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        *,
+        depth: int,
+        width: int,
+        heads: int,
+        inner: int,
+        norm: Norm,
+        sees: Sees,
+        activation: Activation,
+        shared: bool = False,
+        dropout: float = 0.0,
+        epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise BadInput(
+                f"a width of {width} cannot be divided among {heads} heads",
+                remedy=f"choose a width that is a multiple of {heads}, or other heads",
+            )
+        self.embedding, self.width, self.depth = embedding, width, depth
+        self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
+        # Each of the 2·depth sums onto the way through adds variance: GPT-2 makes what is added smaller by their root.
+        spread = SPREAD * (2 * depth) ** -0.5 if norm == "pre" else SPREAD
+        self.blocks = nn.ModuleList(
+            Block(
+                width,
+                heads,
+                inner,
+                norm_place=norm,
+                sees=sees,
+                activation=activation,
+                dropout=dropout,
+                epsilon=epsilon,
+                output_spread=spread,
+            )
+            for _ in range(1 if shared else depth)
+        )
+        self.project = linear(embedding.width, width) if embedding.width != width else None
+        self.final_norm = layer_norm(width, epsilon) if norm == "pre" else None
+
+    @property
+    def context(self) -> int:
+        return self.embedding.positions
+
+    def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None) -> States:
+        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        x = self.embedding(tokens, rows, segments)
+        layers = [x if self.project is None else self.project(x)]
+        for number in range(self.depth):
+            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows))
+        if self.final_norm is not None:
+            layers[-1] = self.final_norm(layers[-1])
+        return States(layers, rows)

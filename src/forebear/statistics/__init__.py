@@ -1,0 +1,1 @@
+"""Models that count instead of descend (numpy, no torch)."""

@@ -1,0 +1,122 @@
+"""A finished n-gram model: what follows a context that was seen, and what is left for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.statistics.ngrams import Ngrams, damaged
+
+
+@dataclass(frozen=True, eq=False)
+class Backoff:
+    """Natural logarithms, float64, for each length.
+
+    logs      log P(last token given the others) of each n-gram; of a single token, log P(token)
+    backoffs  what the shorter context's log-probability is lowered by, where an n-gram continues this one that was
+              never seen; 0 for one that nothing continues. None are needed of the longest.
+    even      (V,) where it is given, a context that lacks a token falls back to these log-probabilities instead of
+              the shorter context's: what adding to each count comes to
+    """
+
+    ngrams: Ngrams
+    logs: tuple[np.ndarray, ...]
+    backoffs: tuple[np.ndarray, ...]
+    even: np.ndarray | None = None
+
+    def score(self, tokens: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """log P of each token after those before it; `places` says how many of them it may look back at.
+
+        Of a token without any before it, only its log P alone.
+        """
+        order = self.ngrams.order
+        numbers = self.ngrams.ending(tokens, places, order)
+        told = self.logs[0][tokens]
+        for n in range(2, order + 1):
+            inside = np.flatnonzero(places >= n - 1)
+            context, whole = numbers[n - 2][inside - 1], numbers[n - 1][inside]
+            lower = told[inside] if self.even is None else self.even[tokens[inside]]
+            known = context >= 0
+            lower[known] += self.backoffs[n - 2][context[known]]
+            seen = whole >= 0
+            lower[seen] = self.logs[n - 1][whole[seen]]
+            told[inside] = lower
+        return told
+
+    def follow(self, context: np.ndarray, told: np.ndarray) -> None:
+        """Writes log P of every token after this context, of fewer tokens than the order, into `told` (V,).
+
+        From no context to the whole of it: all are lowered, those that were seen are written over.
+        """
+        told[:] = self.logs[0]
+        numbers = self.ngrams.ending(context, np.arange(len(context)), len(context))
+        size = self.ngrams.vocabulary
+        for n in range(1, len(context) + 1):
+            if self.even is not None:
+                told[:] = self.even
+            number = int(numbers[n - 1][-1])
+            if number < 0:
+                continue
+            told += self.backoffs[n - 1][number]
+            keys = self.ngrams.keys[n - 1]
+            begin, end = np.searchsorted(keys, [number * size, (number + 1) * size])
+            told[keys[begin:end] - number * size] = self.logs[n][begin:end]
+
+    @classmethod
+    def of(
+        cls,
+        ngrams: Sequence[np.ndarray],
+        logs: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
+        vocabulary: int,
+    ) -> Backoff:
+        """From n-grams written out, (size, n) for n = 1, 2, …; a token that is not among them gets probability 0."""
+        found, numbers = Ngrams.of(ngrams[1:], vocabulary)
+        numbers = [ngrams[0][:, 0], *numbers]
+
+        def placed(n: int, values: np.ndarray, otherwise: float) -> np.ndarray:
+            told = np.full(found.size(n), otherwise)
+            told[numbers[n - 1]] = values
+            return told
+
+        lengths = range(1, found.order + 1)
+        return cls(
+            found,
+            tuple(placed(n, logs[n - 1], -np.inf) for n in lengths),
+            tuple(placed(n, backoffs[n - 1], 0.0) for n in lengths[:-1]),
+        )
+
+    def written(self, which: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """The n-grams written out, their logs and back-offs: `which` (V,) single tokens, and all longer ones."""
+        if self.even is not None and self.ngrams.order > 1:
+            raise BadInput(
+                "adding to each count gives no back-off model, and files of n-grams can hold no other",
+                remedy='pretrain with smoothing "kneser-ney"',
+            )
+        single = np.flatnonzero(which)
+        ngrams = [single[:, None], *(self.ngrams.tokens(n) for n in range(2, self.ngrams.order + 1))]
+        logs = [self.logs[0][single], *self.logs[1:]]
+        return ngrams, logs, [mine[single] if n == 0 else mine for n, mine in enumerate(self.backoffs)]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        logs = {f"logs.{n}": array for n, array in enumerate(self.logs, start=1)}
+        return self.ngrams.arrays() | logs | {f"backoffs.{n}": array for n, array in enumerate(self.backoffs, start=1)}
+
+    @classmethod
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> Backoff:
+        ngrams = Ngrams.load(arrays, vocabulary=vocabulary, order=order)
+        logs = tuple(_logarithms(arrays, f"logs.{n}", ngrams.size(n)) for n in range(1, order + 1))
+        backoffs = tuple(_logarithms(arrays, f"backoffs.{n}", ngrams.size(n)) for n in range(1, order))
+        return cls(ngrams, logs, backoffs)
+
+
+def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+    array = arrays[name]
+    if array.dtype != np.float64 or array.shape != (size,):
+        raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float64 numbers")
+    if not (array < np.inf).all() or (name.startswith("logs") and (array > 0).any()):
+        raise damaged(name, "holds what is no logarithm of a probability")
+    return array

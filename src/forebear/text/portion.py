@@ -1,0 +1,157 @@
+"""Some of a corpus's text: which documents, or parts of them, teach, and which examine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from forebear.text.corpus import Corpus
+
+BLOCK = 1 << 20  # units added up at a time, so that a large corpus is never in memory as wide integers
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """Text that belongs together, unit by unit: usually documents, each read from its own beginning to its own end.
+
+    `units` (n, 2) has the first sentence of each and the one after its last. None is empty.
+    """
+
+    corpus: Corpus
+    units: np.ndarray
+
+    def __reduce__(self) -> tuple[Any, ...]:  # what can be looked up again does not travel
+        return Portion, (self.corpus, self.units)
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """(n, 2) the first token of each unit in `corpus.ids` and the one after its last."""
+        return np.asarray(self.corpus.sentences[self.units])
+
+    @cached_property
+    def tokens(self) -> int:
+        return int((self.spans[:, 1] - self.spans[:, 0]).sum())
+
+    @cached_property
+    def stream_ends(self) -> np.ndarray:
+        """(n,) where each unit is over if all are put one after the other, each followed by one token for its end."""
+        return np.cumsum(self.spans[:, 1] - self.spans[:, 0] + 1)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """(n,) bytes of each unit's original text."""
+        return _summed(self.corpus.sizes, self.units)
+
+    @cached_property
+    def unknown(self) -> np.ndarray:
+        """(n,) bytes of each unit's original text that became unknown tokens."""
+        return _summed(self.corpus.unknown, self.units)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def unknown_bytes(self) -> int:
+        return int(self.unknown.sum())
+
+    def by_sentence(self) -> Portion:
+        """The same text with every sentence a unit of its own."""
+        counts = self.units[:, 1] - self.units[:, 0]
+        begun = np.cumsum(counts) - counts
+        first = np.arange(counts.sum()) + np.repeat(self.units[:, 0] - begun, counts)
+        return Portion(self.corpus, np.stack((first, first + 1), axis=1))
+
+    def first(self, size: int) -> Portion:
+        """The leading units, about so many bytes and at least one sentence.
+
+        The last of them ends with the sentence that reaches `size`, so that one endless unit is no exception.
+        """
+        upto = np.cumsum(self.sizes)
+        whole = int(np.searchsorted(upto, size))  # units that end before that many bytes
+        if whole >= len(self):
+            return self
+        begin, end = self.units[whole].tolist()
+        missing = size - (int(upto[whole - 1]) if whole else 0)
+        units = self.units[: whole + 1].copy()
+        units[whole, 1] = begin + _reached(self.corpus.sizes[begin:end], missing)
+        return Portion(self.corpus, units)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What teaches and what examines, and whether what documents say decided it or where they stand."""
+
+    train: Portion
+    held_out: Portion
+    how: Literal["content", "position"]
+
+
+def by_content(corpus: Corpus, share: float) -> Split | None:
+    """Documents set apart by what they say; None where all of them fall on one side."""
+    apart = held_out_by(corpus.hashes, share)
+    if apart.all() or not apart.any():
+        return None
+    units = documents(corpus)
+    return Split(Portion(corpus, units[~apart]), Portion(corpus, units[apart]), "content")
+
+
+def held_out_by(hashes: np.ndarray, share: float) -> np.ndarray:
+    """Which of these documents, by the hash of what they say, belong to the share that examines."""
+    return hashes < np.uint64(int(share * 2**64))
+
+
+def by_position(corpus: Corpus, share: float) -> Split:
+    """The end of the text set apart, from the start of a sentence on, whatever document that is in.
+
+    The share is one of bytes, so that the border is at the same place whatever the tokenizer.
+    """
+    total = len(corpus.sizes)
+    if total < 2:
+        raise BadInput(
+            "the text is a single sentence, of which nothing can be held out",
+            file=corpus.folder,
+            remedy="divide it more finely (--documents lines, --sentences split), or give more text",
+        )
+    whole = Portion(corpus, documents(corpus))
+    border = min(max(_reached(corpus.sizes, round(whole.bytes * (1 - share))), 1), total - 1)
+    before, after = np.minimum(whole.units, border), np.maximum(whole.units, border)
+    train, held_out = (units[units[:, 0] < units[:, 1]] for units in (before, after))
+    return Split(Portion(corpus, train), Portion(corpus, held_out), "position")
+
+
+def documents(corpus: Corpus) -> np.ndarray:
+    """(documents, 2) the first sentence of each document and the one after its last."""
+    return np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1)
+
+
+def _summed(values: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """The sum of the values from first to last of each unit."""
+    sums = np.zeros(len(units), np.int64)
+    for at in range(0, len(units), BLOCK):
+        block = units[at : at + BLOCK]
+        low, high = int(block[:, 0].min()), int(block[:, 1].max())
+        padded = np.zeros(high - low + 1, np.int64)  # one more, as the end of a unit must be a place too
+        padded[:-1] = values[low:high]
+        sums[at : at + BLOCK] = np.add.reduceat(padded, (block - low).ravel())[::2]
+    return sums
+
+
+def _reached(sizes: np.ndarray, wanted: int) -> int:
+    """How many sentences together have so many bytes; at least one."""
+    done = 0
+    for at in range(0, len(sizes), BLOCK):
+        upto = done + np.cumsum(sizes[at : at + BLOCK], dtype=np.int64)
+        if upto[-1] >= wanted:
+            return at + int(np.searchsorted(upto, wanted)) + 1
+        done = int(upto[-1])
+    return max(len(sizes), 1)

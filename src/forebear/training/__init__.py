@@ -1,0 +1,1 @@
+"""One loop, one run folder."""

@@ -1,0 +1,66 @@
+"""A run for people: card.md, with everything needed to judge it and to make it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from forebear.lineage import LINEAGE
+from forebear.text.aside import written_aside
+from forebear.training.folder import CARD, RunFolder
+
+
+def write_card(run: RunFolder) -> None:
+    with written_aside(run.path / CARD) as file:
+        file.write(card(run.facts).encode())
+
+
+def card(facts: Mapping[str, Any]) -> str:
+    entry = LINEAGE[facts["milestone"]]
+    parts = [
+        f"# {entry.title} · {facts['name']}",
+        f"{entry.authors}, {entry.year}: {entry.idea}.",
+        "## How well it predicts",
+        _table({**_measured(facts), "seconds of training": facts.get("seconds"), "steps": facts.get("step")}),
+        "## What it is",
+        _table({"size": facts.get("size"), **facts["fields"], "parameters": facts.get("parameters")}),
+        "## What it was made from",
+        _table(_data(facts)),
+        "## How it was trained",
+        _table(facts["recipe"] | {name: value for name, value in facts.get("pace", {}).items() if value is not None}),
+        "## With what",
+        _table(facts["versions"] | facts["hardware"] | {"began": facts["began"]}),
+    ]
+    if notes := facts.get("notes"):
+        parts += ["## Remarks", "\n".join(f"- {note}" for note in notes)]
+    if command := facts.get("command"):
+        parts += ["## Again", f"```\n{command}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
+    told = facts.get("metrics", {}).get("held_out", {})
+    names = ("bits_per_byte", "perplexity", "nats_per_token", "unknown_rate", "documents", "bytes")
+    return {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}
+
+
+def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
+    data, tokenizer = facts.get("data") or {}, facts["tokenizer"]
+    told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus", "split") if name in data}
+    paths = (data.get("source") or {}).get("paths")
+    return {
+        **({"text": ", ".join(paths)} if paths else {}),
+        **told,
+        "tokenizer": f"{tokenizer['kind']}, {tokenizer['size']:,} entries",
+    }
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    rows = [f"| {name} | {_shown(value)} |" for name, value in values.items() if value is not None]
+    return "\n".join(["| | |", "|---|---|", *rows])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).replace("|", "\\|")
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.5g}"

@@ -1,0 +1,131 @@
+"""States of a run on disk, each whole or not there: written aside, synced, hashed, renamed; verified when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import ForebearError
+from forebear.text.aside import sync_folder, write_json
+
+STATE, MANIFEST = "state.json", "manifest.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One state: a folder named by its step, with the learner's files, what the loop knew, and a manifest of both."""
+
+    folder: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.folder / STATE).read_text())
+
+    def damage(self) -> str | None:
+        """What is wrong with it, naming the file; None if every byte is what was written."""
+        try:
+            told = json.loads((self.folder / MANIFEST).read_text())["files"]
+            for name, facts in told.items():
+                path = self.folder / name
+                if not path.is_file():
+                    return f"{path} is missing"
+                if path.stat().st_size != facts["bytes"]:
+                    return f"{path} has {path.stat().st_size:,} bytes, not {facts['bytes']:,}"
+                if digest(path) != facts["sha256"]:
+                    return f"{path} is not what was written"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return f"{self.folder / MANIFEST} is missing or damaged"
+        return None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """All states of a run."""
+
+    folder: Path
+
+    def all(self) -> list[Checkpoint]:
+        """The oldest first; nothing is verified."""
+        if not self.folder.is_dir():
+            return []
+        found = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
+        return sorted(found, key=lambda one: one.step)
+
+    def newest(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest that is whole, and what is wrong with those that are newer."""
+        wrong: list[str] = []
+        for one in reversed(self.all()):
+            damage = one.damage()
+            if damage is None:
+                return one, wrong
+            wrong.append(damage)
+        return None, wrong
+
+    def good(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest that is whole; an error where there are some and none is."""
+        one, wrong = self.newest()
+        if one is None and wrong:
+            raise ForebearError(
+                f"no checkpoint of this run is whole: {'; '.join(wrong)}",
+                file=self.folder,
+                remedy="restore one of them from a copy, or train again into another folder",
+            )
+        return one, [f"{damage}: fell back to step {one.step:,}" for damage in wrong] if one else []
+
+    def save(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> Checkpoint:
+        """A new state. Until its folder has its name nothing of it counts."""
+        aside = self.folder / f".{step}.tmp"
+        final = Checkpoint(self.folder / f"{step:08d}")
+        self.sweep()
+        aside.mkdir(parents=True)
+        try:
+            write(aside)
+            write_json(aside / STATE, state)
+            names = sorted(item.name for item in aside.iterdir())
+            for name in names:
+                _sync(aside / name)
+            facts = {name: {"bytes": (aside / name).stat().st_size, "sha256": digest(aside / name)} for name in names}
+            write_json(aside / MANIFEST, {"files": facts})
+            if final.folder.exists():  # of this very step, but damaged, or we would not be here again
+                final.folder.rename(self.folder / f".{step}.old")
+            aside.rename(final.folder)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        sync_folder(self.folder)
+        self.sweep()
+        return final
+
+    def sweep(self) -> None:
+        """Removes what a killed save left behind."""
+        if self.folder.is_dir():
+            for item in self.folder.iterdir():
+                if item.name.startswith(".") and item.name.endswith((".tmp", ".old")):
+                    shutil.rmtree(item, ignore_errors=True)
+
+    def prune(self, keep: int, spare: set[int]) -> None:
+        """Keeps the newest `keep` and those of the steps to spare."""
+        for one in self.all()[:-keep]:
+            if one.step not in spare:
+                aside = self.folder / f".{one.step}.old"
+                one.folder.rename(aside)  # in one step: half a folder never has a checkpoint's name
+                shutil.rmtree(aside, ignore_errors=True)
+
+
+def digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

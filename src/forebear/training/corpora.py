@@ -1,0 +1,115 @@
+"""From a person's text to what a run trains on: tokenizer, corpus, split; and back to the same corpus from a run's facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput, ForebearError
+from forebear.text.aside import cache
+from forebear.text.choosing import KINDS, Learning, tokenizer_for
+from forebear.text.corpus import FACTS, Corpus
+from forebear.text.preparing import prepare
+from forebear.text.reading import Reading
+from forebear.text.segmentation import Segmenter
+from forebear.text.sources import find
+from forebear.text.tokenizer import Tokenizer
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Text and how to take it: everything that decides what a corpus of it holds, beside the tokenizer."""
+
+    paths: tuple[str, ...]
+    reading: Reading = Reading()
+    sentences: str = "split"
+    segment: bool = False
+    user_dict: str | None = None
+
+    def segmenter(self) -> Segmenter | None:
+        if self.user_dict is not None:
+            return Segmenter.from_file(self.user_dict)
+        return Segmenter() if self.segment else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> TextSource:
+        known = {field.name for field in fields(cls)}
+        rest = {name: value for name, value in told.items() if name in known - {"paths", "reading"}}
+        return cls(tuple(told["paths"]), Reading(**told["reading"]), **rest)
+
+
+def corpus_of(
+    source: TextSource,
+    tokenizer: str | os.PathLike[str] | Tokenizer,
+    *,
+    vocabulary: int | None = None,
+    held_out: float = 0.0,
+    workers: int | None = None,
+    learning_progress: Progress | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """The corpus of this text with this tokenizer (a kind, learned from the text, or a file); a corpus is taken as it is."""
+    if len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file():
+        corpus = Corpus.open(source.paths[0])
+        if isinstance(tokenizer, Tokenizer) and tokenizer.digest != corpus.tokenizer.digest:
+            raise BadInput(
+                "this corpus was made with another tokenizer", file=corpus.folder, remedy="give the text instead"
+            )
+        return corpus
+    segmenter = source.segmenter()
+    if not isinstance(tokenizer, Tokenizer):
+        size = vocabulary if vocabulary is not None else _vocabulary(str(tokenizer), source)
+        learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
+        tokenizer = tokenizer_for(
+            tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out
+        )
+    return prepare(
+        source.paths,
+        tokenizer,
+        reading=source.reading,
+        sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare checks it
+        segmenter=segmenter,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def _vocabulary(kind: str, source: TextSource) -> int | None:
+    """How many pieces a text of this size can teach: twice the root of its bytes, between five hundred and 32,000."""
+    if kind not in ("bytepair", "wordpiece"):
+        return None
+    size = sum(found.stamp()[2] for found in find(source.paths))
+    return int(min(32_000, max(512, 2 * size**0.5)))
+
+
+def corpus_again(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
+    """The corpus that a run was begun with: where it was, or in the cache, or made again from the same text."""
+    for folder in (Path(data["folder"]), cache() / "corpora" / data["corpus"][:32]):
+        try:
+            corpus = Corpus.open(folder)
+        except ForebearError:
+            continue
+        if corpus.key == data["corpus"]:
+            return corpus
+    source = TextSource.from_json(data["source"])
+    for path in source.paths:
+        if not os.path.exists(path):
+            raise BadInput(
+                "the text of this run is gone, and so is its corpus", file=path, remedy="put the text back where it was"
+            )
+    corpus = corpus_of(source, tokenizer)
+    if corpus.key != data["corpus"]:
+        raise BadInput(
+            "the text of this run has changed since it began",
+            file=source.paths[0],
+            remedy="put the old text back, or train a new run on the new text",
+        )
+    return corpus

@@ -1,0 +1,42 @@
+"""Learning by addition: n-grams and other models of counts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forebear.objectives.batch import Batch
+from forebear.training.learner import WEIGHTS
+
+
+class Counting:
+    """Counts each text once; there is no rate, and nothing to remember beside the counts."""
+
+    def __init__(self, network: Any) -> None:
+        self.network = network
+
+    def begin(self) -> None:
+        """Counts begin at zero, as the network was made."""
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        self.network.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
+        return {}
+
+    def examine(self, batch: Batch) -> dict[str, float]:
+        tokens, targets = batch.inputs["tokens"], batch.targets["next"]
+        borders = np.concatenate(([0], np.cumsum(batch.inputs["lengths"])))
+        rows = [np.append(tokens[first:last], targets[last - 1]) for first, last in pairwise(borders.tolist())]
+        return {"next": -float(sum(scores.sum() for scores in self.network.score(rows)))}
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        save_file(self.network.arrays(), folder / WEIGHTS)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+
+        self.network.load(load_file(folder / WEIGHTS))

@@ -1,0 +1,109 @@
+"""Learning by gradient descent: AdamW on losses that are weighted by what was asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from forebear.errors import ForebearError
+from forebear.objectives.batch import Arrays, Batch
+from forebear.training.device import Device
+from forebear.training.learner import MOMENTS, WEIGHTS
+from forebear.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+
+
+class Descending:
+    """Everything from NNLM on. Matrices decay, vectors (norms and biases) do not."""
+
+    def __init__(self, model: Model, recipe: Recipe, device: Device) -> None:
+        self.network, self.recipe, self.device = model, recipe, device
+
+    def begin(self) -> None:
+        self.network.initialise(self.recipe.seed)
+        self._ready()
+
+    def _ready(self) -> None:
+        """The optimiser for the network as it now is."""
+        self.network.to(self.device.name)
+        learned = {name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}
+        self._learned = learned
+        matrices = [tensor for tensor in learned.values() if tensor.dim() > 1]
+        vectors = [tensor for tensor in learned.values() if tensor.dim() < 2]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": self.recipe.decay}, {"params": vectors, "weight_decay": 0.0}],
+            lr=self.recipe.rate,
+            betas=(0.9, self.recipe.memory),
+            fused=True,
+        )
+        self._chance = any(getattr(part, "dropout", 0) for part in self.network.modules())
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        if self._chance:  # dropout too is a function of (seed, step)
+            torch.manual_seed(self.recipe.seed * 0x9E3779B97F4A7C15 + step & 0x7FFFFFFFFFFFFFFF)
+        self.network.train()
+        asked = batch.asked()
+        sums: dict[str, Tensor] = {}
+        for part in batch.parts(self.recipe.accumulate):
+            losses = self._losses(part)
+            torch.stack([losses[name] / max(1, asked[name]) for name in losses]).sum().backward()
+            sums = {name: sums.get(name, torch.zeros(())) + loss.detach().cpu() for name, loss in losses.items()}
+        norm = torch.nn.utils.clip_grad_norm_(self._learned.values(), self.recipe.clip)
+        if not bool(torch.isfinite(norm)):  # the weights stay as they were: a checkpoint never holds what is no number
+            self.optimizer.zero_grad(set_to_none=True)
+            return dict.fromkeys(sums, float("nan"))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate * share
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return {name: float(total) / max(1, asked[name]) for name, total in sums.items()}
+
+    @torch.inference_mode()
+    def examine(self, batch: Batch) -> dict[str, float]:
+        self.network.eval()
+        return {name: float(loss) for name, loss in self._losses(batch).items()}
+
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
+        with self.device.precisely():
+            return self.network(self._tensors(batch.inputs), self._tensors(batch.targets))
+
+    def _tensors(self, arrays: Arrays) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(array).to(self.device.name) for name, array in arrays.items()}
+
+    def save(self, folder: Path) -> None:
+        from safetensors.torch import save_file
+
+        save_file({name: tensor.detach().cpu() for name, tensor in self.network.tensors().items()}, folder / WEIGHTS)
+        moments: dict[str, Tensor] = {}
+        for name, tensor in self._learned.items():
+            for moment, value in self.optimizer.state.get(tensor, {}).items():
+                moments[f"{moment}.{name}"] = value.detach().cpu().contiguous()
+        save_file(moments, folder / MOMENTS)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.torch import load_file
+
+        weights = load_file(folder / WEIGHTS)
+        self.network.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS))
+        self._ready()
+        moments = load_file(folder / MOMENTS)
+        kinds = ("step", "exp_avg", "exp_avg_sq")
+        wanted = {f"{kind}.{name}" for name in self._learned for kind in kinds} if moments else set()
+        if wanted != set(moments):
+            strange = sorted(wanted ^ set(moments))
+            raise ForebearError(
+                f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
+                file=folder / MOMENTS,
+                remedy="resume with the version of forebear that wrote it",
+            )
+        if not moments:
+            return
+        for name, tensor in self._learned.items():
+            state = {kind: moments[f"{kind}.{name}"] for kind in kinds}
+            where = tensor.device
+            self.optimizer.state[tensor] = {k: v if k == "step" else v.to(where) for k, v in state.items()}

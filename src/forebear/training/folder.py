@@ -1,0 +1,167 @@
+"""A run is a folder that explains itself: nothing else is ever needed to use, resume, adapt, serve or export it.
+
+run.json             milestone, fields, recipe, data, versions, hardware, state, step, metrics
+tokenizer.json       how text was cut
+ledger.json          what became of the text
+weights.safetensors  what was learned
+metrics.jsonl        a line for every so many steps
+card.md              the same for people
+checkpoints/STEP/    states to go on from
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput, ForebearError
+from forebear.lineage import milestone_named
+from forebear.milestones.milestone import Milestone
+from forebear.text.aside import disk_told, sync_folder, write_json, written_aside
+from forebear.text.corpus import LEDGER, TOKENIZER
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.checkpoint import Checkpoint, Checkpoints, digest
+from forebear.training.learner import WEIGHTS
+from forebear.training.recipe import Recipe, recipe_from
+
+FORMAT = "forebear-run/1"
+RUN, METRICS, CARD, CHECKPOINTS = "run.json", "metrics.jsonl", "card.md", "checkpoints"
+
+
+@dataclass(eq=False)
+class RunFolder:
+    """A run on disk. `facts` is what run.json says."""
+
+    path: Path
+    facts: dict[str, Any]
+
+    @classmethod
+    def begin(cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer, ledger: dict[str, Any] | None) -> RunFolder:
+        """Fills an empty folder; run.json comes last, and only then it is a run."""
+        with disk_told(path):
+            path.mkdir(parents=True, exist_ok=True)
+            tokenizer.save(path / TOKENIZER)
+            if ledger is not None:
+                write_json(path / LEDGER, ledger)
+            run = cls(path, {"format": FORMAT, **facts})
+            run.save()
+        return run
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        path = Path(path)
+        remedy = "name a folder that forebear pretrain or forebear import made; forebear runs lists them"
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "there is no such run"
+            raise BadInput(what, file=path, remedy=remedy)
+        try:
+            facts = json.loads((path / RUN).read_text())
+        except FileNotFoundError as error:
+            raise BadInput(f"is no run: it has no {RUN}", file=path, remedy=remedy) from error
+        except (OSError, ValueError) as error:
+            raise ForebearError(f"cannot be read: {error}", file=path / RUN, remedy="restore it from a copy") from error
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            told = facts.get("format") if isinstance(facts, dict) else None
+            raise BadInput(f"a run of format {told!r}; this version reads {FORMAT!r}", file=path, remedy=remedy)
+        return cls(path, facts)
+
+    def save(self) -> None:
+        write_json(self.path / RUN, self.facts)
+
+    def tell(self, **facts: Any) -> None:
+        """Enters facts in run.json."""
+        self.facts |= facts
+        self.save()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The run for this process alone; the system lets go of it if we are killed."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            remedy = "wait for it, or stop it first"
+            raise BadInput("another process is training this run", file=self.path, remedy=remedy) from error
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process is training it now."""
+        try:
+            with self.held():
+                return False
+        except (BadInput, OSError):
+            return True
+
+    @cached_property
+    def milestone(self) -> Milestone:
+        kind = milestone_named(self.facts["milestone"])
+        try:
+            return kind(**self.facts["fields"])
+        except TypeError as error:
+            remedy = "it was made by another version of forebear"
+            raise BadInput(f"its fields do not fit: {error}", file=self.path / RUN, remedy=remedy) from error
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self.path / TOKENIZER)
+
+    @property
+    def recipe(self) -> Recipe:
+        return recipe_from(self.facts["recipe"])
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / CHECKPOINTS)
+
+    @property
+    def finished(self) -> bool:
+        return self.facts["state"] == "finished"
+
+    def publish(self, one: Checkpoint) -> None:
+        """Makes a checkpoint's weights the run's own."""
+        source, target = one.folder / WEIGHTS, self.path / WEIGHTS
+        aside = target.with_name(f".{WEIGHTS}.{os.getpid()}.tmp")
+        with contextlib.suppress(FileNotFoundError):
+            aside.unlink()
+        try:
+            os.link(source, aside)  # no copy, where the file system can
+        except OSError:
+            with open(source, "rb") as read, written_aside(aside) as copy:
+                shutil.copyfileobj(read, copy)
+        aside.replace(target)
+        sync_folder(self.path)
+        self.tell(weights={"sha256": digest(target), "bytes": target.stat().st_size, "step": one.step})
+
+    def weights(self) -> tuple[Path, list[str]]:
+        """The verified file of what was learned, and what had to be said on the way to it."""
+        own, told = self.path / WEIGHTS, self.facts.get("weights")
+        notes: list[str] = []
+        if told is not None:
+            if own.is_file() and own.stat().st_size == told["bytes"] and digest(own) == told["sha256"]:
+                return own, notes
+            notes.append(f"{own} is missing or not what was written")
+        one, more = self.checkpoints.good()
+        if one is not None:
+            state = "" if told is None else f": used the checkpoint of step {one.step:,} instead"
+            return one.folder / WEIGHTS, [note + state for note in notes] + more
+        if notes:
+            raise ForebearError(
+                "is missing or not what was written, and there is no checkpoint to fall back to",
+                file=own,
+                remedy="restore it from a copy, or train again",
+            )
+        remedy = f"train it with: forebear pretrain --resume {self.path}"
+        raise BadInput("has learned nothing yet: there is no checkpoint", file=self.path, remedy=remedy)

@@ -1,0 +1,36 @@
+"""What the loop asks of every way of learning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from forebear.objectives.batch import Batch
+
+
+class Learner(Protocol):
+    """Holds a network and makes it better by batches; its files are all that is needed to go on."""
+
+    network: Any
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""
+        ...
+
+    def examine(self, batch: Batch) -> dict[str, float]:
+        """The summed loss of each target, without learning."""
+        ...
+
+    def begin(self) -> None:
+        """Gives the network its first values, a function of the seed."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes the network and whatever else learning needs into a folder of its own."""
+        ...
+
+    def load(self, folder: Path) -> None: ...
+
+
+WEIGHTS = "weights.safetensors"  # the network
+MOMENTS = "learner.safetensors"  # what else is needed to go on

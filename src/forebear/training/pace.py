@@ -1,0 +1,85 @@
+"""When a run warms up, when its rate begins to fall, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from forebear.training.recipe import Recipe
+
+WARMUP = 100  # steps, and never more than a tenth of the run
+
+
+@dataclass
+class Pace:
+    """The rate rises, stays, and falls to nothing in a straight line.
+
+    The middle does not depend on the end, so a run that was given a time decides late, from the speed it had, how many
+    steps it can still make; from then on everything is a function of the step alone. The same numbers given as a recipe
+    (`steps`, `warmup`, `fall`) repeat the run exactly.
+    """
+
+    warmup: int
+    total: int | None  # steps in all, once known
+    fall: int | None
+    time: float | None  # seconds it was given
+    cooldown: float
+
+    @classmethod
+    def of(cls, recipe: Recipe, epoch: int, seconds_a_step: float) -> Pace:
+        """The pace for this recipe where an epoch has so many steps and a step takes so many seconds."""
+        total = None
+        if recipe.steps is not None:
+            total = recipe.steps
+        elif recipe.tokens is not None:
+            total = max(1, round(recipe.tokens / recipe.batch))
+        elif recipe.epochs is not None:
+            total = max(1, round(recipe.epochs * epoch))
+        guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))
+        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, guess // 10)
+        fall = recipe.fall
+        if fall is None and total is not None:
+            fall = round(total * (1 - recipe.cooldown))
+        return cls(warmup, total, fall, recipe.time, recipe.cooldown)
+
+    def decide(self, step: int, seconds: float) -> None:
+        """Given a time, fixes the number of steps when the rate has to begin to fall."""
+        if self.total is None and self.time is not None and seconds >= self.time * (1 - self.cooldown) and step:
+            self.fall = step
+            self.total = step + max(1, round((self.time - seconds) / (seconds / step)))
+
+    def share(self, step: int) -> float:
+        """The rate of this step as a share of the full one."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        if self.total is None or self.fall is None or step < self.fall:
+            return 1.0
+        return max(0.0, (self.total - step) / max(1, self.total - self.fall))
+
+    def over(self, step: int) -> bool:
+        return self.total is not None and step >= self.total
+
+    def done(self, step: int, seconds: float) -> float:
+        """How much of the run is behind us, from 0 to 1."""
+        if self.total is not None:
+            return step / self.total
+        return min(1.0, seconds / self.time) if self.time else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"warmup": self.warmup, "total": self.total, "fall": self.fall}
+
+    def restore(self, told: dict[str, Any]) -> None:
+        self.warmup, self.total, self.fall = told["warmup"], told["total"], told["fall"]
+
+
+def examined(step: int, every: int | None) -> bool:
+    """Whether the held-out text is looked at after this many steps: every so many, or ever more seldom (50, 75, 112 …).
+
+    A function of the step alone, as the best checkpoint must not depend on when a run was interrupted.
+    """
+    if every:
+        return step % every == 0
+    at = 50
+    while at < step:
+        at += at // 2
+    return at == step

@@ -1,0 +1,145 @@
+"""How long, how fast and with what care to learn: everything about time and steps, nothing about any milestone."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.lineage import nearest
+
+BUDGETS = ("time", "steps", "tokens", "epochs")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One of time, steps, tokens and epochs says when it is over; None elsewhere leaves the choice to forebear."""
+
+    time: float | None = None  # seconds
+    steps: int | None = None
+    tokens: int | None = None
+    epochs: float | None = None
+
+    batch: int = 4096  # tokens in a step
+    accumulate: int = 1  # parts a step's batch is divided into, for memory that is too small
+    rate: float = 1e-3
+    warmup: int | None = None  # steps in which the rate rises
+    fall: int | None = None  # the step at which the rate begins to fall
+    cooldown: float = 0.4  # the share of the run in which the rate falls to nothing, where `fall` does not say
+    decay: float = 0.1  # of weights that are matrices
+    memory: float = 0.99  # of the second moment (Adam's β₂): a long one suits small batches
+    clip: float = 1.0
+
+    held_out: float = 0.05  # share of the text that examines
+    evaluate_every: int | None = None  # steps; None: ever more seldom
+    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    save_every: float = 60.0  # seconds
+    keep: int = 2  # of the newest checkpoints, beside the best
+
+    seed: int = 0
+    device: str | None = None
+    threads: int | None = None
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(given) > 1:
+            told = " and ".join(f"--{name}" for name in given)
+            raise BadInput(f"{told} contradict each other", remedy="give one of --time, --steps, --tokens, --epochs")
+        for name in (*BUDGETS, "batch", "accumulate", "rate", "clip", "evaluate_every", "patience", "keep", "threads"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadInput(f"{_flag(name)} is {value}", remedy="give a number above 0")
+        if not 0 < self.cooldown <= 1:
+            raise BadInput(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
+        if not 0 < self.memory < 1:
+            raise BadInput(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")
+        if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:
+            raise BadInput("--decay, --warmup and --seed cannot be negative", remedy="give 0 or more")
+
+    @property
+    def budget(self) -> str:
+        """Which of the four says when it is over; time, if none was given."""
+        return next((name for name in BUDGETS if getattr(self, name) is not None), "time")
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def recipe_from(*layers: Mapping[str, Any]) -> Recipe:
+    """A recipe from several layers of settings, the later ones winning; a budget in a later layer replaces any earlier."""
+    settings: dict[str, Any] = {}
+    for layer in layers:
+        given = {name: value for name, value in layer.items() if value is not None}
+        if any(name in given for name in BUDGETS):
+            settings = {name: value for name, value in settings.items() if name not in BUDGETS}
+        settings |= given
+    kinds = {field.name: str(field.type) for field in fields(Recipe)}
+    for name in settings:
+        if name not in kinds:
+            raise BadInput(f"a recipe has no setting {name!r}", remedy=nearest(name, kinds))
+    return Recipe(**{name: _read(name, kinds[name], value) for name, value in settings.items()})
+
+
+def _read(name: str, kind: str, value: Any) -> Any:
+    """A setting as it is written ("5m", "2M", "0.1") as the number it stands for."""
+    if name in ("time", "save_every"):
+        return duration(value)
+    if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
+        raise BadInput(f"{_flag(name)} is {value!r}", remedy="give a number")
+    if "int" in kind:
+        return amount(value, name)
+    if "float" in kind:
+        try:
+            return float(value)
+        except ValueError as error:
+            raise BadInput(f"{_flag(name)} is {value!r}", remedy="give a number") from error
+    return str(value)
+
+
+def duration(text: str | float) -> float:
+    """Seconds, from how people write them: 90, 30s, 5m, 1.5h, 2d, 1h30m."""
+    if isinstance(text, int | float):
+        return float(text)
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
+        raise BadInput(f"{text!r} is no duration", remedy="write it as 30s, 5m, 2h or 1h30m")
+    return sum(float(number) * units[unit] for number, unit in parts)
+
+
+def amount(text: str | float, name: str = "the number") -> int:
+    """A whole number, from how people write it: 4096, 4_096, 200k, 1.5M, 2G."""
+    factors = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+    found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d+)?)([kmgbt]?)", str(text).strip().lower())
+    number = float(found[1].replace("_", "")) * factors[found[2]] if found else 0.5
+    if not number.is_integer():
+        raise BadInput(f"{_flag(name)} is {text!r}", remedy="write a whole number as 4096, 200k, 1.5M or 2G")
+    return int(number)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}" if " " not in name else name
+
+
+def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
+    """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
+    form = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
+    try:
+        with open(file, "rb") as opened:
+            told = tomllib.load(opened)
+    except OSError as error:
+        raise BadInput(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
+    except ValueError as error:
+        raise BadInput(f"not TOML: {error}", file=file, remedy=form) from error
+    names = [*known, "fields", "recipe"]
+    for name, value in told.items():
+        if name not in names:
+            raise BadInput(f"a recipe file has no {name!r}", file=file, remedy=nearest(name, names))
+        if (name in ("fields", "recipe")) != isinstance(value, dict):
+            raise BadInput(f"{name!r} is not what it should be", file=file, remedy=form)
+    return told

@@ -1,0 +1,254 @@
+"""The only training loop. It knows neither text nor tensors: an objective makes a batch, a learner takes it.
+
+Batch number `step` is a function of (seed, step) alone, so that a resumed run sees what an unbroken one would have seen.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from forebear.errors import ForebearError
+from forebear.objectives.batch import Moment, Objective
+from forebear.text.aside import disk_told
+from forebear.text.corpus import Split
+from forebear.training.checkpoint import Checkpoint
+from forebear.training.folder import METRICS, RunFolder
+from forebear.training.interruption import Interruption
+from forebear.training.learner import Learner
+from forebear.training.metrics import Metrics
+from forebear.training.pace import Pace, examined
+from forebear.training.recipe import Recipe
+from forebear.training.troubles import Troubles
+
+LINE = 10  # steps to a line of metrics
+LOOKED_AT = 20  # batches of held-out text in an evaluation
+TRIAL = 3  # steps made and forgotten, to learn how long one takes
+SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
+
+
+class Interrupted(ForebearError):
+    """Someone pressed Ctrl-C; everything is saved."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a run stands, for whoever watches."""
+
+    step: int
+    total: int | None
+    done: float  # 0 to 1
+    seconds: float
+    left: float  # seconds
+    tokens_per_second: float
+    rate: float
+    losses: dict[str, float]  # of the last steps
+    held_out: dict[str, float] | None  # if it was just examined
+    unigram: float | None
+
+
+class Watcher:
+    """Told of everything that happens; this one says nothing."""
+
+    def report(self, report: Report) -> None: ...
+
+    def note(self, words: str) -> None: ...
+
+
+@dataclass
+class _Position:
+    """What the loop itself has to remember; stored with every checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    best: float | None = None
+    best_step: int = 0
+    worse: int = 0  # evaluations since the best
+    recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics
+
+
+class Trainer:
+    """One run on its way: `run` goes from wherever the folder stands to the end."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        learner: Learner,
+        objective: Objective,
+        split: Split,
+        *,
+        once: bool = False,
+        unigram: float | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.folder, self.learner, self.objective, self.split, self.once = folder, learner, objective, split, once
+        self.recipe: Recipe = folder.recipe
+        self.watcher = watcher or Watcher()
+        self.metrics = Metrics(folder.path / METRICS)
+        self.epoch = objective.steps(split.train, self.recipe.batch)
+        self.at = _Position()
+        self.pace, self.unigram = Pace(0, None, None, None, self.recipe.cooldown), unigram
+        self.saved = time.monotonic()
+        self.saving = 0.0  # seconds the last save took
+
+    def run(self) -> None:
+        """Trains to the end, or until interrupted; the folder then holds the best weights."""
+        with self.folder.held(), disk_told(self.folder.path), Interruption() as interruption:
+            self._begin()
+            self.folder.tell(state="training")
+            began, before = time.monotonic(), self.at.seconds
+            troubles = Troubles(self.unigram, self.pace.warmup, self.epoch)
+            while not self._over():
+                self._step(troubles)
+                self.at.seconds = before + time.monotonic() - began
+                self.pace.decide(self.at.step, self.at.seconds)
+                self._look(troubles)
+                due = max(self.recipe.save_every, SHARE_OF_SAVING * self.saving)
+                if time.monotonic() - self.saved > due and not self._over():
+                    self._save()
+                if interruption.asked and not self._over():
+                    self._stop()
+            self._finish()
+
+    # -- before
+
+    def _begin(self) -> None:
+        one, notes = self.folder.checkpoints.good()
+        for note in notes:
+            self.watcher.note(note)
+        if one is None:
+            self._afresh()
+        else:
+            self._resume(one)
+        self.metrics.cut(self.at.step)
+
+    def _afresh(self) -> None:
+        seconds_a_step = 0.0
+        self.learner.begin()
+        if self.recipe.time is not None and not self.once:
+            for number in range(TRIAL):
+                began = time.monotonic()
+                self.learner.step(self._batch(number), number, 0.0)
+                seconds_a_step = time.monotonic() - began
+            self.learner.begin()
+        self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step)
+        if self.once:
+            self.pace.total = min(self.pace.total or self.epoch, self.epoch)
+
+    def _resume(self, one: Checkpoint) -> None:
+        state = one.state()
+        self.learner.load(one.folder)
+        self.at = _Position(**state["position"])
+        self.pace = Pace.of(self.recipe, self.epoch, 1.0)
+        self.pace.restore(state["pace"])
+        self.watcher.note(f"going on from step {self.at.step:,}")
+
+    # -- during
+
+    def _batch(self, step: int):
+        return self.objective.batch(self.split.train, self.recipe.batch, Moment(self.recipe.seed, step))
+
+    def _step(self, troubles: Troubles) -> None:
+        step, share = self.at.step, self.pace.share(self.at.step)
+        batch = self._batch(step)
+        losses = self.learner.step(batch, step, share)
+        troubles.no_number(step, sum(losses.values()), self.recipe.rate * share)
+        for name, loss in losses.items():
+            self.at.recent.setdefault(name, []).append(loss)
+        self.at.tokens += batch.tokens
+        self.at.step += 1
+
+    def _look(self, troubles: Troubles) -> None:
+        """Evaluates, writes a line of metrics and reports, each when it is due."""
+        step, over = self.at.step, self._over()
+        held_out, best = None, False
+        if examined(step, self.recipe.evaluate_every) or over:
+            held_out = self.examine()
+            best = self._best(sum(held_out.values()), troubles)
+        if step % LINE and held_out is None:
+            return
+        losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}
+        for words in troubles.of_loss(step, sum(losses.values())) if "next" in losses else ():
+            self.watcher.note(words)
+        done, seconds = self.pace.done(step, self.at.seconds), self.at.seconds
+        rate = self.recipe.rate * self.pace.share(step - 1)
+        speed = self.at.tokens / max(seconds, 1e-9)
+        more = {"held_out": held_out} if held_out else {}
+        self.metrics.add(
+            step=step, seconds=seconds, tokens=self.at.tokens, rate=rate, tokens_per_second=speed, losses=losses, **more
+        )
+        self.at.recent = {}
+        if best and not over:
+            self._save()
+        left = seconds * (1 - done) / max(done, 1e-9)
+        total = self.pace.total
+        self.watcher.report(Report(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram))
+
+    def examine(self) -> dict[str, float]:
+        """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
+        sums: dict[str, float] = {}
+        asked: dict[str, int] = {}
+        steps = min(LOOKED_AT, self.objective.steps(self.split.held_out, self.recipe.batch))
+        for number in range(steps):
+            batch = self.objective.batch(self.split.held_out, self.recipe.batch, Moment(0, number))
+            for name, count in batch.asked().items():
+                asked[name] = asked.get(name, 0) + count
+            for name, loss in self.learner.examine(batch).items():
+                sums[name] = sums.get(name, 0.0) + loss
+        return {name: total / max(1, asked[name]) for name, total in sums.items()}
+
+    def _best(self, loss: float, troubles: Troubles) -> bool:
+        """Whether this is the best state so far."""
+        if self.at.best is None or loss < self.at.best:
+            self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
+            return True
+        self.at.worse += 1
+        for words in troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step):
+            self.watcher.note(words)
+        return False
+
+    def _over(self) -> bool:
+        late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
+        bored = self.recipe.patience is not None and self.at.worse >= self.recipe.patience
+        return self.pace.over(self.at.step) or bored or (late and self.at.step > 0)
+
+    # -- after
+
+    def _save(self) -> Checkpoint:
+        began = time.monotonic()
+        state: dict[str, Any] = {"position": self.at.__dict__, "pace": self.pace.to_json()}
+        one = self.folder.checkpoints.save(self.at.step, state, self.learner.save)
+        self.folder.checkpoints.prune(self.recipe.keep, {self.at.best_step} if self.at.best is not None else set())
+        self.saved = time.monotonic()
+        self.saving = self.saved - began
+        return one
+
+    def _stop(self) -> None:
+        self._save()
+        self.folder.tell(state="interrupted", step=self.at.step, seconds=round(self.at.seconds, 3))
+        raise Interrupted(
+            f"interrupted at step {self.at.step:,}; everything is saved",
+            file=self.folder.path,
+            remedy=f"go on with: forebear pretrain --resume {self.folder.path}",
+        )
+
+    def _finish(self) -> None:
+        last = self._save()
+        best = last
+        if self.at.best is not None and self.at.best_step != last.step:
+            best = next((one for one in self.folder.checkpoints.all() if one.step == self.at.best_step), last)
+        self.folder.publish(best)
+        self.folder.checkpoints.prune(1, set())
+        self.folder.tell(
+            state="trained",
+            step=self.at.step,
+            seconds=round(self.at.seconds, 3),
+            tokens=self.at.tokens,
+            pace=self.pace.to_json(),
+            best_step=best.step,
+            held_out_loss=self.at.best,
+        )

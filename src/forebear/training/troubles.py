@@ -1,0 +1,98 @@
+"""What has probably gone wrong when training goes wrong: the likely cause in words, and what to try."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forebear.errors import ForebearError
+from forebear.text.corpus import Corpus
+from forebear.text.portion import Portion
+
+UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
+REPEATED = 0.2  # share of documents that say what another says already
+SAMPLE = 20_000_000  # tokens that frequencies are counted from
+
+
+def of_text(corpus: Corpus) -> Iterator[str]:
+    """What can be said before the first step."""
+    unknown = corpus.facts["counts"]["unknown"] / max(1, len(corpus))
+    if unknown == 1:
+        raise ForebearError(
+            "every token of this text is unknown to the tokenizer",
+            file=corpus.folder,
+            remedy="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
+        )
+    if unknown > UNKNOWN:
+        yield f"{unknown:.0%} of the tokens are unknown: the model will mostly learn to say so; choose another tokenizer"
+    copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
+    if copies > REPEATED:
+        yield (
+            f"{copies:.0%} of the documents repeat another word for word: the model will learn them by heart; "
+            "forebear corpus TEXT --clean OUT removes copies"
+        )
+
+
+def unigram_entropy(train: Portion, held_out: Portion, vocabulary: int, end: int) -> float:
+    """Nats a held-out token costs if only the frequencies of tokens are known: what any model must soon be below."""
+    counts = _frequencies(train, vocabulary, end) + 1.0  # one each, so that none is impossible
+    asked = _frequencies(held_out, vocabulary, end)
+    return float(-(asked * np.log(counts / counts.sum())).sum() / asked.sum())
+
+
+def _frequencies(portion: Portion, vocabulary: int, end: int) -> np.ndarray:
+    """How often each token is predicted, from a sample where there is very much text; an end for each document."""
+    counts, seen = np.zeros(vocabulary), 0
+    for number, (first, last) in enumerate(portion.spans.tolist()):
+        counts += np.bincount(portion.corpus.ids[first:last], minlength=vocabulary) if last - first > vocabulary else 0
+        if last - first <= vocabulary:
+            np.add.at(counts, portion.corpus.ids[first:last], 1)
+        seen += last - first
+        counts[end] += 1
+        if seen > SAMPLE and number:
+            break
+    return counts
+
+
+@dataclass
+class Troubles:
+    """Looks at what the loop sees and says each thing once."""
+
+    unigram: float | None  # of the target `next`; None where there is no such target
+    warmup: int
+    epoch: int  # steps that show everything once
+    said: set[str] = field(default_factory=set)
+
+    def no_number(self, step: int, loss: float, rate: float) -> None:
+        if not math.isfinite(loss):
+            raise ForebearError(
+                f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
+                remedy=f"a lower rate: --rate {rate / 3:.1g}; the last checkpoint is kept",
+            )
+
+    def of_loss(self, step: int, loss: float) -> Iterator[str]:
+        """`loss` is the mean of the last steps."""
+        if self.unigram is not None and step > 2 * self.warmup + 100 and loss > self.unigram:
+            yield from self._once(
+                "unigram",
+                f"after {step:,} steps the loss ({loss:.2f}) is above that of mere token frequencies ({self.unigram:.2f}): "
+                "nothing is learned yet; the rate is probably too high (try a third of it) or far too low",
+            )
+
+    def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> Iterator[str]:
+        shown = step / max(1, self.epoch)
+        if shown > 2 and loss > best + 0.02 * abs(best):
+            yield from self._once(
+                "repeated",
+                f"the text has been shown {shown:.0f} times, and held-out loss has risen since step {best_step:,} "
+                f"({best:.3f} → {loss:.3f}): it is being learned by heart; more text, a smaller --size, --dropout 0.1, "
+                "or --patience 3 to stop in time (the best checkpoint is kept)",
+            )
+
+    def _once(self, key: str, words: str) -> Iterator[str]:
+        if key not in self.said:
+            self.said.add(key)
+            yield words

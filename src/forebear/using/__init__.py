@@ -1,0 +1,1 @@
+"""A run folder answers: score, next, generate, measure."""

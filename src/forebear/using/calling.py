@@ -1,0 +1,82 @@
+"""What `import forebear` offers: the command line's words as functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from forebear.text.reading import Reading
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.corpora import TextSource
+from forebear.training.recipe import read_recipe
+from forebear.training.trainer import Watcher
+from forebear.using import exchanging, pretraining
+from forebear.using.run import Run
+
+Path = str | os.PathLike[str]
+
+
+def pretrain(
+    milestone: str,
+    texts: Path | Sequence[Path],
+    *,
+    to: Path | None = None,
+    size: str | None = None,
+    tokenizer: str | Tokenizer | None = None,
+    vocabulary: int | None = None,
+    recipe: Path | None = None,
+    overwrite: bool = False,
+    documents: str = "blank",
+    format: str = "auto",  # noqa: A002 - the command line's word
+    field: str = "text",
+    column: str = "",
+    encoding: str = "utf-8",
+    on_bad_bytes: str = "fail",
+    sentences: str = "split",
+    segment: bool = False,
+    user_dict: Path | None = None,
+    workers: int | None = None,
+    watcher: Watcher | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains a milestone on text files and returns the run, as `forebear pretrain` does, with the same words.
+
+    `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
+    fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
+    """
+    reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
+    dictionary = os.fspath(user_dict) if user_dict is not None else None
+    source = TextSource((), reading, sentences, segment or dictionary is not None, dictionary)
+    what = pretraining.plan(
+        milestone,
+        [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
+        size=size,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        source=source,
+        recipe=read_recipe(os.fspath(recipe), pretraining.WRITTEN) if recipe is not None else None,
+        settings=settings,
+    )
+    place = os.fspath(to) if to is not None else None
+    return Run(pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher))
+
+
+def resume(folder: Path, *, watcher: Watcher | None = None) -> Run:
+    """Goes on with a run that was broken off."""
+    return Run(pretraining.resume(os.fspath(folder), watcher=watcher))
+
+
+def rerun(folder: Path, *, to: Path, watcher: Watcher | None = None) -> Run:
+    """Makes a finished run again, step by step, into another folder."""
+    return Run(pretraining.again(os.fspath(folder), os.fspath(to), watcher=watcher))
+
+
+def load(folder: Path) -> Run:
+    """A run that was trained or imported before."""
+    return Run.open(folder)
+
+
+def import_run(source: Path, *, to: Path) -> Run:
+    """A run from another program's files: a Hugging Face folder, an ARPA file."""
+    return Run(exchanging.imported(os.fspath(source), os.fspath(to)))

@@ -1,0 +1,86 @@
+"""The text of tokens that come one by one: whole characters only, and nothing that may yet turn out a stop string."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+
+
+def _bytes_by_character() -> dict[str, int]:
+    """Byte-level BPE writes a byte that prints in Latin-1 as itself and numbers the others from U+0100 on."""
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(0x100)) - set(printing))
+    return {chr(byte): byte for byte in printing} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+BYTES = _bytes_by_character()
+
+
+def bytes_of(token: str) -> bytes:
+    """The bytes that a token of byte-level BPE stands for; an added one may be plain text."""
+    try:
+        return bytes([BYTES[character] for character in token])
+    except KeyError:
+        return token.encode()
+
+
+class Continuation:
+    """What follows a prompt. `text` is all of it up to now; `take` gives out what is certain to stay.
+
+    Joined, the pieces are what decoding prompt and continuation gives, less what decoding the prompt alone gives, up
+    to the first stop string. A character whose bytes are still incomplete waits, and so does what a stop string may
+    begin with.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] | np.ndarray, stop: Sequence[str] = ()) -> None:
+        self.text = ""
+        self.stopped = False
+        self._stop = stop
+        self._given = 0  # characters of `text` that were handed out
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._tokenizer = tokenizer
+        self._before = [int(prompt[-1])] if len(prompt) else []
+        self._spell: Callable[[int], str] = self._by_bytes if tokenizer.kind == "bytepair" else self._by_words
+
+    def take(self, token: int) -> str:
+        """The further text that is certain now that this token has come."""
+        return self._heard(self._spell(token))
+
+    def finish(self) -> str:
+        """No token comes any more: what was held back."""
+        piece = self._heard(self._utf8.decode(b"", final=True))
+        rest, self._given = self.text[self._given :], len(self.text)
+        return piece + rest
+
+    def _by_bytes(self, token: int) -> str:
+        return self._utf8.decode(bytes_of(self._tokenizer.token(token)))
+
+    def _by_words(self, token: int) -> str:
+        """Whether a space comes first depends on the token before, and on no other."""
+        before, self._before = self._before, [token]
+        return self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :]
+
+    def _heard(self, piece: str) -> str:
+        if self.stopped:
+            return ""
+        fresh = len(self.text)
+        self.text += piece
+        found = [self.text.find(stop, max(fresh - len(stop) + 1, 0)) for stop in self._stop]
+        certain = min((at for at in found if at >= 0), default=None)
+        if certain is not None:
+            self.stopped, self.text = True, self.text[:certain]
+        else:
+            certain = len(self.text) - max((_begun(self.text, stop) for stop in self._stop), default=0)
+        given, self._given = self._given, max(certain, self._given)
+        return self.text[given : self._given]
+
+
+def _begun(text: str, stop: str) -> int:
+    """How many characters at the end of the text are the beginning of the stop string."""
+    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

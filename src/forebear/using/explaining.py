@@ -1,0 +1,202 @@
+"""What a milestone is: its paper, what it changed, what it predicts from what, its fields, what each size weighs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from forebear.lineage import LINEAGE, Entry, milestone_named
+from forebear.objectives.batch import Batch, Moment
+from forebear.text.corpus import Corpus
+from forebear.text.training import train
+from forebear.training.recipe import recipe_from
+from forebear.using.pretraining import plan
+from forebear.using.weighing import weigh
+
+if TYPE_CHECKING:
+    from forebear.milestones.milestone import Milestone
+    from forebear.text.tokenizer import Tokenizer
+
+VOCABULARY = 50_257  # entries, where nobody says how many: GPT-2's, so that its published sizes come out
+EXAMPLE = ("the cat sat on the mat .", "a dog ran .")
+SENTENCE = (
+    "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
+    "{answering}; the losses add up."
+)
+GROWS = (
+    "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of each"
+    " length for every token of the text; a prediction costs one search for each length."
+)
+# What a run can do follows from the names of its heads.
+VERBS: dict[str, tuple[str, ...]] = {"next": ("score", "next", "generate", "measure")}
+
+
+class Nominal:
+    """A small tokenizer that says it has more entries: all that the shape of a network asks of a vocabulary."""
+
+    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+        self._tokenizer, self.size = tokenizer, size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A milestone for a reader."""
+
+    entry: Entry
+    paper: str
+    changed: str
+    sentence: str
+    learning: str
+    tokenizer: str
+    encoder: str
+    heads: dict[str, str]  # by name, what answers
+    verbs: tuple[str, ...]
+    example: dict[str, list[str]]  # one row: what is seen, and what is asked of each token
+    fields: dict[str, tuple[Any, str]]  # value and meaning
+    size: str | None
+    vocabulary: int
+    sizes: dict[str, dict[str, Any]]  # by name: its fields, and its figures where they do not depend on the text
+    remark: str
+
+    def facts(self) -> dict[str, Any]:
+        told = asdict(self)
+        told["fields"] = {name: {"value": value, "meaning": meaning} for name, (value, meaning) in self.fields.items()}
+        return told
+
+
+def explain(
+    name: str, *, size: str | None = None, settings: Mapping[str, Any] | None = None, vocabulary: int | None = None
+) -> Explained:
+    """Everything about a milestone, in one of its sizes or with fields of one's own."""
+    kind = milestone_named(name)
+    own = plan(name, (), size=size, settings=settings)
+    entries = vocabulary or VOCABULARY
+    made = {label: _in_size(kind, label) for label in kind.sizes}
+    if settings or not made:
+        made = {"yours": own.milestone, **made}
+    title, body, meanings = _docstring(kind)
+    batch, tokenizer = sample(own.milestone)
+    encoder, heads = _parts(own.milestone, tokenizer)
+    objective = type(own.milestone.objective(tokenizer)).__name__
+    nominal = cast("Tokenizer", Nominal(tokenizer, entries))
+    values = asdict(own.milestone)
+    return Explained(
+        entry=LINEAGE[name],
+        paper=title,
+        changed=body,
+        sentence=_sentence(objective, batch, encoder, heads),
+        learning=kind.learning,
+        tokenizer=kind.tokenizer,
+        encoder=encoder,
+        heads=heads,
+        verbs=verbs(batch.targets),
+        example=_example(batch, tokenizer),
+        fields={field: (values[field], meanings.get(field, "")) for field in values},
+        size=own.size,
+        vocabulary=entries,
+        sizes={label: _sized(one, nominal) for label, one in made.items()},
+        remark=GROWS if kind.learning == "counting" else "",
+    )
+
+
+def verbs(heads: Mapping[str, Any] | tuple[str, ...]) -> tuple[str, ...]:
+    """What a run with heads of these names can be asked."""
+    return tuple(verb for head in heads for verb in VERBS.get(head, ()))
+
+
+def abilities(name: str) -> tuple[tuple[str, ...], str]:
+    """What a run of this milestone can be asked, and why it is not ready, if it is not; loads no torch."""
+    try:
+        kind = milestone_named(name)
+        batch, _ = sample(_in_size(kind, kind.size))
+    except Exception as error:  # noqa: BLE001 - a milestone under repair must not take the table of contents with it
+        return (), f"{type(error).__name__}: {error}"
+    return verbs(batch.targets), ""
+
+
+def _in_size(kind: type[Milestone], size: str) -> Milestone:
+    return kind(**kind.sizes.get(size, {}))
+
+
+def sample(milestone: Milestone) -> tuple[Batch, Tokenizer]:
+    """The objective's first batch of two tiny documents, and the tokenizer that cut them."""
+    tokenizer = train("words", EXAMPLE)
+    cut = [tokenizer.encode(text).ids for text in EXAMPLE]
+    lengths = np.array([len(ids) for ids in cut])
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    sizes = np.array([len(text) for text in EXAMPLE])
+    arrays = {
+        "ids": np.concatenate(cut),
+        "sentences": starts,
+        "documents": np.arange(len(cut) + 1),
+        "hashes": np.arange(len(cut), dtype=np.uint64),
+        "sizes": sizes,
+        "unknown": np.zeros_like(sizes),
+        "words": None,
+    }
+    corpus = Corpus(folder=Path(), facts={}, **arrays)
+    batch = milestone.objective(tokenizer).batch(corpus.whole(), int(starts[-1]) + len(cut), Moment(0, 0))
+    return batch, tokenizer
+
+
+def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str]) -> str:
+    """The design's one sentence, with this milestone's values."""
+    told = ", ".join(f"{name}: {what}" for name, what in heads.items())
+    answering = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({told}) answer"
+    if not encoder:
+        answering = " and ".join(f"{what} counts what follows what and answers {name}" for name, what in heads.items())
+    inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
+    return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
+
+
+def _parts(milestone: Milestone, tokenizer: Tokenizer) -> tuple[str, dict[str, str]]:
+    """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
+    network = milestone.network(tokenizer)
+    if milestone.learning == "counting":
+        return "", {name: type(network).__name__ for name in network.heads}
+    return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
+
+
+def _example(batch: Batch, tokenizer: Tokenizer) -> dict[str, list[str]]:
+    """The first row, token by token: what is seen, and beneath it what is asked (nothing where nothing is)."""
+    length = int(batch.inputs["lengths"][0])
+    per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.tokens}
+    told = {"seen": [tokenizer.token(i) for i in batch.inputs["tokens"][:length].tolist()]}
+    for name, target in per_token.items():
+        told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
+    return told
+
+
+def _sized(milestone: Milestone, tokenizer: Tokenizer) -> dict[str, Any]:
+    weight = weigh(milestone, tokenizer, recipe_from(milestone.recipe()).batch)
+    return {"fields": asdict(milestone), "figures": weight.facts() if weight is not None else None}
+
+
+def _docstring(kind: type[Milestone]) -> tuple[str, str, dict[str, str]]:
+    """The paper, what it changed, and what the fields mean: a milestone's docstring holds all three."""
+    text = inspect.getdoc(kind) or ""
+    title, _, rest = text.partition("\n")
+    names = [field.name for field in fields(kind)]
+    meanings: dict[str, str] = {}
+    prose: list[str] = []
+    last = ""
+    for line in rest.split("\n"):
+        found = re.match(r"(\w+)\s{2,}(\S.*)", line)
+        if found and found[1] in names:
+            last = found[1]
+            meanings[last] = found[2]
+        elif last and line.startswith("  "):
+            meanings[last] += " " + line.strip()
+        else:
+            prose.append(line)
+    paragraphs = [" ".join(part.split()) for part in "\n".join(prose).split("\n\n")]
+    return title.strip(), "\n\n".join(filter(None, paragraphs)), meanings

@@ -1,0 +1,216 @@
+"""Which token comes next, or fills a blank: a table with probabilities."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.text.characters import codes_of, is_han
+from forebear.using.continuing import bytes_of
+from forebear.using.measuring import finite
+from forebear.using.texts import batches, end_of, log_probabilities, no_numbers, row_of
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+    from forebear.using.predicting import Predictor
+
+BLANK = re.compile("[_＿]{2,}")
+AFFORDABLE = 1 << 13  # tokens that a run may score for one blank: seconds on a laptop
+CHEAP = 1 << 20  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
+NEAR = 16
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token, its text, and how probable it is here; `whole` is the text with the blank filled, where there is one."""
+
+    token: str
+    id: int
+    text: str
+    probability: float
+    log_probability: float
+    whole: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON values; a log-probability of minus infinity is null."""
+        told: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
+        told |= {"probability": self.probability, "log_probability": finite(self.log_probability)}
+        return told if self.whole is None else {**told, "whole": self.whole}
+
+
+@dataclass(frozen=True)
+class Following:
+    """The best candidates, best first.
+
+    Without a blank, probabilities are the run's own, of all tokens and the end of the text. For a blank they are those
+    of the whole text, shared out among the `considered` candidates: log P(text so filled) is each `log_probability`.
+    `fitting` tokens could fill it; where not all of them were considered, `covered` says what share of the probability
+    given the text before the blank those have that were.
+    """
+
+    text: str
+    has_blank: bool
+    candidates: tuple[Candidate, ...]
+    fitting: int
+    considered: int
+    covered: float
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON values."""
+        told: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.fitting}
+        told |= {"considered": self.considered, "covered": self.covered}
+        return {**told, "candidates": [candidate.facts() for candidate in self.candidates]}
+
+
+def next(  # noqa: A001 - the command's word for it
+    predictor: Predictor,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    top: int = 10,
+    ends: bool = False,
+    among: int | None = None,
+) -> Following:
+    """The `top` tokens that may come next, or that may fill the blank (two underscores or more) in the text.
+
+    With `ends`, a filled text is to end after its last character. `among` is how many candidates are tried where text
+    follows the blank, the likeliest after the text before it; None: all, or as many as are affordable.
+    """
+    if top < 1:
+        raise BadInput(f"top is {top}", remedy="ask for at least 1 candidate")
+    if among is not None and among < 1:
+        raise BadInput(f"among is {among}", remedy="try at least 1 candidate")
+    blanks = list(BLANK.finditer(text))
+    if len(blanks) > 1:
+        raise BadInput(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
+    if not blanks:
+        return _after(predictor, tokenizer, text, top)
+    blank = _Blank(text, blanks[0].start(), blanks[0].end())
+    return _filled(predictor, tokenizer, blank, top=top, ends=ends, among=among)
+
+
+def _after(predictor: Predictor, tokenizer: Tokenizer, text: str, top: int) -> Following:
+    row = row_of(tokenizer.encode(text).ids, end_of(tokenizer), ends=False)
+    scores = _following(predictor, row)
+    candidates = (
+        Candidate(tokenizer.token(i), i, _shown(tokenizer, i), math.exp(scores[i]), float(scores[i]))
+        for i in _best(scores[: tokenizer.size], top)
+    )
+    return Following(text, False, tuple(candidates), tokenizer.size, tokenizer.size, 1.0)
+
+
+def _following(predictor: Predictor, row: np.ndarray) -> np.ndarray:
+    scores = np.asarray(predictor.follow([row])[0], np.float64)
+    if np.isnan(scores).any():
+        raise no_numbers()
+    return scores
+
+
+def _best(scores: np.ndarray, count: int) -> list[int]:
+    """The numbers of the best, best first, the lowest number first among equals; never what is impossible."""
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [int(i) for i in order if scores[i] > -np.inf]
+
+
+def _shown(tokenizer: Tokenizer, token: int) -> str:
+    return tokenizer.token(token) if token in tokenizer.specials else tokenizer.decode([token])
+
+
+@dataclass(frozen=True)
+class _Blank:
+    """A text with a blank from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
+
+    def sides(self, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+        """The ids before and after. In byte-level BPE a space before the blank belongs to what fills it."""
+        left, right = self.text[: self.start], self.text[self.end :]
+        if tokenizer.kind == "bytepair" and left.endswith(" "):
+            left = left[:-1]
+        return tokenizer.encode(left).ids, tokenizer.encode(right if right.strip() else "").ids
+
+    def fitting(self, tokenizer: Tokenizer) -> np.ndarray:
+        """The ids that may fill it: no special token, nothing invisible, no half of a character, spaces as written."""
+        before = self.text[: self.start]
+        attached = bool(before) and (before[-1].isalnum() and not is_han(codes_of(before[-1]))[0])
+        specials, fitting = tokenizer.specials, []
+        for i, token in enumerate(tokenizer.tokens()):
+            if i in specials:
+                continue
+            if tokenizer.kind == "bytepair":
+                spelled = bytes_of(token)
+                fits = spelled.startswith(b" ") == before.endswith(" ") and _is_visible(spelled)
+            elif tokenizer.prefix:
+                fits = bool(tokenizer.continues[i]) == attached
+            else:
+                fits = bool(token.strip())
+            if fits:
+                fitting.append(i)
+        return np.array(fitting, np.int64)
+
+    def whole(self, text: str) -> str:
+        return self.text[: self.start] + text.strip() + self.text[self.end :]
+
+
+def _is_visible(spelled: bytes) -> bool:
+    try:
+        return bool(spelled.decode().strip())
+    except UnicodeDecodeError:
+        return False
+
+
+def _filled(
+    predictor: Predictor, tokenizer: Tokenizer, blank: _Blank, *, top: int, ends: bool, among: int | None
+) -> Following:
+    """Every candidate's whole text is scored, unless there are too many: then those likeliest after the left side."""
+    end = end_of(tokenizer)
+    left, right = blank.sides(tokenizer)
+    left, right = row_of(left, end, ends=False), row_of(right, end, ends=ends)[1:]
+    fitting = blank.fitting(tokenizer)
+    if not len(fitting):
+        raise BadInput("no token can fill this blank", remedy="write it elsewhere, or leave a space before it")
+    after = _following(predictor, left)[fitting]
+    tried = np.arange(len(fitting))
+    if len(right):
+        count = among or _affordable(predictor) // (len(left) + 1 + len(right))
+        tried = np.sort(np.argsort(-after, kind="stable")[: max(count, 1)])
+        scores = _wholes(predictor, left, fitting[tried], right)
+    else:
+        scores = after + log_probabilities(predictor, [left])[0].sum()
+    total = float(np.logaddexp.reduce(scores))
+    ids, chosen = fitting[tried], _best(scores, top)
+    covered = _share(after, tried) if len(tried) < len(fitting) else 1.0
+    candidates = (_candidate(tokenizer, blank, int(ids[n]), float(scores[n]), total) for n in chosen)
+    return Following(blank.text, True, tuple(candidates), len(fitting), len(tried), covered)
+
+
+def _share(after: np.ndarray, tried: np.ndarray) -> float:
+    weights = np.exp(after)
+    return float(weights[tried].sum() / weights.sum()) if weights.any() else 0.0
+
+
+def _candidate(tokenizer: Tokenizer, blank: _Blank, token: int, score: float, total: float) -> Candidate:
+    text = _shown(tokenizer, token).removeprefix(tokenizer.prefix)
+    return Candidate(tokenizer.token(token), token, text, math.exp(score - total), score, blank.whole(text))
+
+
+def _affordable(predictor: Predictor) -> int:
+    """Tokens that may be scored for one blank."""
+    context = predictor.context
+    return CHEAP if context is None or context < NEAR else AFFORDABLE
+
+
+def _wholes(predictor: Predictor, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """log P(left, candidate, right) for each candidate."""
+    row = np.concatenate((left, [0], right))
+    rows = np.broadcast_to(row, (len(ids), len(row))).copy()
+    rows[:, len(left)] = ids
+    told = (scores.sum() for group in batches(rows, len) for scores in log_probabilities(predictor, group))
+    return np.fromiter(told, np.float64, len(ids))

@@ -1,0 +1,159 @@
+"""How well a run predicts a text: bits per byte, the same unit for every milestone, beside its own perplexity."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.text.characters import sound
+from forebear.text.ledger import size
+from forebear.text.sentences import split_sentences
+from forebear.using.texts import batches, end_of, log_probabilities, row_of, spelling_bits, unknown_sizes
+
+if TYPE_CHECKING:
+    from forebear.text.portion import Portion
+    from forebear.text.tokenizer import Tokenizer
+    from forebear.using.predicting import Predictor
+
+Progress = Callable[[int, int], object]  # bytes done, bytes in all
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Totals over all units of a text; everything else follows from them.
+
+    tokens counts what was predicted: every token of the text, and the end of each unit. impossible counts those
+    whose probability was 0, as maximum likelihood can say; then `nats` is infinite.
+    """
+
+    nats: float
+    tokens: int
+    documents: int
+    bytes: int
+    unknown_tokens: int
+    unknown_bytes: int
+    impossible: int
+    seconds: float
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits of all tokens and ends, and of spelling what was unknown, by bytes of the original text."""
+        return (self.nats / math.log(2) + spelling_bits(self.unknown_tokens, self.unknown_bytes)) / self.bytes
+
+    @property
+    def nats_per_token(self) -> float:
+        """The mean loss, ends included, as a training log shows it; unknown tokens count as themselves."""
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """Of the run's own tokens: comparable among runs of one tokenizer only."""
+        return math.exp(self.nats_per_token) if self.nats_per_token < 700 else math.inf
+
+    @property
+    def unknown_rate(self) -> float:
+        """Of the text's own tokens, ends left out."""
+        return self.unknown_tokens / max(self.tokens - self.documents, 1)
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
+        return {
+            "bits_per_byte": finite(self.bits_per_byte),
+            "perplexity": finite(self.perplexity),
+            "nats_per_token": finite(self.nats_per_token),
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "documents": self.documents,
+            "unknown_tokens": self.unknown_tokens,
+            "unknown_rate": self.unknown_rate,
+            "impossible_tokens": self.impossible,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def finite(value: float) -> float | None:
+    """The value where JSON has a way to write it."""
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A text that is scored by itself, and its share of the bytes."""
+
+    row: np.ndarray
+    bytes: int
+    unknown_bytes: int
+
+
+def measure(
+    predictor: Predictor,
+    tokenizer: Tokenizer,
+    source: Portion | Iterable[str],
+    *,
+    unit: str = "document",
+    progress: Progress | None = None,
+) -> Measured:
+    """Scores every unit of a portion, or every given text, by itself: as [end, tokens…, end].
+
+    With `unit` "sentence" each sentence is a text of its own, for runs that learned them so.
+
+    A portion brings its ids along, so they must be of this tokenizer. Memory stays bounded whatever is measured.
+    """
+    began = time.monotonic()
+    units, total = _units(source, tokenizer, unit)
+    nats: list[float] = []
+    tokens = documents = done = unknown_tokens = unknown_bytes = impossible = 0
+    for group in batches(units, lambda unit: len(unit.row)):
+        scores = np.concatenate(log_probabilities(predictor, [unit.row for unit in group]))
+        nats.append(-float(scores.sum()))
+        tokens += len(scores)
+        impossible += int(np.isneginf(scores).sum())
+        documents += len(group)
+        done += sum(unit.bytes for unit in group)
+        unknown_bytes += sum(unit.unknown_bytes for unit in group)
+        if tokenizer.unknown is not None:
+            unknown_tokens += sum(int(np.count_nonzero(unit.row[1:] == tokenizer.unknown)) for unit in group)
+        if progress is not None:
+            progress(done, max(total, done))
+    if not done:
+        raise BadInput("there is no text to measure", remedy="give text that has at least one character")
+    seconds = time.monotonic() - began
+    return Measured(math.fsum(nats), tokens, documents, done, unknown_tokens, unknown_bytes, impossible, seconds)
+
+
+def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> tuple[Iterator[_Unit], int]:
+    """The units one by one, and their bytes in all where that is known beforehand (else 0)."""
+    from forebear.text.portion import Portion
+
+    end = end_of(tokenizer)
+    if isinstance(source, Portion):
+        if source.corpus.facts["made_from"]["tokenizer"] != tokenizer.digest:
+            raise BadInput(
+                "this corpus was made with another tokenizer than the run's",
+                file=source.corpus.folder,
+                remedy="give the text itself, or prepare it with the run's tokenizer.json",
+            )
+        return _of_portion(source.by_sentence() if unit == "sentence" else source, end), source.bytes
+    if isinstance(source, str):
+        source = [source]
+    pieces = (piece for text in source for piece in split_sentences(text)) if unit == "sentence" else source
+    return _of_texts(pieces, tokenizer, end), 0
+
+
+def _of_portion(portion: Portion, end: int) -> Iterator[_Unit]:
+    numbers = zip(portion.spans.tolist(), portion.sizes.tolist(), portion.unknown.tolist(), strict=True)
+    for (first, last), length, unknown in numbers:
+        yield _Unit(row_of(portion.corpus.ids[first:last], end, ends=True), length, unknown)
+
+
+def _of_texts(texts: Iterable[str], tokenizer: Tokenizer, end: int) -> Iterator[_Unit]:
+    for text in map(sound, texts):
+        pieces = tokenizer.encode(text)
+        unknown = int(unknown_sizes(text, pieces, tokenizer.unknown).sum())
+        yield _Unit(row_of(pieces.ids, end, ends=True), size(text), unknown)

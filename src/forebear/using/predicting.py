@@ -1,0 +1,48 @@
+"""What the head `next` of any run can do, whether it counts or descends: in token ids and natural logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+
+class Reader(Protocol):
+    """Rows that are being continued: knows what comes next, takes what was chosen."""
+
+    def next(self) -> np.ndarray:
+        """(B, V) float32 scores of the next token of each row: logits, that is log-probabilities up to a constant."""
+        ...
+
+    def take(self, ids: np.ndarray) -> None:
+        """(B,) the token chosen for each row."""
+        ...
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Go on with these rows only (numbers among the present ones): others have ended."""
+        ...
+
+
+class Predictor(Protocol):
+    """A model of the next token. Rows are int arrays of ids; their first id is given, never predicted."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of a row it can see at once; None: no limit of its own."""
+        ...
+
+    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """For each row, log P(row[i] given row[:i]) for i = 1, 2, …: one value fewer than tokens."""
+        ...
+
+    def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """(B, V) log P(next token given the row): each line sums to 1 in probability."""
+        ...
+
+    def read(self, rows: Sequence[np.ndarray], room: int) -> Reader:
+        """Begin to continue these rows (of any lengths) by up to `room` tokens each."""
+        ...

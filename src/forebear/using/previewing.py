@@ -1,0 +1,140 @@
+"""What a milestone will see and must predict: one batch of its objective on a text, in tokens, with figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.objectives.batch import NOTHING, Batch, Moment
+from forebear.training.corpora import Progress, corpus_of
+from forebear.using.pretraining import Plan
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One row of a batch: ids, the tokens they stand for, and for each target what it asks of each token, or of the
+    whole row; None where nothing is asked."""
+
+    ids: list[int]
+    tokens: list[str]
+    inputs: dict[str, list[int]]  # beside the tokens
+    asked: dict[str, list[str | None]]
+    asked_of_row: dict[str, int | None]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The first rows of a batch, and figures of the whole of it."""
+
+    rows: list[Seen]
+    figures: dict[str, Any]
+    tokenizer: dict[str, Any]
+    end: str | None
+    unknown: str | None
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def preview(
+    what: Plan, *, rows: int = 4, step: int = 0, workers: int | None = None, progress: Progress | None = None
+) -> Preview:
+    """Batch number `step` of what was planned, exactly as training would see it."""
+    if rows < 1 or step < 0:
+        raise BadInput(f"rows is {rows}, step is {step}", remedy="give at least one row, and a step of 0 or more")
+    corpus = corpus_of(
+        what.source,
+        what.tokenizer,
+        vocabulary=what.vocabulary,
+        held_out=what.recipe.held_out,
+        workers=workers,
+        learning_progress=progress,
+        progress=progress,
+    )
+    split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
+    objective = what.milestone.objective(tokenizer)
+    batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
+    if not len(batch.inputs["lengths"]):
+        raise BadInput(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
+    steps = objective.steps(split.train, what.recipe.batch)
+    end = tokenizer.roles.get("end")
+    figures = _figures(batch, steps, tokenizer, getattr(what.milestone, "context", None))
+    figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
+    return Preview(
+        _rows(batch, tokenizer, rows),
+        figures,
+        {name: tokenizer.describe()[name] for name in ("kind", "size")},
+        None if end is None else tokenizer.token(end),
+        None if tokenizer.unknown is None else tokenizer.token(tokenizer.unknown),
+    )
+
+
+def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
+    tokens, lengths = batch.inputs["tokens"], batch.inputs["lengths"]
+    starts = np.cumsum(lengths) - lengths
+    end, unknown = tokenizer.roles.get("end"), tokenizer.unknown
+    asked = batch.asked()
+    told: dict[str, Any] = {
+        "rows": len(lengths),
+        "tokens": batch.tokens,
+        "shortest_row": int(lengths.min()),
+        "longest_row": int(lengths.max()),
+        "steps_an_epoch": steps,
+        "asked": asked,
+        "asked_share": {name: count / len(batch.targets[name]) for name, count in asked.items()},
+        "unknown_share": float((tokens == unknown).mean()) if unknown is not None else 0.0,
+        "distinct_tokens": len(np.unique(tokens)),
+    }
+    if end is not None:
+        told["documents_begun"] = int(np.count_nonzero(tokens == end))
+        told["rows_begun_inside_a_document"] = int(np.count_nonzero(tokens[starts] != end))
+    if context is not None:
+        told["rows_as_long_as_the_context"] = int(np.count_nonzero(lengths >= context))
+    return told
+
+
+def _rows(batch: Batch, tokenizer: Tokenizer, count: int) -> list[Seen]:
+    lengths = batch.inputs["lengths"]
+    ends = np.cumsum(lengths)
+    made = []
+    for number in range(min(count, len(lengths))):
+        mine = slice(int(ends[number] - lengths[number]), int(ends[number]))
+        ids = batch.inputs["tokens"][mine].tolist()
+        others = _by_token(batch, batch.inputs, but=("tokens", "lengths"))
+        targets = _by_token(batch, batch.targets)
+        of_rows = {name: int(target[number]) for name, target in batch.targets.items() if name not in targets}
+        made.append(
+            Seen(
+                ids,
+                [readable(tokenizer, i) for i in ids],
+                {name: array[mine].tolist() for name, array in others.items()},
+                {name: [_token(tokenizer, i) for i in array[mine].tolist()] for name, array in targets.items()},
+                {name: None if value == NOTHING else value for name, value in of_rows.items()},
+            )
+        )
+    return made
+
+
+def _by_token(batch: Batch, arrays: Mapping[str, np.ndarray], but: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """Those that have an entry for each token; others have one for each row."""
+    return {name: array for name, array in arrays.items() if len(array) == batch.tokens and name not in but}
+
+
+def _token(tokenizer: Tokenizer, number: int) -> str | None:
+    return None if number == NOTHING else readable(tokenizer, number)
+
+
+def readable(tokenizer: Tokenizer, number: int) -> str:
+    """A token as a person reads it: of pieces of bytes the text they spell, where they spell any."""
+    token = tokenizer.token(number)
+    if tokenizer.kind != "bytepair" or number in tokenizer.specials:
+        return token
+    text = tokenizer.decode([number])
+    return text.replace(" ", "␣").replace("\n", "⏎") if text and "\ufffd" not in text else token

@@ -1,0 +1,130 @@
+"""A run in one's hands: what it can do is read off the names of its heads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from forebear.errors import BadInput
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.folder import RunFolder
+from forebear.training.learners import loaded
+
+if TYPE_CHECKING:
+    from forebear.text.portion import Portion
+    from forebear.using.following import Following
+    from forebear.using.generating import Generated
+    from forebear.using.measuring import Measured, Progress
+    from forebear.using.predicting import Predictor
+    from forebear.using.scoring import Scored
+
+
+class Run:
+    """A run folder, opened: its network is loaded when it is first asked something."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.notes: list[str] = []
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Run:
+        return cls(RunFolder.open(folder))
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder.path)!r}, {self.folder.facts['milestone']})"
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything run.json says."""
+        return self.folder.facts
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer
+
+    @cached_property
+    def network(self) -> Any:
+        weights, notes = self.folder.weights()
+        network = loaded(self.folder.milestone, self.tokenizer, weights)
+        self.notes += notes
+        self.notes += getattr(network, "notes", [])
+        return network
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(self.network.heads)
+
+    @property
+    def parameters(self) -> int:
+        return self.network.parameter_count
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What answers score, next, generate and measure."""
+        if "next" not in self.heads:
+            remedy = f"it answers by: {', '.join(self.heads)}"
+            raise BadInput("does not predict the next token", file=self.folder.path, remedy=remedy)
+        if self.folder.milestone.learning == "counting":
+            return self.network
+        from forebear.networks.predictor import NetworkPredictor
+
+        return NetworkPredictor(self.network)
+
+    @property
+    def unit(self) -> str:
+        """What the run takes for a text of its own: a document, or a sentence."""
+        return getattr(self.folder.milestone, "unit", "document")
+
+    def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[Scored]:
+        """How probable each text is, in all and token by token."""
+        from forebear.using.scoring import score
+
+        return score(self.predictor, self.tokenizer, texts, ends=ends)
+
+    def next(self, text: str, *, top: int = 10, ends: bool = False) -> Following:
+        """What comes next, or what fills the blank (____) in the text."""
+        from forebear.using.following import next  # noqa: A004 - the command's word
+
+        return next(self.predictor, self.tokenizer, text, top=top, ends=ends)
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] = "",
+        *,
+        length: int = 100,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float = 0.95,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        samples: int = 1,
+    ) -> list[Generated]:
+        """Continues each prompt; the same seed writes the same text."""
+        from forebear.using.generating import generate
+
+        return generate(
+            self.predictor,
+            self.tokenizer,
+            prompts,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            stop=stop,
+            seed=seed,
+            samples=samples,
+        )
+
+    def measure(self, source: Portion | Iterable[str], *, progress: Progress | None = None) -> Measured:
+        """How well it predicts texts, or a portion of a corpus that has its tokenizer."""
+        from forebear.using.measuring import measure
+
+        return measure(self.predictor, self.tokenizer, source, unit=self.unit, progress=progress)

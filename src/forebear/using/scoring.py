@@ -1,0 +1,149 @@
+"""How probable a run finds a text, as a whole and token by token: log-probability, perplexity, bits per byte."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from forebear.errors import BadInput
+from forebear.text.characters import sound
+from forebear.text.ledger import size
+from forebear.using.measuring import finite
+from forebear.using.texts import batches, end_of, log_probabilities, row_of, spelling_bits, unknown_sizes
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Pieces, Tokenizer
+    from forebear.using.predicting import Predictor
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token of a text, where it stands (code points), and how probable it was after all before it.
+
+    The end of a text has the empty span behind its last character. `spelling` is what an unknown token costs in bits
+    beside its own probability, because its text has yet to be spelled; 0 for all others.
+    """
+
+    token: str
+    id: int
+    start: int
+    end: int
+    original: str
+    log_probability: float
+    spelling: float
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.log_probability)
+
+    @property
+    def bits(self) -> float:
+        """The surprise."""
+        return -self.log_probability / math.log(2) + self.spelling
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON values; a log-probability of minus infinity is null."""
+        return {
+            "token": self.token,
+            "id": self.id,
+            "start": self.start,
+            "end": self.end,
+            "original": self.original,
+            "log_probability": finite(self.log_probability),
+            "probability": self.probability,
+            "bits": finite(self.bits),
+        }
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A text with its tokens; natural logarithms. What a text of probability 0 has is infinite."""
+
+    text: str
+    tokens: tuple[ScoredToken, ...]
+
+    @property
+    def log_probability(self) -> float:
+        return math.fsum(token.log_probability for token in self.tokens)
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.log_probability)
+
+    @property
+    def perplexity(self) -> float:
+        """Of the run's own tokens: comparable among runs of one tokenizer only."""
+        mean = -self.log_probability / len(self.tokens)
+        return math.exp(mean) if mean < 700 else math.inf
+
+    @property
+    def bytes(self) -> int:
+        return size(sound(self.text))
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Comparable among all runs: what is unknown is charged its spelling."""
+        return math.fsum(token.bits for token in self.tokens) / self.bytes
+
+    @property
+    def impossible(self) -> int:
+        """How many tokens have the probability 0."""
+        return sum(token.log_probability == -math.inf for token in self.tokens)
+
+    def facts(self, *, tokens: bool = True) -> dict[str, Any]:
+        """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
+        told: dict[str, Any] = {
+            "text": self.text,
+            "log_probability": finite(self.log_probability),
+            "probability": self.probability,
+            "perplexity": finite(self.perplexity),
+            "bits_per_byte": finite(self.bits_per_byte),
+            "token_count": len(self.tokens),
+            "bytes": self.bytes,
+            "impossible_tokens": self.impossible,
+        }
+        return {**told, "tokens": [token.facts() for token in self.tokens]} if tokens else told
+
+
+def score(
+    predictor: Predictor, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
+) -> list[Scored]:
+    """Scores each text by itself, as what follows the start of a text; with `ends`, that it ends there too.
+
+    A text without a single token has no probability worth the name and is refused, by its number counted from 1.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    end = end_of(tokenizer)
+    cuts = [tokenizer.encode(text) for text in texts]
+    for number, pieces in enumerate(cuts, 1):
+        if not len(pieces.ids):
+            remedy = "leave it out, or write some text"
+            raise BadInput("this text has no tokens, so there is nothing to score", line=number, remedy=remedy)
+    rows = [row_of(pieces.ids, end, ends=ends) for pieces in cuts]
+    told = [scores for group in batches(rows, len) for scores in log_probabilities(predictor, group)]
+    return [
+        Scored(text, tuple(_tokens(text, pieces, scores.tolist(), tokenizer)))
+        for text, pieces, scores in zip(texts, cuts, told, strict=True)
+    ]
+
+
+def _tokens(text: str, pieces: Pieces, scores: Sequence[float], tokenizer: Tokenizer) -> Iterator[ScoredToken]:
+    """The text's tokens with their scores, and its end if that was scored too."""
+    missed = unknown_sizes(sound(text), pieces, tokenizer.unknown).tolist()
+    parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, strict=False)
+    for token, i, (start, stop), count, value in parts:
+        spelling = spelling_bits(1, count) if i == tokenizer.unknown else 0.0
+        yield ScoredToken(token, i, start, stop, text[start:stop], value, spelling)
+    if len(scores) > len(pieces.ids):
+        end = end_of(tokenizer)
+        yield ScoredToken(tokenizer.token(end), end, len(text), len(text), "", scores[-1], 0.0)
+
+
+def ranks(scored: Sequence[Scored]) -> list[int]:
+    """The place of each text among all by probability: 1 is the most probable, equal ones share a place."""
+    values = [one.log_probability for one in scored]
+    rising = sorted(values)
+    return [1 + len(values) - bisect_right(rising, value) for value in values]

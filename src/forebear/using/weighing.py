@@ -1,0 +1,135 @@
+"""What a network weighs before it exists: parameters, work for a token and memory, computed and not quoted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forebear.milestones.milestone import Milestone
+    from forebear.text.tokenizer import Tokenizer
+
+NUMBER = 4  # bytes of a float32
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One network's figures, in numbers and bytes.
+
+    flops        multiplications and additions to read one token of a full row forward, and answer with every head.
+                 A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if each token saw the whole row.
+                 For a Transformer of depth L, width D, inner width F, vocabulary V and rows of n tokens that is
+                 L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much.
+    activations  what is kept between the forward and the backward pass of a batch
+    """
+
+    parameters: int
+    longest: int  # tokens of a row
+    flops: float
+    weights: int
+    gradients: int
+    moments: int  # Adam's two for every parameter
+    activations: int
+    batch: int  # tokens, to which `activations` belongs
+    cache: int  # keys and values of a full row, while generating
+
+    @property
+    def to_train(self) -> int:
+        return self.weights + self.gradients + self.moments + self.activations
+
+    @property
+    def to_use(self) -> int:
+        return self.weights + self.cache
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "parameters": self.parameters,
+            "longest_input": self.longest,
+            "flops_per_token": self.flops,
+            "memory_to_train": self.to_train,
+            "memory_to_train_parts": {
+                "weights": self.weights,
+                "gradients": self.gradients,
+                "moments": self.moments,
+                "activations": self.activations,
+                "batch_tokens": self.batch,
+            },
+            "memory_to_use": self.to_use,
+        }
+
+
+def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | None:
+    """The figures of this milestone's network with this vocabulary; None for one that counts and grows with its text.
+
+    The network is built, and one full row goes through it, on torch's meta device: shapes without numbers.
+    """
+    if milestone.learning == "counting":
+        return None
+    network = milestone.network(tokenizer)
+    longest = network.encoder.context
+    parameters = network.parameter_count
+    kept = _kept(network, longest)
+    return Weight(
+        parameters=parameters,
+        longest=longest,
+        flops=_flops(network, longest) / longest,
+        weights=NUMBER * parameters,
+        gradients=NUMBER * parameters,
+        moments=2 * NUMBER * parameters,
+        activations=round(kept * max(batch, longest) / longest),
+        batch=max(batch, longest),
+        cache=2 * NUMBER * network.encoder.depth * longest * network.encoder.width,
+    )
+
+
+def _flops(network: Any, longest: int) -> int:
+    """Of one full row, as torch counts them."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counted, torch.no_grad():
+        network.answers(_row(longest))
+    return counted.get_total_flops()
+
+
+def _kept(network: Any, longest: int) -> int:
+    """Bytes that one full row leaves for the backward pass: every different piece of memory once, weights left out."""
+    import torch
+
+    own = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        memory = tensor.untyped_storage()
+        if memory._cdata not in own:
+            kept[memory._cdata] = memory.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), _fused_attention():
+        states = network.encoder(**_row(longest))
+    alive = kept.copy()
+    alive[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
+    return sum(alive.values())
+
+
+def _row(length: int) -> dict[str, Any]:
+    import torch
+
+    return {"tokens": torch.zeros(length, dtype=torch.long, device="meta"), "lengths": [length]}
+
+
+def _fused_attention() -> Any:
+    """Without numbers torch would compute attention by its definition and keep every row's square of weights; with
+    numbers it never holds that square. Inside this, it takes the shapes of the latter."""
+    import torch
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
+
+    class Fused(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is not functional.scaled_dot_product_attention:
+                return func(*args, **(kwargs or {}))
+            causal = (kwargs or {}).get("is_causal", False)
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args[:3], is_causal=causal)[0]
+
+    return Fused()

@@ -1,0 +1,230 @@
+"""score, next, generate and measure on the command line, over a run whose probabilities are known."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forebear.cli.main import main
+from forebear.text.training import train
+from forebear.using import run as runs
+from forebear.using.measuring import measure
+
+LINES = ["the cat sat on the mat", "the dog sat on the log", "我很喜欢你"]
+
+
+class Bigrams:
+    """Shares of the pairs in LINES; what never came first is followed by anything."""
+
+    context = None
+
+    def __init__(self, tokenizer, add=0.0):
+        end = tokenizer.roles["end"]
+        table = np.full((tokenizer.size, tokenizer.size), add)
+        for line in LINES:
+            row = [end, *tokenizer.encode(line).ids.tolist(), end]
+            for before, after in pairwise(row):
+                table[before, after] += 1
+        table[table.sum(axis=1) == 0] = 1
+        with np.errstate(divide="ignore"):
+            self.logs = np.log(table / table.sum(axis=1, keepdims=True))
+        self.vocabulary = tokenizer.size
+
+    def score(self, rows):
+        return [self.logs[row[:-1], row[1:]] for row in rows]
+
+    def follow(self, rows):
+        return np.stack([self.logs[row[-1]] for row in rows])
+
+    def read(self, rows, room):
+        return Reading(self, rows)
+
+
+class Reading:
+    def __init__(self, predictor, rows):
+        self.predictor, self.last = predictor, np.array([row[-1] for row in rows])
+
+    def next(self):
+        return self.predictor.logs[self.last].astype(np.float32)
+
+    def take(self, ids):
+        self.last = ids
+
+    def keep(self, rows):
+        self.last = self.last[rows]
+
+
+class Opened:
+    """What the commands ask of a run."""
+
+    name, notes, facts = "bigrams", [], {}
+
+    def __init__(self, tokenizer, add):
+        self.tokenizer, self.predictor = tokenizer, Bigrams(tokenizer, add)
+
+    def measure(self, source, progress=None):
+        return measure(self.predictor, self.tokenizer, source, progress=progress)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return train("words", LINES, min_count=1)
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path, monkeypatch, words):
+    """Two runs: one that smooths, and one that holds what it has not seen impossible."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    known = {"smooth": 0.1, "strict": 0.0}
+    monkeypatch.setattr(runs.Run, "open", lambda folder: Opened(words, known[str(folder)]))
+
+
+def told(capsys, *arguments) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def said(capsys, *arguments) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments) -> str:
+    assert main(list(arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def test_score_ranks_and_keeps_the_order(capsys):
+    facts = told(capsys, "score", "smooth", "the mat sat", "the cat sat", "the cat")
+    assert [text["text"] for text in facts["texts"]] == ["the mat sat", "the cat sat", "the cat"]
+    assert [text["rank"] for text in facts["texts"]] == [3, 2, 1]
+    assert "tokens" not in facts["texts"][0]
+    drawn = said(capsys, "score", "smooth", "the mat sat", "the cat sat")
+    assert drawn.index("the cat sat") < drawn.index("the mat sat")
+
+
+def test_score_shows_tokens_and_what_is_impossible(capsys):
+    (text,) = told(capsys, "score", "strict", "the sat", "--tokens", "--ends")["texts"]
+    assert text["log_probability"] is None
+    assert text["impossible_tokens"] == 2  # sat after the, the end after sat
+    assert [token["original"] for token in text["tokens"]] == ["the", "sat", ""]
+    drawn = said(capsys, "score", "strict", "the [sat]", "--tokens")
+    assert "-inf" in drawn
+    assert "probability 0" in drawn
+    assert "[sat]" in drawn
+
+
+def test_score_reads_and_writes_files_line_by_line(capsys):
+    Path("in.txt").write_text("the cat\r\nthe dog sat\n我很喜欢你\n")
+    facts = told(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
+    assert facts["texts"] == 4
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["a first one", "the cat", "the dog sat", "我很喜欢你"]
+    assert facts["tokens"] == sum(line["token_count"] for line in lines)
+    assert lines[1]["log_probability"] == told(capsys, "score", "smooth", "the cat")["texts"][0]["log_probability"]
+    assert "4 texts" in said(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
+
+
+def test_an_empty_line_is_named_and_leaves_no_file(capsys):
+    Path("in.txt").write_text("the cat\n\nthe dog\n")
+    message = refused(capsys, "score", "smooth", "--in", "in.txt", "--out", "out.jsonl")
+    assert message.startswith("forebear: in.txt:2: this text has no tokens")
+    assert "remedy" in message
+    assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["in.txt"]
+    assert "('')" in refused(capsys, "score", "smooth", "the cat", "")
+    assert "no text to score" in refused(capsys, "score", "smooth")
+
+
+def test_an_output_that_cannot_be_written_is_told(capsys):
+    assert main(["score", "smooth", "the cat", "--out", "nowhere/out.jsonl"]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_next_and_blanks(capsys):
+    (text,) = told(capsys, "next", "strict", "the", "--top", "2")["texts"]
+    assert [candidate["probability"] for candidate in text["candidates"]] == pytest.approx([0.25, 0.25])
+    (text,) = told(capsys, "next", "strict", "the ____ sat")["texts"]
+    assert {candidate["whole"] for candidate in text["candidates"]} == {"the cat sat", "the dog sat"}
+    assert "the dog sat" in said(capsys, "next", "strict", "the ____ sat", "the")
+    assert "50.00%" in said(capsys, "next", "strict", "the ____ sat")
+    assert "nothing that this run holds possible" in said(capsys, "next", "strict", "the ____ 你")
+    assert "tried 2 of" in said(capsys, "next", "smooth", "the ____ sat", "--among", "2")
+    assert "2 blanks" in refused(capsys, "next", "smooth", "__ and __")
+    Path("in.txt").write_text("the\na\n")
+    assert told(capsys, "next", "smooth", "--in", "in.txt", "--out", "out.jsonl")["texts"] == 2
+    assert len(Path("out.jsonl").read_text().splitlines()) == 2
+
+
+def test_generate_streams_the_same_text_as_it_tells(capsys):
+    assert main(["generate", "smooth", "the cat", "--length", "12", "--seed", "5"]) == 0
+    printed = capsys.readouterr()
+    (text,) = told(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5")["texts"]
+    assert printed.out == text["whole"] + "\n"
+    assert "tokens/s" in printed.err
+    assert text["whole"] == text["prompt"] + text["text"]
+    assert said(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5", "--quiet") == printed.out
+    assert capsys.readouterr().err == ""
+
+
+def test_generate_many(capsys):
+    Path("in.txt").write_text("the cat\n\n我\n")
+    facts = told(capsys, "generate", "smooth", "--in", "in.txt", "--samples", "2", "--length", "6", "--top-k", "4")
+    assert [text["prompt"] for text in facts["texts"]] == ["the cat", "the cat", "", "", "我", "我"]
+    assert facts["settings"]["top_k"] == 4
+    same = ["--samples", "2", "--length", "6", "--top-k", "4", "--out", "out.jsonl"]
+    assert told(capsys, "generate", "smooth", "--in", "in.txt", *same)["texts"] == 6
+    assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == facts["texts"]
+    drawn = said(capsys, "generate", "strict", "the", "on", "--temperature", "0", "--length", "3")
+    assert drawn.count("the cat sat") == 2
+
+
+def test_generate_from_nothing_and_until_a_stop(capsys):
+    (text,) = told(capsys, "generate", "strict", "--temperature", "0")["texts"]
+    assert text["prompt"] == ""
+    stops = ["--stop", "dog", "--stop", " sat"]
+    (text,) = told(capsys, "generate", "strict", "the", "--temperature", "0", *stops)["texts"]
+    assert (text["whole"], text["ended"]) == ("the cat", "stop")
+    assert "top-p is 3" in refused(capsys, "generate", "strict", "--top-p", "3")
+
+
+def test_controls_do_not_reach_the_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("forebear.using.generating.Continuation.take", lambda self, token: "\x1b[31m\n\t")
+    assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")
+
+
+def test_measure(capsys, words):
+    Path("text.txt").write_text("the cat sat\n\nthe zebra\n")
+    facts = told(capsys, "measure", "smooth", "text.txt")
+    assert (facts["documents"], facts["tokens"], facts["unknown_tokens"]) == (2, 7, 1)
+    assert facts["bytes"] == len("the cat satthe zebra")
+    expected = measure(Bigrams(words, 0.1), words, ["the cat sat", "the zebra"])
+    assert facts["bits_per_byte"] == pytest.approx(expected.bits_per_byte)
+    assert set(facts) >= {"perplexity", "nats_per_token", "unknown_rate", "impossible_tokens", "seconds"}
+    assert told(capsys, "measure", "smooth", "text.txt", "--limit", "5")["documents"] == 1
+    assert told(capsys, "measure", "smooth", "text.txt", "--documents", "files")["documents"] == 1
+    assert f"{expected.bits_per_byte:.4f}" in said(capsys, "measure", "smooth", "text.txt")
+
+
+def test_measure_says_what_is_impossible(capsys):
+    Path("text.txt").write_text("the sat\n")
+    facts = told(capsys, "measure", "strict", "text.txt")
+    assert facts["bits_per_byte"] is facts["perplexity"] is None
+    assert facts["impossible_tokens"] == 2
+    assert "probability 0" in said(capsys, "measure", "strict", "text.txt")
+    assert "--limit is 'much'" in refused(capsys, "measure", "strict", "text.txt", "--limit", "much")
+
+
+@pytest.mark.parametrize("command", ["score", "next", "generate", "measure"])
+def test_help_has_examples_and_loads_nothing_heavy(command):
+    code = f"import sys; from forebear.cli.main import main; main(['{command}', '--help']); "
+    code += "print([name for name in ('torch', 'numba', 'tokenizers') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"forebear {command} runs/" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

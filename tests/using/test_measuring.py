@@ -1,0 +1,102 @@
+"""Bits per byte against numbers worked out by hand, and against the scores of single texts."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from bigrams import Dreaming, counted, uniform
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput
+from forebear.text.preparing import prepare
+from forebear.text.reading import Reading
+from forebear.text.training import train
+from forebear.using.measuring import measure
+from forebear.using.scoring import score
+
+SMALL = train("words", ["the cat sat on 垫子"], min_count=1)
+LETTERS = "thecatson 垫子斑马zé\n.😀"
+
+
+@given(st.lists(st.text(LETTERS, min_size=1, max_size=30), min_size=1, max_size=6))
+def test_a_uniform_predictor_costs_what_one_works_out_by_hand(texts):
+    measured = measure(uniform(SMALL), SMALL, texts)
+    cut = [SMALL.encode(text) for text in texts]
+    tokens = sum(len(pieces.ids) + 1 for pieces in cut)
+    unknown = [
+        len(text[a:b].encode())
+        for text, pieces in zip(texts, cut, strict=True)
+        for i, (a, b) in zip(pieces.ids.tolist(), pieces.spans, strict=True)
+        if i == SMALL.unknown
+    ]
+    bits = tokens * math.log2(SMALL.size) + sum(n + 1 for n in unknown) * math.log2(257)
+    assert measured.bits_per_byte == pytest.approx(bits / len("".join(texts).encode()))
+    assert measured.perplexity == pytest.approx(SMALL.size)
+    assert (measured.tokens, measured.documents) == (tokens, len(texts))
+    assert measured.unknown_tokens == len(unknown)
+
+
+def test_scores_of_texts_add_up_to_their_measure(tokenizer):
+    texts = ["the cat sat", "我很喜欢你 zebra", "a dog and a log", "斑马"]
+    predictor = Dreaming(tokenizer.size)
+    measured = measure(predictor, tokenizer, texts)
+    scored = score(predictor, tokenizer, texts, ends=True)
+    bits = sum(one.bits_per_byte * one.bytes for one in scored)
+    assert measured.bits_per_byte == pytest.approx(bits / sum(one.bytes for one in scored))
+    assert measured.nats == pytest.approx(-sum(one.log_probability for one in scored))
+
+
+@pytest.mark.parametrize("by", ["document", "sentence"])
+def test_a_portion_measures_as_its_texts(tokenizer, tmp_path, by):
+    documents = ["the cat sat. A zebra sat on it!", "我很喜欢你。斑马", "a dog"]
+    Path(tmp_path / "text.txt").write_text("\n".join(documents))
+    corpus = prepare([tmp_path / "text.txt"], tokenizer, reading=Reading(documents="lines"))
+    portion, texts = corpus.whole(), documents
+    if by == "sentence":
+        portion, texts = portion.by_sentence(), ["the cat sat. ", "A zebra sat on it!", "我很喜欢你。", "斑马", "a dog"]
+    predictor = uniform(tokenizer)
+    from_corpus, from_texts = measure(predictor, tokenizer, portion), measure(predictor, tokenizer, texts)
+    assert from_corpus.bytes == from_texts.bytes
+    if by == "sentence" or tokenizer.kind != "bytepair":  # whose pieces do not cross the borders of sentences
+        assert from_corpus.bits_per_byte == pytest.approx(from_texts.bits_per_byte)
+        assert from_corpus.unknown_bytes == from_texts.unknown_bytes
+    assert from_corpus.documents == len(texts)
+
+
+def test_memory_is_bounded_and_batches_change_nothing(words, monkeypatch):
+    texts = ["the cat sat on the mat"] * 5 + ["a dog"] * 9
+    whole = measure(Dreaming(words.size), words, texts)
+    monkeypatch.setattr("forebear.using.texts.batches.__defaults__", (16,))
+    predictor = Dreaming(words.size)
+    seen = []
+    measured = measure(predictor, words, texts, progress=lambda done, total: seen.append((done, total)))
+    assert max(predictor.batches) <= 4
+    assert sum(predictor.batches) == len(texts)
+    assert measured.nats == pytest.approx(whole.nats, rel=1e-12)
+    assert seen[-1] == (measured.bytes, measured.bytes)
+
+
+def test_what_is_impossible_makes_it_infinite_and_says_how_often(words):
+    measured = measure(counted(words, ["the cat sat"]), words, ["the cat sat", "the mat", "mat"])
+    facts = measured.facts()
+    json.dumps(facts, allow_nan=False)
+    assert facts["bits_per_byte"] is facts["perplexity"] is facts["nats_per_token"] is None
+    assert facts["impossible_tokens"] == 2  # mat after the, and mat at first; anything may follow it
+    assert measured.bits_per_byte == math.inf
+
+
+def test_nothing_to_measure_and_a_foreign_corpus_are_refused(words, tokenizers, tmp_path):
+    with pytest.raises(BadInput, match="no text"):
+        measure(uniform(words), words, [])
+    Path(tmp_path / "text.txt").write_text("the cat")
+    corpus = prepare([tmp_path / "text.txt"], tokenizers["characters"])
+    with pytest.raises(BadInput, match="another tokenizer"):
+        measure(uniform(words), words, corpus.whole())
+
+
+def test_a_tokenizer_without_an_end_is_refused():
+    endless = train("words", ["the cat"], min_count=1, specials={"unknown": "[UNK]"})
+    with pytest.raises(BadInput, match="end of a text"):
+        measure(uniform(endless), endless, ["the cat"])
