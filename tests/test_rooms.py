@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lineage": {"milestones"},
     "tasks": {"text", "objectives", "networks"},
     "training": FIRST | {"lineage"},
-    "using": FIRST | {"lineage", "training"},
+    "using": FIRST | {"lineage", "training", "interop"},
     "inspecting": FIRST | {"lineage", "training", "using"},
     "comparing": FIRST | {"lineage", "training", "using"},
     "interop": set(),

@@ -83,7 +83,7 @@ def test_the_page_needs_nothing_from_elsewhere():
 
 
 def test_everything_is_escaped():
-    wild = Row(EVIL, EVIL, 2000, EVIL, EVIL, (trial(1, 2.0, tokenizer=EVIL, sample=EVIL, error=EVIL),))
+    wild = Row(EVIL, EVIL, 2000, EVIL, EVIL, (trial(1, 2.0, tokenizer=EVIL, sample=EVIL, error=EVIL, size=EVIL),))
     broken = Row("b" + EVIL, EVIL, 2001, EVIL, EVIL, (Trial(0, error=EVIL),))
     facts = {"machine": EVIL, "command": EVIL, "note": EVIL, "forebear": EVIL, "when": EVIL}
     made = page(

@@ -103,7 +103,7 @@ def test_a_damaged_given_state_is_refused_by_name():
     for name, array in model.arrays().items():
         with pytest.raises(ForebearError, match=name):
             given_model(2).load({**model.arrays(), name: array[:-1]})
-    with pytest.raises(ForebearError, match="logs.1.*no logarithm"):
+    with pytest.raises(ForebearError, match=r"logs\.1.*no logarithm"):
         given_model(2).load({**model.arrays(), "logs.1": model.arrays()["logs.1"] + 9})
 
 
@@ -111,4 +111,4 @@ def test_facts():
     facts = made([[3, 4], [3]], 2).describe()
     assert facts["ngrams"] == [VOCABULARY, 4]  # end 3, 3 4, 4 end, 3 end
     assert (facts["tokens"], facts["predictable"]) == (5, VOCABULARY - 1)
-    assert made([[3, 4], [3]], 2).parameters == VOCABULARY + 4
+    assert made([[3, 4], [3]], 2).parameter_count == VOCABULARY + 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_batches_and_their_order_change_nothing(given_texts: list[list[int]], cu
     chance.shuffle(shuffled)
     model = NgramModel(order=order, vocabulary=VOCABULARY, end=END)
     borders = [0, *sorted(min(cut, len(shuffled)) for cut in cuts), len(shuffled)]
-    for first, last in zip(borders[:-1], borders[1:], strict=True):
+    for first, last in pairwise(borders):
         count(model, shuffled[first:last])
         if last % 3 == 0:
             model.arrays()  # a checkpoint on the way

@@ -53,16 +53,15 @@ def test_a_portion_measures_as_its_texts(tokenizer, tmp_path, by):
     documents = ["the cat sat. A zebra sat on it!", "我很喜欢你。斑马", "a dog"]
     Path(tmp_path / "text.txt").write_text("\n".join(documents))
     corpus = prepare([tmp_path / "text.txt"], tokenizer, reading=Reading(documents="lines"))
-    portion, texts = corpus.whole(), documents
-    if by == "sentence":
-        portion, texts = portion.by_sentence(), ["the cat sat. ", "A zebra sat on it!", "我很喜欢你。", "斑马", "a dog"]
     predictor = uniform(tokenizer)
-    from_corpus, from_texts = measure(predictor, tokenizer, portion), measure(predictor, tokenizer, texts)
-    assert from_corpus.bytes == from_texts.bytes
+    from_corpus = measure(predictor, tokenizer, corpus.whole(), unit=by)
+    from_texts = measure(predictor, tokenizer, documents, unit=by)
+    assert from_corpus.bytes == from_texts.bytes == len("".join(documents).encode())
     if by == "sentence" or tokenizer.kind != "bytepair":  # whose pieces do not cross the borders of sentences
         assert from_corpus.bits_per_byte == pytest.approx(from_texts.bits_per_byte)
         assert from_corpus.unknown_bytes == from_texts.unknown_bytes
-    assert from_corpus.documents == len(texts)
+    assert from_corpus.documents == from_texts.documents == 3
+    assert from_corpus.units == from_texts.units == (5 if by == "sentence" else 3)
 
 
 def test_memory_is_bounded_and_batches_change_nothing(words, monkeypatch):

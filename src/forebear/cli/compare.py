@@ -171,7 +171,7 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     kind = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
     made.add_row(
         str(row.year),
-        escape(row.title),
+        escape(f"{row.title} {row.size}".strip()),
         "—" if bits is None else f"{bits:.3f}",
         " ".join(marks),
         *("—" if value is None else say(value) for value, say in shown),

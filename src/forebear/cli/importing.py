@@ -19,7 +19,7 @@ def imported(source: str, /, *, to: Path, speaking: Speaking = Speaking()) -> No
     Parameters
     ----------
     source
-        A folder that transformers' save_pretrained wrote (safetensors), a name on the Hugging Face hub, or an ARPA file.
+        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, or an ARPA file.
     to
         The run folder.
     """

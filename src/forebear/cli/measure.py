@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from forebear.cli.many import number, opened
+from forebear.cli.many import opened
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
 
@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebear.training.corpora import TextSource
-    from forebear.using.measuring import Measured
     from forebear.using.run import Run
+
+
+ROWS = (  # name among the facts, in words, digits
+    ("bits_per_byte", "bits per byte", 4),
+    ("perplexity", "perplexity, by its own tokens", 2),
+    ("nats_per_token", "nats per token", 4),
+    ("tokens", "tokens predicted, ends included", 0),
+    ("bytes", "bytes of text", 0),
+    ("documents", "documents", 0),
+    ("units", "texts scored, each by itself", 0),
+    ("seconds", "seconds", 2),
+)
 
 
 def measure(
@@ -60,7 +71,7 @@ def measure(
     with speaking.progress("measuring") as progress:
         measured = using.measure(portion, progress=progress)
     facts = {"run": using.name, **measured.facts()}
-    speaking.tell(facts, lambda console: _draw(console, using.name, measured))
+    speaking.tell(facts, lambda console: drawn(console, facts))
 
 
 def _source(using: Run, texts: list[str], reading: ReadingOptions) -> TextSource:
@@ -72,21 +83,18 @@ def _source(using: Run, texts: list[str], reading: ReadingOptions) -> TextSource
     return replace(own, paths=tuple(texts), reading=reading.reading())
 
 
-def _draw(console: Console, name: str, measured: Measured) -> None:
+def drawn(console: Console, facts: dict[str, Any]) -> None:
+    """What was measured, as a table."""
     made = table("", ">")
-    made.add_row("[bold]bits per byte[/]", f"[bold]{number(measured.bits_per_byte, 4)}[/]")
-    made.add_row("perplexity, by its own tokens", number(measured.perplexity, 2))
-    made.add_row("nats per token", number(measured.nats_per_token, 4))
-    made.add_row("tokens predicted, ends included", f"{measured.tokens:,}")
-    made.add_row("bytes of text", f"{measured.bytes:,}")
-    made.add_row("texts, each by itself", f"{measured.documents:,}")
-    made.add_row("unknown tokens", f"{measured.unknown_tokens:,} ({measured.unknown_rate:.2%})")
-    made.add_row("seconds", number(measured.seconds, 2))
-    made.title = name
+    for name, about, digits in ROWS:
+        value = "infinite" if facts[name] is None else f"{facts[name]:,.{digits}f}"
+        made.add_row(about, value, style="bold" if name == "bits_per_byte" else "")
+    rate = facts["unknown_rate"]
+    made.add_row("unknown tokens", f"{facts['unknown_tokens']:,} ({rate:.2%})")
     console.print(made)
-    if measured.impossible:
+    if facts["impossible_tokens"]:
         told = (
-            f"{measured.impossible:,} of {measured.tokens:,} tokens have the probability 0 for this run, so the text "
-            "as a whole is impossible to it; a run with smoothing holds nothing impossible"
+            f"{facts['impossible_tokens']:,} of {facts['tokens']:,} tokens have the probability 0 for this run, so the "
+            "text as a whole is impossible to it; a run with smoothing holds nothing impossible"
         )
         console.print(f"[yellow]{told}[/]", soft_wrap=True)

@@ -19,7 +19,9 @@ from forebear.text.sentences import Mode
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.training.corpora import TextSource
     from forebear.training.folder import RunFolder
+    from forebear.using.pretraining import Plan
 
 
 @Parameter(name="*")
@@ -111,7 +113,7 @@ def pretrain(
     milestone
         One of forebear lineage.
     texts
-        Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus that forebear prepare made.
+        Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of forebear prepare.
     to
         The run folder. [default: runs/MILESTONE]
     size
@@ -142,33 +144,39 @@ def pretrain(
         _alone(milestone, texts, settings)
         with watching(speaking) as watcher:
             run = pretraining.resume(resume, watcher=watcher)
-        speaking.tell(_facts(run), lambda console: _draw(console, run))
-        return
-    if milestone is None or not texts:
+    elif milestone is None or not texts:
         raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
-    from forebear.training.corpora import TextSource
-    from forebear.training.recipe import read_recipe
+    else:
+        what = pretraining.plan(
+            milestone,
+            texts,
+            size=size,
+            tokenizer=tokenizer,
+            vocabulary=vocabulary,
+            source=_source(reading, sentences, segment, user_dict),
+            recipe=pretraining.read_recipe(recipe, pretraining.WRITTEN) if recipe else None,
+            settings=settings,
+        )
+        run = _trained(what, to, overwrite, workers, speaking)
+    speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
 
-    written = read_recipe(recipe, pretraining.WRITTEN) if recipe else None
-    source = TextSource(
-        (), reading.reading(), sentences, segment or user_dict is not None, str(user_dict) if user_dict else None
-    )
-    what = pretraining.plan(
-        milestone,
-        texts,
-        size=size,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        source=source,
-        recipe=written,
-        settings=settings,
-    )
+
+def _source(reading: ReadingOptions, sentences: Mode, segment: bool, user_dict: Path | None) -> TextSource:
+    from forebear.training.corpora import TextSource
+
+    dictionary = str(user_dict) if user_dict is not None else None
+    return TextSource((), reading.reading(), sentences, segment or dictionary is not None, dictionary)
+
+
+def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking) -> RunFolder:
+    from forebear.using.pretraining import pretrain as trained
+
     with (
         speaking.progress("learning the tokenizer") as learned,
         speaking.progress("preparing") as prepared,
         watching(speaking) as watcher,
     ):
-        run = pretraining.pretrain(
+        return trained(
             what,
             to,
             overwrite=overwrite,
@@ -178,7 +186,6 @@ def pretrain(
             learning_progress=learned,
             progress=prepared,
         )
-    speaking.tell(_facts(run), lambda console: _draw(console, run))
 
 
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
@@ -188,20 +195,14 @@ def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, An
         raise BadInput(f"--resume takes everything from the run's folder, but {given[0]} is given too", remedy=remedy)
 
 
-def _facts(run: RunFolder) -> dict[str, Any]:
-    return {"folder": str(run.path), **run.facts}
-
-
 def _draw(console: Console, run: RunFolder) -> None:
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
-    console.print(
-        f"[bold]{facts['milestone']}[/] {facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
-    )
-    if held_out:
-        from forebear.cli.measure import drawn
-
-        drawn(console, held_out)
+    what = f"{facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
+    console.print(f"[bold]{facts['milestone']}[/]: {what}")
+    if held_out and held_out["bits_per_byte"] is not None:
+        own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
+        console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     for note in facts.get("notes", []):
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)

@@ -66,9 +66,29 @@ class Speaking:
             TransferSpeedColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        task = bar.add_task(what, total=None)
+
+        def look(done: int, total: int) -> None:
+            alone(bar)
+            bar.update(task, completed=done, total=total)
+
+        try:
+            yield look
+        finally:
+            bar.stop()
+
+
+_DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for one
+
+
+def alone(display: Any) -> None:
+    """Starts a display of rich's, if it is not the one that is shown, and stops the one that is."""
+    if _DISPLAY != [display]:
+        for other in _DISPLAY:
+            other.stop()
+        _DISPLAY[:] = [display]
+        display.start()
 
 
 def _line_by_line(what: str) -> Callable[[int, int], None]:

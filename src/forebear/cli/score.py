@@ -97,10 +97,10 @@ def _draw(console: Console, answers: list[Scored], places: list[int], tokens: bo
 
 
 def _draw_tokens(console: Console, answer: Scored) -> None:
-    console.print(
-        "".join(f"[{_colour(token)}]{plain(_with_space(answer.text, token))}[/]" for token in answer.tokens),
-        soft_wrap=True,
-    )
+    ends = [0, *(token.end for token in answer.tokens)]
+    spaced = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
+    coloured = (f"[{_colour(token)}]{plain(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True))
+    console.print("".join(coloured), soft_wrap=True)
     made = table("token", "original", ">P", ">log P", ">bits", "")
     for token in answer.tokens:
         made.add_row(
@@ -113,11 +113,6 @@ def _draw_tokens(console: Console, answer: Scored) -> None:
             style=_colour(token),
         )
     console.print(made)
-
-
-def _with_space(text: str, token: ScoredToken) -> str:
-    """What the token stands for, with a space that stands before it and belongs to none."""
-    return (" " if text[token.start - 1 : token.start] == " " else "") + token.original
 
 
 def _colour(token: ScoredToken) -> str:

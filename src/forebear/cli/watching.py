@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.chart import chart
-from forebear.cli.printing import LOGGED, Speaking
+from forebear.cli.printing import LOGGED, Speaking, alone
 
 if TYPE_CHECKING:
     from forebear.training.trainer import Report, Watcher
@@ -105,10 +105,14 @@ def _live() -> Iterator[Watcher]:
             if report.unigram is not None:
                 legend += f"; dotted: token frequencies alone, {report.unigram:.3f}"
             bar = ProgressBar(total=1.0, completed=report.done, width=max(width, 10))
+            alone(self.live)
             self.live.update(Group(bar, Text(told(report)), *map(Text, lines), Text(legend)), refresh=True)
 
         def note(self, words: str) -> None:
             console.print(f"[yellow]note: {words}[/]", markup=True, soft_wrap=True)
 
-    with Live(console=console, auto_refresh=False, transient=False) as live:
+    live = Live(console=console, auto_refresh=False, transient=False)
+    try:
         yield Picture(live)
+    finally:
+        live.stop()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forebear import __version__
 from forebear.comparing.outcomes import Comparison, Row, Trial
@@ -20,7 +20,7 @@ from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import LINEAGE, milestone_named, nearest
 from forebear.text.aside import disk_told, written_aside
-from forebear.text.corpus import FACTS
+from forebear.text.corpus import FACTS, Corpus
 from forebear.text.sources import STDIN
 from forebear.text.surveying import survey
 from forebear.training import machine
@@ -28,6 +28,9 @@ from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
 from forebear.training.recipe import duration
 from forebear.using.pretraining import MEASURED
+
+if TYPE_CHECKING:
+    from forebear.text.sentences import Mode
 
 COMPARISON, PAGE, RUNS = "comparison.json", "comparison.html", "runs"
 APART = 0.01  # the share by which held-out bytes may differ between tokenizers before it is told
@@ -113,7 +116,8 @@ def _begun(
     folder: Path, wanted: _Wanted, seeds: list[int], limit: float | None, prompt: str | None, overwrite: bool
 ) -> Comparison:
     """The comparison that stands in the folder, if it is this one; else a new one, with its yardsticks."""
-    text = survey(wanted.source.paths, wanted.source.reading).text if not _is_corpus(wanted.source) else ""
+    source = wanted.source
+    text = Corpus.open(source.paths[0]).key if _is_corpus(source) else survey(source.paths, source.reading).text
     settings = {
         **wanted.settings,
         "budget": shown(wanted.settings["time"]),
@@ -121,7 +125,7 @@ def _begun(
         "sizes": dict(wanted.sizes),
         "tokenizer": wanted.tokenizer,
         "vocabulary": wanted.vocabulary,
-        "source": wanted.source.to_json(),
+        "source": source.to_json(),
         "text": text,
     }
     there = _read(folder)
@@ -141,7 +145,7 @@ def _begun(
         facts |= {"documents": taken.documents, "bytes": taken.bytes, "held_out_bytes": taken.held_out_bytes}
     prompt = prompt if prompt is not None else beginning(taken) if taken is not None else ""
     sticks = yardsticks(taken) if taken is not None else ()
-    return Comparison(wanted.source.paths, settings, facts, yardsticks=sticks, limit=limit, prompt=prompt)
+    return Comparison(source.paths, settings, facts, yardsticks=sticks, limit=limit, prompt=prompt)
 
 
 def _same(there: dict[str, Any], settings: dict[str, Any]) -> bool:
@@ -157,7 +161,8 @@ def _sides(wanted: _Wanted) -> Sides | None:
     """The text itself, for the yardsticks; a corpus holds it no more."""
     if _is_corpus(wanted.source):
         return None
-    return sides(wanted.source.paths, wanted.source.reading, wanted.settings["held_out"], MEASURED)
+    source = wanted.source
+    return sides(source.paths, source.reading, wanted.settings["held_out"], MEASURED, cast("Mode", source.sentences))
 
 
 def _read(folder: Path) -> Comparison | None:

@@ -78,6 +78,11 @@ class Row:
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
+    def size(self) -> str:
+        """The name of the size that was trained."""
+        return next((trial.size for trial in self.trials if trial.size), "")
+
+    @property
     def error(self) -> str:
         """The first complaint among its trials."""
         return next((trial.error for trial in self.trials if trial.error), "")

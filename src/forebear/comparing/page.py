@@ -96,8 +96,8 @@ def _table(comparison: Comparison) -> str:
     widest = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
     body = "".join(_row(number, row, comparison, widest) for number, row in enumerate(comparison.rows))
     foot = "".join(
-        f'<tr><td></td><th scope="row">{escape(name)}<span class="idea">{escape(meaning)}</span></th>'
-        f'<td class="number">{bits:.3f}</td><td colspan="{len(COLUMNS) - 3}"></td></tr>'
+        f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{bits:.3f}</td>'
+        f'<td colspan="{len(COLUMNS) - 3}">{escape(meaning)}</td></tr>'
         for name, bits, meaning in _beside(comparison)
     )
     return (
@@ -116,7 +116,8 @@ def _beside(comparison: Comparison) -> list[tuple[str, float, str]]:
 
 def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
     best = comparison.best is not None and comparison.best.name == row.name
-    name = f'<span class="m{number} name">{escape(row.title)}</span>' + (' <span class="mark">best</span>' * best)
+    marks = [escape(mark) for mark in (row.size, "best" if best else "") if mark]
+    name = f'<span class="m{number} name">{escape(row.title)}</span>' + _marked(", ".join(marks))
     about = f"{row.idea} ({row.authors})" if row.authors else row.idea
     cells = [
         _cell(str(row.year), row.year),
@@ -129,6 +130,10 @@ def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
     return f'<tr data-row="{number}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
 
 
+def _marked(text: str) -> str:
+    return f' <span class="mark">{text}</span>' if text else ""
+
+
 def _bits(number: int, row: Row, widest: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
     if bits is None:
@@ -136,7 +141,7 @@ def _bits(number: int, row: Row, widest: float) -> str:
         told = f"∞<span class='idea'>{lost:,} tokens are impossible to it</span>" if lost else "—"
         return _cell(told, "", "number bits")
     wrong = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
-    told = f"{bits:.3f}" + (f' <span class="mark">± {spread:.3f}</span>' if spread is not None else "")
+    told = f"{bits:.3f}" + _marked(f"± {spread:.3f}" if spread is not None else "")
     bar = f'<span class="bar m{number}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
     return _cell(told + bar + wrong, bits, "number bits")
 

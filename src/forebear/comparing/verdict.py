@@ -9,6 +9,7 @@ from forebear.comparing.outcomes import Comparison, Row
 from forebear.comparing.wording import duration
 
 LEAST = 0.0005  # bits per byte: what is nearer than this is no victory
+ALIKE = 1.1  # costs whose ratio is below this are about the same
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,11 @@ def _price(comparison: Comparison, best: Row) -> list[str]:
     if quick is None or lowest is None or not cost or not (paid := quick.mean("seconds")):
         return []
     fewer = 1 - lowest / (quick.mean("bits_per_byte") or lowest)
-    if cost <= paid:
-        return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, and is no slower."]
-    return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, for {cost / paid:.3g} times the seconds."]
+    ratio = cost / paid
+    price = f"for {ratio:.3g} times the seconds" if ratio > ALIKE else "for about the same seconds"
+    if ratio < 1 / ALIKE:
+        price = f"and learns {1 / ratio:.3g} times as fast"
+    return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, {price}."]
 
 
 def _beside(comparison: Comparison, best: Row) -> list[str]:

@@ -16,6 +16,7 @@ from forebear.text.encoding import content_hash, joined_hash
 from forebear.text.ledger import Ledger, size
 from forebear.text.portion import held_out_by
 from forebear.text.reading import Reading
+from forebear.text.sentences import Mode, split_sentences
 from forebear.text.sources import Paths, find
 
 GZIP_SEES = 32_768  # bytes back: more learning text cannot help it
@@ -36,32 +37,41 @@ class Sides:
     measured_bytes: int  # of documents in `held_out`, without what stands between them
 
 
-def sides(paths: Paths, reading: Reading, share: float, measured: int) -> Sides:
+def sides(paths: Paths, reading: Reading, share: float, measured: int, mode: Mode = "split") -> Sides:
     """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
     hashes, sizes = _surveyed(paths, reading)
     if not len(sizes):
         raise BadInput("there is no text to compare on", remedy="give files that hold text")
     apart = held_out_by(hashes, share)
-    total = int(sizes.sum())
-    by_content = apart.any() and not apart.all()
-    border = total if by_content else round(total * (1 - share))
+    by_content, total = bool(apart.any() and not apart.all()), int(sizes.sum())
+    border = round(total * (1 - share))
     train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
-    at = counted = 0
+    at = away = counted = 0
     for number, document in _numbered(paths, reading):
         text = document.text.encode("utf-8", "replace")
-        cut = (0 if apart[number] else len(text)) if by_content else min(max(border - at, 0), len(text))
+        cut = int(not apart[number]) * len(text) if by_content else _cut(document.text, border - at, total - at, mode)
         at += len(text)
+        away += len(text) - cut
         if teaches := text[:cut]:
             frequencies += np.bincount(np.frombuffer(teaches, np.uint8), minlength=256)
             train += teaches + BETWEEN
             if len(train) > 2 * XZ_SEES:
                 del train[:-XZ_SEES]
-        if (examines := text[cut:]) and counted < measured:
-            examines = examines[: measured - counted]
+        if examines := text[cut:][: max(measured - counted, 0)]:
             counted += len(examines)
             held_out += examines + BETWEEN
-    away = int(sizes[apart].sum()) if by_content else total - border
     return Sides(bytes(train[-XZ_SEES:]), bytes(held_out), frequencies, len(sizes), total, away, counted)
+
+
+def _cut(text: str, border: int, rest: int, mode: Mode) -> int:
+    """How many of the text's bytes teach, where the border lies `border` bytes on: to the end of the sentence that
+    reaches it, but never to the end of all the `rest` bytes there are."""
+    length = size(text)
+    if border <= 0 or border > length:
+        return min(max(border, 0), length)
+    ends = np.cumsum([size(sentence) for sentence in split_sentences(text, mode)]).tolist()
+    reached = next(end for end in ends if end >= border)
+    return reached if reached < rest else ([0, *ends])[-2]
 
 
 def yardsticks(text: Sides) -> tuple[Yardstick, ...]:

@@ -19,13 +19,13 @@ weather.scene
     <T=town>[昨天|<D=day>]<W=weather.sky>，[大家见面都在说天气|让人一下子想起了<season>]。
 weather.degrees.sunny
     最高温度<H=warm>[，夜里降到<weather.low>|]。
-    中午气温升到<H=warm>[，入夜后<weather.low> 左右|，树荫下凉快些|]。
+    中午气温升到<H=warm>[，入夜后<weather.low>左右|，树荫下凉快些|]。
 weather.degrees.cloudy
-    早晨<H=warm.less7>，午后最高<H>。
-    今天最高温度<H=warm>[，比昨天低一点儿|，跟往年差不多|]。
+    早晨<H=mild.less7>，午后最高<H>。
+    今天最高温度<H=mild>[，比昨天低一点儿|，跟往年差不多|]。
 weather.degrees.rain
-    最高温度只有<H=warm>，夜里<weather.low>。
-    最高温度<H=warm>[，不过体感要凉一些|]。
+    最高温度只有<H=mild>，夜里<weather.low>。
+    最高温度<H=mild>[，不过体感要凉一些|]。
 weather.degrees.storm
     雨前闷热，最高<H=warm>，雨后会降到<weather.low>。
     最高温度<H=warm>，空气又闷又[潮|热]。
@@ -42,26 +42,32 @@ weather.effect.sunny
     家家户户的阳台上都晒着被子。
     地里的麦子干透了，农民们[正忙着收割|总算放了心]。
     人们<outside.at>一直坐到天黑，[聊着假期的事|脱了鞋乘凉]。
+    趁着天好，<somebody><deed.past>。
 weather.effect.cloudy
+    趁着太阳不晒，<somebody><deed.past>。
     光线柔和，[喜欢拍照的人都出了门|正好散步]。
     看样子要下雨，可[一滴也没落下来|路面还是干的]。
     出门的人都拿不定主意，不知道该不该带伞。
 weather.effect.rain
+    雨虽然不停，<somebody>还是<deed.past>。
     街上亮晶晶的，<spot>一带[到处是伞|的水洼映着灯光]。
     水沟都满了，[公交车晚点|骑车的人湿了鞋]。
     等雨等了几个星期的农民[高兴坏了|站在窗前直笑]。
     原定<outside.at>举行的比赛[改到<day>|取消了]。
 weather.effect.storm
+    窗户被风吹得直响，<somebody>却<deed.past>。
     [两棵|三棵|好几棵]大树被刮倒在<spot>，道路封了[一个小时|一上午]。
     渡船停在港里，旅客只好[等着|在候船室过夜]。
     雷劈中了[一棵老橡树|一间谷仓|塔尖]，好在没有人受伤。
     不少人家停了[半夜|几个小时]的电。
 weather.effect.snow
+    <somebody>冻得直跺脚，还是<deed.past>。
     学校停课，最高兴的当然是孩子们。
     雪落在屋顶上，[像撒了一层糖|连小船也白了]，四周安静极了。
     山路结了冰，公交车[开得很慢|停开了]。
     家家门口都有人在铲雪。
 weather.effect.fog
+    雾里谁也没看见<somebody><deed.past>。
     司机连前面的车都看不清。
     早上的航班[晚点了|取消了]，火车站[挤满了人|比平时热闹]。
     白茫茫的一片，只听得见[<spot>的钟声|码头的汽笛]。
@@ -87,6 +93,7 @@ weather.voice.sunny
     <job><P=person>[感叹|笑着说]：“要是天天都这样就好了！”
 weather.voice.cloudy
     “不好也不坏，跟我的心情一样。”<job><P=person>抬头看了看天。
+    “还行，总比下雨强。”<job><P=person>说。
 weather.voice.rain
     “我把伞忘在火车上了。”浑身湿透的<job><P=person>说。
     <job><P=person>倒不在乎：“没有雨，哪儿来的花？”
@@ -119,8 +126,10 @@ sport.course
     双方都跑不动了，传球[频频失误|越来越长]。
     一条狗跑进了球场，[孩子们乐坏了|比赛只好停了一会儿]。
     年仅<age>岁的<S=person>[替补出场|最后十分钟上场]，差一点儿进球。
+    赛后，两队[在<spot>附近|]一起<eat.past><meal>。
 sport.crowd
-    到场观众大约有 <many.digits> 百人[，比哪一次都多|，天冷也没挡住他们|]。
+    看台上，<somebody><eat.past><meal>[，球都没看|]。
+    到场观众大约有<few>百人[，比哪一次都多|，天冷也没挡住他们|]。
     看台上的歌声[从头到尾没有停过|下雨也没停]。
     看台上鼓声震天。
 sport.voice
@@ -138,7 +147,7 @@ story.business
 business.open
     <C=company>[[要|准备]在<T=town>开一家|在<T=town>又开了一家]新的[工厂|办事处|分店|仓库]。
     <C=company>[去年|今年<season>]的销售额比[前一年|预期][多|少]了百分之<many>。
-    <C=company>花 <price> 百万元买下了<T=town>的一家[小|老字号|家族]企业。
+    <C=company>花 <price> 万元买下了<T=town>的一家[小|老字号|家族]企业。
     <job>出身的<P=person>当上了<C=company>的新负责人。
     据<C=company>统计，<T=town>集市上的<fruit>价格[上涨|下跌]了百分之<few>。
     <D=day>，<C=company>的股票[大涨|大跌|小幅上涨|略有下跌]。
@@ -152,9 +161,10 @@ business.voice
     老板<V=person>[不愿意多谈|的电话一直没人接|把这叫作转折点]。
     <V=person>对《<paper>》的记者说：“[钱不是一切|谁也不会丢掉饭碗|我们自己也不敢相信]。”
     镇长<V=person>[对此表示欢迎|说镇上等这一天等了很多年|本来希望更好]。
+    公司负责人<V=person>[以前常常<deed>|<few>天前还<deed.past>]。
 business.more
     [总共|前后][会招|有|将裁掉] <many.digits> 名员工。
-    镇上的银行借给公司 <price> 百万元[，<few>年还清|]。
+    镇上的银行借给公司 <price> 万元[，<few>年还清|]。
     顾客倒没觉得有什么两样：[服务还是那么慢|店门照样<hour>点开]。
 business.end
     [工程|新业务]将在<season>开始。

@@ -26,18 +26,24 @@ talk.turn
     2* <talk.a><when>你干什么了？<talk.b>我<deed.past>[。你呢？<talk.a>我<deed.past>|]。
     <talk.a>谁<deed.past>？<talk.b>[好像是<somebody>|是<somebody>|我也不知道]。
     <talk.a><somebody>为什么要<deed>？<talk.b>[因为<reason>|可能是因为<reason>|别问我]。
-    <talk.a>想不想一起<deed>？<talk.b>[好啊|今天不行，我得<deed>|我更想<deed>]。
+    <talk.a>想不想<deed>？<talk.b>[好啊|今天不行，我得<deed>|我更想<deed>]。
     <talk.a>问你一件事，<somebody>真的<deed.past>吗？<talk.b>[真的，<when>的事|不，那是<somebody>]。
 talk.luck
-    <talk.a>你今天看起来[不一样|脸色不好|特别高兴]，怎么了？<talk.b>我<L=luck.past>。<talk.a><talk.react@L><talk.b><talk.thanks>
-    <talk.a>听说你<L=luck.past>？<talk.b>是啊，就是<when>的事。<talk.a><talk.react@L><talk.b><talk.thanks>
+    <talk.a>你今天看起来[特别高兴|很精神]，有什么喜事？<talk.b>我<L=fortune.past>。<talk.answer>
+    <talk.a>你[脸色不好|看起来很累|好像有心事]，怎么了？<talk.b>我<L=misfortune.past>。<talk.answer>
+    <talk.a>听说你<L=luck.past>？<talk.b>是啊，就是<when>的事。<talk.answer>
+talk.answer
+    <talk.a><talk.react@L><talk.b><talk.thanks>
 talk.thanks
     [谢谢你|你真好|下次再跟你细说]。
-    谢谢。你呢，[有什么新鲜事吗|你<relation>好吗]？<talk.a>[没什么特别的|跟以前一样]。<talk.b>那就好。
+    谢谢。你呢，有什么新鲜事吗？<talk.a>[没什么特别的|跟以前一样]。<talk.b>那就好。
+    谢谢。你<relation>好吗？<talk.a>[挺好的|不太好|还是那么忙]。<talk.b>[替我问个好|是吗]。
 talk.react.good
+    这是[这个星期|<day>以来]最好的消息。
     [恭喜恭喜|太好了|真替你高兴]！咱们得庆祝一下。
     我早就知道你行，这是你应得的！
 talk.react.bad
+    <when>[我|<person>|我<relation>]也碰上过这种事。
     [哎呀|真可惜|太倒霉了]，要不要我帮忙？
     别难过，[这还不算最糟的|谁都有这种时候]。
 talk.bye
@@ -101,7 +107,7 @@ story.scene
     <scene.open>[<own>|]<scene.sense><scene.close>
 scene.open
     <day>，<P=person>[一大早就起了床|不上班|忙得很]。
-    <P=person>是一<J=job.m><J>，今天[事情不少|不是一个人|有空]。
+    <P=person>是一<J=job.m><J>，今天[事情不少|心情不错|有空]。
 scene.close
     到了晚上，<P.he>[把这些说给<relation>听|<calm>|倒头就睡]。
     <P.he>的日子就是这样过的。

@@ -10,24 +10,32 @@ deed%
     3* <handle%> <thing>[ <place.at>|]
     2* <meet%> <somebody>[ <place.at>|]
     <eat%> <meal>[ with <somebody>|]
-    <sip%> a [cup|glass|bowl] of <drink>
+    <sip%> a [cup|glass] of <drink>
     <tend%> <beast>[ <outside.at>|]
     <move%> [<place.to>|to <spot>|to <organisation>][ with <somebody>|]
     <study%> <subject>
     <pursue%> <hobby>
     2* <doing%>[ <manner>|]
 """
+ENGLISH_CHANCE = """
+    <chance%> <thing>[ <place.at>|]
+    <encounter%> <somebody>[ <place.at>|]
+"""
 CHINESE_PREDICATE = """
 deed%
     3* [<place.at>|]<handle%><thing>
     2* [<place.at>|]<meet%><somebody>
     [跟<somebody>一起|]<eat%><meal>
-    <sip%>[一杯|两杯|一大碗]<drink>
+    <sip%>[一杯|两杯]<drink>
     [<outside.at>|]<tend%><beast>
     [跟<somebody>一起|]<move%>[<place>|<spot>|<organisation>]
     <study%><subject>
     <pursue%><hobby>
     2* [<manner>地|]<doing%>
+"""
+CHINESE_CHANCE = """
+    [<place.at>|]<chance%><thing>
+    [<place.at>|]<encounter%><somebody>
 """
 
 ENGLISH = """
@@ -41,7 +49,7 @@ thing
     the <good> that <person> had <handle.done>
     <person>'s <good>
     [a basket|a bag|a box] of <fruit.s>
-    <book>, the [novel|book] by <person>
+    a copy of <book>[ by <person>|]
 somebody
     4* <person>
     2* <job.a>
@@ -50,7 +58,6 @@ somebody
     the new <job> [at|of] <organisation>
     the <job> <person>
     <person>'s <relation>
-    <few> <job.s>
     <nature.a> <job> [from|in] <town>
 meal
     2* <dish>
@@ -65,6 +72,7 @@ beast
     the <animal> of <job.a>
 happening
     4* <happening.time><somebody> <deed.past>.
+    <few> <job.s> <deed.past>.
     2* <happening.time><somebody> <manner> <handle.past> <thing>.
     <happening.time><somebody> <deed.past> because <reason>.
     while <somebody> was <deed.ing>, <somebody> <deed.past>.
@@ -79,14 +87,18 @@ happening
     nobody knew why <somebody> had <deed.done>.
     as soon as <somebody> had <deed.done>, <somebody> <deed.past>.
     [first|one day] <somebody> <deed.past>, then <somebody> <deed.past>[, and finally <somebody> <deed.past>|].
-    if <reason>, <somebody> would <deed>.
+    when <reason>, <somebody> [always|usually|never] <deed.past>.
+    <somebody> and <person> both <deed.past>.
+    it is said that <somebody> once <deed.past>.
+    <somebody> promised to <deed>[, but never did|].
+    not only <job.a> but also <somebody> <deed.past>.
 happening.time
     4* -
     <when>,_
     on <day>,_
     [in the morning|in the evening|around noon|late at night],_
     one <season> day,_
-    in <year>,_
+    earlier this year,_
 own
     3* <P.he> <deed.past>.
     <own.time>, <P.he> <deed.past>[ because <reason>|].
@@ -99,15 +111,20 @@ own
     <P.his> <relation>, who had <deed.done>, [was <feeling>|did not know what to say].
     before <P.he> <deed.past>, <P.he> had <deed.done>.
     instead of <deed.ing>, <P.he> <deed.past>.
+    [by accident|to everyone's surprise] <P.he> <spoil.past> <person>'s <good>.
 own.time
     <when>
     on <day>
     in the [morning|evening]
     one <season> day
     <few> [days|weeks|years] later
+mine.time
+    in the [morning|evening|afternoon]
+    after [lunch|breakfast|work]
+    [around noon|late at night|before sunrise]
 mine
     3* I <deed.past>.
-    <own.time>, I <deed.past>[ because <reason>|].
+    <mine.time>, I <deed.past>[ because <reason>|].
     my <relation> and I <deed.past>.
     while I was <deed.ing>, <somebody> <deed.past>.
     I wanted to <deed>, but <reason>.
@@ -115,6 +132,7 @@ mine
     my <relation> <deed.past>[, which made me <feeling>|].
     <somebody> told me that <person> had <deed.done>.
     I was <feeling> because <somebody> had <deed.done>.
+    by accident I <spoil.past> <person>'s <good>.
 
 story.diary
     <diary.date> <mine*3>[ <diary.end>|]
@@ -125,7 +143,7 @@ diary.date
     <town>, <day> [morning|evening].
     it is <day> again[, and it is <weather.sky>|].
 diary.end
-    now I am <F=feeling>, and [tired|it is late].
+    now I am <feeling>, and [tired|it is late].
     tomorrow I must <deed>.
     why do I write all this down? [so that nothing is lost|because nobody asks me|I do not know].
 
@@ -146,25 +164,25 @@ street.end
 CHINESE = """
 thing
     3* <good.a>
-    2* 一<G=good.m><quality>的<G>
-    一<G=good.m><colour>的<G>
-    一<G=good.m><quality>的<colour><G>
-    <few><G=good.m><G>
-    <few><G=good.m><quality>的<G>
-    <person><handle.once>的那<G=good.m><G>
+    2* 一<Thing=good.m><quality>的<Thing>
+    一<Thing=good.m><colour>的<Thing>
+    一<Thing=good.m><quality>的<colour><Thing>
+    <few><Thing=good.m><Thing>
+    <few><Thing=good.m><quality>的<Thing>
+    <person><handle.once>的那<Thing=good.m><Thing>
     <person>的<good>
     [一篮|一袋|一箱]<fruit>
-    <person>写的《<book>》
+    [<person>写的|一本]《<book>》
 somebody
     4* <person>
     2* <job.a>
-    一<J=job.m><nature>的<J>
-    一<J=job.m>来自<town>的<J>
+    一<Worker=job.m><nature>的<Worker>
+    一<Worker=job.m>来自<town>的<Worker>
     <organisation>新来的<job>
     <job><person>
     <person>的<relation>
-    <few><J=job.m><J>
-    <town>一<J=job.m><nature>的<J>
+    <few><Worker=job.m><Worker>
+    <town>一<Worker=job.m><nature>的<Worker>
 meal
     2* <dish>
     [一份|一盘]<dish>
@@ -172,8 +190,8 @@ meal
     剩下的<dish>
 beast
     2* <animal.a>
-    一<B=animal.m><colour>的<B>
-    <few><B=animal.m><B>
+    一<Beast=animal.m><colour>的<Beast>
+    <few><Beast=animal.m><Beast>
     <person>的<animal>
     <job>家的<animal>
 happening
@@ -193,6 +211,11 @@ happening
     <somebody>一<deed>，<somebody>就<deed.past>。
     [先是|起初]<somebody><deed.past>，后来<somebody><deed.past>[，最后<somebody><deed.past>|]。
     要是<reason>，<somebody>就会<deed>。
+    <somebody>和<person>都<deed.past>。
+    据说，<somebody>[当年|曾经]<deed.past>。
+    <somebody>答应要<deed>[，可是没做到|]。
+    不光<job>，连<somebody>也<deed.past>。
+    <somebody>一边<calm>，一边等<somebody>。
     <somebody>把<person>的<good><harm>了。
     <good>嘛，<somebody>[多的是|从来不缺|一直想要]。
 happening.time
@@ -201,7 +224,7 @@ happening.time
     <day>，
     [早上|傍晚|中午|深夜]，
     <season>的一天，
-    <year> 年，
+    今年年初，
 own
     3* <P.he><deed.past>。
     <own.time>，<P.he><deed.past>。
@@ -215,16 +238,20 @@ own
     <P.he>的<relation><deed.past>，<P.he>[觉得很<feeling>|不知道说什么好]。
     <P.he>先<deed.past>，然后才<deed>。
     <P.he>没有<deed>，而是<deed.past>。
-    <P.he>把<person>的<good><harm>了。
+    <P.he>[不小心|差一点儿]把<person>的<good><spoil>了。
 own.time
     <when>
     <day>
     [早上|傍晚]
     <season>的一天
     过了<few>[天|个星期|年]
+mine.time
+    [早上|晚上|下午]
+    [午饭|早饭|下班]后
+    [中午|半夜|天还没亮]
 mine
     3* 我<deed.past>。
-    <own.time>，我<deed.past>。
+    <mine.time>，我<deed.past>。
     因为<reason>，我只好<deed>。
     我和<relation>一起<deed.past>。
     我正<deed>的时候，<somebody><deed.past>。
@@ -233,7 +260,7 @@ mine
     我<relation><deed.past>[，我觉得很<feeling>|]。
     <somebody>告诉我，<person><deed.past>。
     听说<somebody><deed.past>，我很<feeling>。
-    我不小心把<person>的<good><harm>了。
+    我不小心把<person>的<good><spoil>了。
 
 story.diary
     <diary.date><mine*3>[<diary.end>|]
@@ -244,7 +271,7 @@ diary.date
     <day>[早上|晚上]，于<town>。
     又是<day>[，<weather.sky>|]。
 diary.end
-    现在我很<F=feeling>，[也累了|夜已经深了]。
+    现在我很<feeling>，[也累了|夜已经深了]。
     明天我得<deed>。
     为什么要写这些呢？[怕忘了|因为没有人问我|我也不知道]。
 
@@ -264,6 +291,16 @@ street.end
 
 
 def rules(language: str) -> list[str]:
-    if language == "en":
-        return [ENGLISH, *(ENGLISH_PREDICATE.replace("%", form) for form in ("", ".past", ".ing", ".done"))]
-    return [CHINESE, *(CHINESE_PREDICATE.replace("%", form) for form in ("", ".past", ".once"))]
+    """The sentences, and the predicate in each tense; what only happens to people is never wanted or promised."""
+    text, predicate, chance = (
+        (ENGLISH, ENGLISH_PREDICATE, ENGLISH_CHANCE)
+        if language == "en"
+        else (CHINESE, CHINESE_PREDICATE, CHINESE_CHANCE)
+    )
+    meant = ("", ".ing") if language == "en" else ("",)
+    happened = (".past", ".done") if language == "en" else (".past", ".once")
+    return [
+        text,
+        *(predicate.replace("%", form) for form in meant),
+        *((predicate + chance.lstrip("\n")).replace("%", form) for form in happened),
+    ]

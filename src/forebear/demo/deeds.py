@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from forebear.demo.lexicon import Entry, Lexicon, actions, grouped, lexicon, with_article
+from forebear.demo.inflection import with_article
+from forebear.demo.lexicon import Entry, Lexicon, actions, grouped, lexicon
 
+# What one can mean to do with a thing ...
 HANDLING = """
 buy | 买
-find | 找到
-lose | 弄丢
 sell | 卖掉
 borrow | 借
 order | 订
-bring | 带来
-receive | 收到
 draw | 画
 choose | 挑
 hide | 藏起
 wrap | 包好
 keep | 留下
 pack | 收好
-steal | 偷
-admire | 看中
-drop | 摔
+admire | 欣赏
+photograph | 拍
 unwrap | 拆开
 examine | 检查
 polish | 擦亮
+repair | 修好
+collect | 取回
+fetch | 拿来
+measure | 量
+paint | 漆
+"""
+# ... and what only happens.
+CHANCING = """
+find | 找到
+lose | 弄丢
+receive | 收到
+drop | 摔坏
+notice | 发现
+inherit | 继承
+win | 赢得
+overlook | 漏掉
 """
 MEETING = """
-meet | 遇见
 visit | 拜访
 help | 帮
 thank | 感谢
@@ -37,15 +49,24 @@ scold | 批评
 comfort | 安慰
 praise | 称赞
 follow | 跟踪
-recognise | 认出
 interview | 采访
 avoid | 躲开
 persuade | 说服
 photograph | 拍
-remember | 想起
 accompany | 陪
-surprise | 吓
 replace | 代替
+warn | 提醒
+draw | 画
+advise | 指点
+"""
+ENCOUNTERING = """
+meet | 遇见
+see | 看见
+recognise | 认出
+remember | 想起
+surprise | 吓到
+overtake | 追上
+disappoint | 辜负
 """
 EATING = """
 eat | 吃
@@ -53,15 +74,15 @@ cook | 做
 order | 点
 try | 尝
 recommend | 推荐
-burn | 烧糊
 share | 分
 reheat | 热
+prepare | 准备
 """
 DRINKING = """
 drink | 喝
 pour | 倒
-make | 泡
-spill | 洒
+order | 点
+offer | 端上
 """
 TENDING = """
 feed | 喂
@@ -69,9 +90,9 @@ chase | 追
 raise | 养
 buy | 买
 stroke | 抚摸
-catch | 抓住
+catch | 捉
 sell | 卖
-frighten | 吓跑
+photograph | 拍
 rescue | 救
 draw | 画
 watch | 看
@@ -109,6 +130,14 @@ hide | 藏起来
 repair | 修好
 clean | 洗干净
 forget | 忘在家里
+"""
+SPOILING = """
+break | 弄坏
+lose | 弄丢
+scratch | 刮花
+soak | 弄湿
+soil | 弄脏
+bury | 埋掉
 """
 QUALITIES = """
 old | 破旧
@@ -174,7 +203,7 @@ hesitantly | 犹豫
 cheerfully | 乐呵呵
 nervously | 不安
 patiently | 耐心
-unexpectedly | 意外
+thoughtfully | 若有所思
 clumsily | 笨手笨脚
 """
 REASONS = """
@@ -199,8 +228,9 @@ it was a holiday | 那天放假
 
 def lexicons() -> list[Lexicon]:
     verbs = {
-        "handle": HANDLING, "meet": MEETING, "eat": EATING, "sip": DRINKING, "tend": TENDING, "move": MOVING,
-        "study": STUDYING, "pursue": PURSUING, "harm": HARMING,
+        "handle": HANDLING, "chance": CHANCING, "meet": MEETING, "encounter": ENCOUNTERING, "eat": EATING,
+        "sip": DRINKING, "tend": TENDING, "move": MOVING, "study": STUDYING, "pursue": PURSUING, "harm": HARMING,
+        "spoil": SPOILING,
     }  # fmt: skip
     words = {"quality": QUALITIES, "nature": NATURES, "manner": MANNERS, "reason": REASONS}
     return [

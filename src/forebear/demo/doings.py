@@ -54,6 +54,11 @@ catch a very big fish | 钓到 一条大鱼
 meet an old friend | 遇到 一位老朋友
 finish the book at last | 终于写完 那本书
 receive a parcel from home | 收到 家里寄来的包裹
+learn to swim at last | 终于学会 游泳
+sell the first painting | 卖出 第一幅画
+find an old love letter | 找到 一封旧情书
+make peace with a neighbour | 跟邻居和好
+repair the old clock | 修好 那座老钟
 bad:
 miss the last train | 错过 末班火车
 lose the house key | 丢 家门钥匙
@@ -63,6 +68,12 @@ catch a bad cold | 得 重感冒
 forget an important meeting | 忘 一个重要的会
 burn the dinner | 烧糊 晚饭
 quarrel with a good friend | 跟好朋友吵 架
+forget a birthday | 忘 一个人的生日
+lose a lot of money | 亏 一大笔钱
+break an arm | 摔断 胳膊
+get lost in the forest | 在树林里迷 路
+tear a good coat | 撕破 一件好大衣
+upset the soup | 打翻 一锅汤
 """
 
 
@@ -71,6 +82,8 @@ def lexicons() -> list[Lexicon]:
     return [
         doing,
         luck,
+        lexicon("fortune", [entry for entry in luck.entries if entry.kind == "good"]),
+        lexicon("misfortune", [entry for entry in luck.entries if entry.kind == "bad"]),
         lexicon("calm", [entry for entry in doing.entries if entry.kind == "calm"]),
         lexicon("busy", [entry for entry in doing.entries if entry.kind == "busy"]),
     ]

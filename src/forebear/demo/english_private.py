@@ -17,18 +17,21 @@ review.bad
     <review.read> <read.bad*2> <read.verdict.bad>
     <review.stay> <stay.bad*2>[ <stay.bad.end>|] <stay.verdict.bad>
 review.meal
-    [on <day>|<when>] we tried the new restaurant [near <spot>|in <T=town>|next to <organisation>], and I ordered <F=dish>.
+    [on <day>|<when>] we tried the new restaurant [near <spot>|in <T=town>|next to <organisation>],
+        and I ordered <F=dish>.
     my <relation> took me to a small place near <spot> that is known for its <F=dish>.
     I had heard a lot about the <F=dish> [at the inn in <T=town>|of <P=person>], so I [went there <when>|had to try it].
 meal.good
-    the <F> was [excellent|hot and full of flavour|the best I have ever eaten|simply perfect].
+    the <F> <F.was> [excellent|hot and full of flavour|the best I have ever eaten|simply perfect].
     the waiter was [friendly|quick and attentive|so kind that we felt at home].
+    at the next table <somebody> [ate|ordered|tried] <meal> and [praised the cook|asked for the recipe].
     we also had <drink>, which was [fresh|just right|a pleasant surprise].
     the room is [bright|cosy|quiet], and from the window one sees [the river|<spot>|the whole market].
     even my <relation>, who is never satisfied, asked for more.
 meal.bad
-    the <F> was [cold|far too salty|burnt|tasteless], and nobody [apologised|seemed to care].
+    the <F> <F.was> [cold|far too salty|burnt|tasteless], and nobody [apologised|seemed to care].
     we waited <many.digits> minutes for a table[ although we had booked| while the waiters chatted|].
+    at the next table <somebody> [ate|ordered|tried] <meal> and [complained loudly|left without paying].
     the <drink> tasted [like dishwater|of soap|stale].
     the room was [noisy|dark and draughty|so full that we could hardly move].
     the waiter was [rude|in a bad mood|nowhere to be seen].
@@ -51,12 +54,14 @@ read.good
     the characters are [warm|funny|so alive that one hears them breathe].
     <P.mr> writes [simply and beautifully|with great humour|as if <P.he> had been there].
     the ending moved me [deeply|to tears|more than I can say].
+    the scene in which <somebody> <deed.past> is [unforgettable|the funniest of all].
     I laughed [aloud|on every page], and my <relation> wanted to know why.
 read.bad
     after [fifty|a hundred] pages I fell asleep.
     the characters are [flat|made of paper|all the same].
     <P.mr> uses three words where one would do.
     the plot makes no sense[ at all|], and the ending is [silly|predictable|a disappointment].
+    the scene in which <somebody> <deed.past> is [far too long|embarrassing].
     I found [mistakes|clichés] on every page.
 read.verdict.good
     [a wonderful book|read it|the best book of the year]!
@@ -108,7 +113,7 @@ people.work
     <P.he> trained as <J=job.a> at <O=organisation>.
 people.work.first
     everyone in <T=town> knows <P=person>, <J=job.a>[ at <O=organisation>|].
-    if you walk through <S=spot> in the morning, you will meet <P=person>, <J=job.a>.
+    if you walk past <S=spot> in the morning, you will meet <P=person>, <J=job.a>.
 people.later
     at [twenty-one|thirty|forty|sixty] <P.he> married <Q=person-P>, whom <P.he> had met <place.at>.
     <P.he> once <luck.past>, and people still talk about it.
@@ -123,14 +128,15 @@ people.now
     <P.he> has never [left the country|owned a car|regretted anything].
 
 story.letter
-    <letter.dear>¶<letter.open> [<letter.news*2>|<mine*2>|<letter.news> <mine>] <letter.luck>[ <letter.ask>|]¶<letter.close>
+    <letter.dear>¶<letter.open> [<letter.news*2>|<mine*2>|<letter.news> <mine>]
+        <letter.luck>[ <letter.ask>|]¶<letter.close>
     <letter.dear>¶<letter.open> <letter.luck> [<letter.news>|<mine>|<mine*2>] <letter.ask>¶<letter.close>
     <letter.dear>¶<letter.open> <letter.plan>[ <letter.news>|]¶<letter.close>
 letter.dear
     dear <Q=friend>,
     my dear <Q=friend>,
 letter.open
-    thank you for your [long letter|card|parcel|kind words]; it [made me very happy|came just at the right time].
+    thank you for your [long letter|card|parcel|message]; it [made me very happy|came just at the right time].
     forgive me for not writing sooner; [I was ill|there was so much to do|I had lost your address].
     I am writing to you [from <T=town>|on the train|<place.at>].
     how are you? here everything is [fine|as usual|upside down].
@@ -180,6 +186,8 @@ travel.land.plain
 travel.see
     near <S=spot> [musicians play at weekends|you will find the oldest house of the town|old men play chess].
     do not miss [the museum of <subject>|the <event> in <season>|the view from the tower].
+    it was here that <somebody> once <deed.past>.
+    people still tell how <somebody> <deed.past>[ in <year>|].
     every <day> there is a market, where farmers sell <fruit.s> and <fruit.s>.
     the people are <goodtrait> and [talk slowly|love to sing|never seem to hurry].
     at night the streets are so [dark|quiet] that one [sees all the stars|hears one's own steps].

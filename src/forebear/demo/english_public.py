@@ -8,24 +8,27 @@ story.weather
     <weather.open> <weather.effect@W> <weather.degrees@W>[ <weather.advice@W>|] <weather.voice@W>
     <weather.scene> <weather.effect@W>[ <weather.degrees@W>|] <weather.voice@W>[ <weather.outlook>|]
 weather.open
-    here is the forecast for <T=town>. [2*today|tomorrow|<D=day>] will be <W=weather.sky>[ in most places| all day long|].
-    good [3*morning|evening], <T=town>. it is going to be <W=weather.sky>[ today| for most of the day| until the evening].
+    here is the forecast for <T=town>. [2*today|tomorrow|<D=day>]
+        will be <W=weather.sky>[ in most places| all day long|].
+    good [3*morning|evening], <T=town>. it is going to be
+        <W=weather.sky>[ today| for most of the day| until the evening].
     <T=town> can expect <W=weather>[ today| this afternoon| over the next few hours| tonight], the weather office said.
     after [a dry week|some quiet days|a long wait], <W=weather> [is on its way to|will reach|has come to] <T=town>.
     the weather in <T=town> stays <W=weather.sky>, as it was [yesterday|all week].
 weather.scene
     when people in <T=town> opened their curtains [this morning|on <D=day>], they saw <W=weather>.
     nobody in <T=town> had expected <W=weather>[ so early in the <season>| at this time of year| on market day].
-    it was <W=weather.sky> in <T=town> [3*yesterday|on <D=day>], and [everyone talked of nothing else|the whole town looked different].
+    it was <W=weather.sky> in <T=town> [3*yesterday|on <D=day>],
+        and [everyone talked of nothing else|the whole town looked different].
 weather.degrees.sunny
     the highest temperature will be <H=warm>[, and at night it will fall to <weather.low>|].
     it will be <H=warm> at noon[ and about <weather.low> after dark| in the shade|].
 weather.degrees.cloudy
-    temperatures will lie between <H=warm.less7> in the morning and <H> in the afternoon.
-    the highest temperature will be <H=warm>[, a little less than yesterday|, which is normal for the season|].
+    temperatures will lie between <H=mild.less7> in the morning and <H> in the afternoon.
+    the highest temperature will be <H=mild>[, a little less than yesterday|, which is normal for the season|].
 weather.degrees.rain
-    it will not get warmer than <H=warm>, and by night it will be <weather.low>.
-    the highest temperature will be <H=warm>[, but it will feel cooler|].
+    it will not get warmer than <H=mild>, and by night it will be <weather.low>.
+    the highest temperature will be <H=mild>[, but it will feel cooler|].
 weather.degrees.storm
     before the storm it will be <H=warm>; afterwards it will drop to <weather.low>.
     the highest temperature will be <H=warm>, and the air will be heavy[ and damp|].
@@ -42,26 +45,32 @@ weather.effect.sunny
     washing hangs from every balcony[ and dries within the hour|].
     the fields are dry, and farmers are [glad|busy] because the harvest [can begin|is safe].
     people sit <outside.at> until late[ and talk about their holidays| with their shoes off|].
+    making use of the fine weather, <somebody> <deed.past>.
 weather.effect.cloudy
+    <somebody> <deed.past>, clouds or no clouds.
     the light is soft, and photographers [like it|are out early].
     it looks as if it might rain, but so far [the streets are dry|not a drop has fallen].
     nobody is quite sure whether to take an umbrella.
 weather.effect.rain
+    in spite of the rain <somebody> <deed.past>.
     the streets are shining, and umbrellas [fill <spot>|bloom like flowers].
     the gutters are full, and [the buses are late|cyclists get wet feet].
     farmers who had waited for weeks are [pleased|standing at the window and smiling].
     the match <outside.at> has been [put off until <day>|called off].
 weather.effect.storm
+    while the windows rattled, <somebody> <deed.past>.
     [two|three|several] trees fell across <spot>, and the road was closed [for an hour|until noon].
     the ferry stays in the harbour[ until the wind drops| for safety|], and passengers have to wait.
     lightning struck [the old oak|a barn|the church tower], but nobody was hurt.
     many houses were without electricity [for part of the night|until the morning].
 weather.effect.snow
+    with frozen fingers <somebody> <deed.past>.
     the schools are closed, to the great joy of the pupils.
     snow lies on the roofs[ and on the sleeping boats| like sugar on a cake|], and every sound is muffled.
     the buses [run late|do not run] because the hills are [slippery|covered with ice].
     in front of the houses people are shovelling a narrow path.
 weather.effect.fog
+    nobody saw that <somebody> <deed.past>.
     drivers could hardly see the car in front of them.
     the flights of the morning were [delayed|cancelled], and the station was [crowded|fuller than usual].
     only the bells [of <spot>|of the harbour] could be heard through the white air.
@@ -86,7 +95,8 @@ weather.voice.sunny
     “this is the best day of the year,” said <P=person>, [<job.a>|who had brought <fruit.a>|who was sitting in the sun].
     <P=person>, <job.a>, [sighed|smiled] and said: “if only it were always like this!”
 weather.voice.cloudy
-    “neither good nor bad,” said <P=person>, [<job.a>|looking up], “just like my mood.”
+    “neither good nor bad, just like my mood,” said <P=person>, [<job.a>|looking up].
+    “it could be worse,” said <P=person>, <job.a>[, and went on working|].
 weather.voice.rain
     “I left my umbrella on the train,” said <P=person>, <job.a>, who was wet to the skin.
     <P=person>, <job.a>, [shrugged and said|only laughed]: “without rain there are no flowers.”
@@ -107,7 +117,8 @@ story.sport
     <sport.open> <sport.course*3>[ <sport.crowd>|] <sport.next>
 sport.open
     <A=team> beat <B=team-A> by <G=goals> goals to [nil|one] [3*on <D=day>|last night|in the rain].
-    it took [a long evening|extra time|until the last minute], but <A=team> have won <G=goals> to one against <B=team-A>.
+    it took [a long evening|extra time|until the last minute],
+        but <A=team> have won <G=goals> to one against <B=team-A>.
     <A=team> and <B=team-A> drew <G=goals> all [on <D=day>|in <town>|in front of a full house].
     <B=team> lost <G=goals> to [nil|one] at home to <A=team-B>, [their third defeat in a row|which nobody had expected].
 sport.course
@@ -119,8 +130,10 @@ sport.course
     both sides looked tired[ in the second half| towards the end|], and the passes [went astray|got longer].
     a dog ran across the pitch, which [delighted the children|stopped the game for a while].
     <S=person>, only <age> years old, came on [as a substitute|for the last ten minutes] and nearly scored.
+    afterwards both teams <eat.past> <meal>[ near <spot>|].
 sport.crowd
-    about <many.digits> hundred people had come[ in spite of the cold| to watch|, more than ever before].
+    in the stands <somebody> <eat.past> <meal>[ instead of watching|].
+    about <few> hundred people had come[ in spite of the cold| to watch|, more than ever before].
     the crowd sang [from the first minute to the last|even when it rained].
     in the stands one could hear nothing but drums.
 sport.voice
@@ -152,6 +165,7 @@ business.voice
     the owner, <V=person>, [did not want to comment|could not be reached by telephone|spoke of a turning point].
     “[money is not everything|nobody will lose their job|we can hardly believe it],” <V=person> told <paper>.
     the mayor, <V=person>, [welcomed the news|said that the town had waited for this for years|had hoped for more].
+    the head of the firm, <V=person>, [used to <deed>|had <deed.done> only <few> days before].
 business.more
     [in all|altogether], <many.digits> people [will be hired|work there today|may lose their jobs].
     a bank in the town has lent the firm <price> million[, to be paid back in <few> years|].

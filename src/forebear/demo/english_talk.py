@@ -11,7 +11,8 @@ story.talk
 talk.hello
     <A=friend>: good [morning|evening|afternoon], <B=friend-A>!<talk.b>[hello|oh, it's you|how nice to see you], <A>.
     <A=friend>: hello, <B=friend-A>, how are you?<talk.b>[not bad|fine, thanks|a little tired], and you?
-    <A=friend>: <B=friend-A>, what are you doing here?<talk.b>I am [waiting for the bus|on my way <place.to>|<calm.ing>].
+    <A=friend>: <B=friend-A>, what are you doing here?<talk.b>I am
+        [waiting for the bus|on my way <place.to>|<calm.ing>].
 talk.turn
     <talk.a>where [were you|have you been] <when>?<talk.b>[<inside.at>|<outside.at>]. I <doing.past>.
     <talk.a>have you heard? <P=person> is moving to <town>.<talk.b>really? I thought <P.he> [was happy
@@ -30,15 +31,21 @@ talk.turn
     <talk.a>would you like to <deed>?<talk.b>[with pleasure|not today, I have to <deed>|I would rather <deed>].
     <talk.a>may I ask you something? did <somebody> really <deed>?<talk.b>[yes, <when>|no, that was <somebody>].
 talk.luck
-    <talk.a>you look [different|pale|so cheerful] today. what happened?<talk.b>I <L=luck.past>.<talk.a><talk.react@L><talk.b><talk.thanks>
-    <talk.a>is it true that you <L=luck.past>?<talk.b>yes, <when>.<talk.a><talk.react@L><talk.b><talk.thanks>
+    <talk.a>you look [so cheerful|very pleased] today. what happened?<talk.b>I <L=fortune.past>.<talk.answer>
+    <talk.a>you look [pale|tired|worried]. what happened?<talk.b>I <L=misfortune.past>.<talk.answer>
+    <talk.a>is it true that you <L=luck.past>?<talk.b>yes, <when>.<talk.answer>
+talk.answer
+    <talk.a><talk.react@L><talk.b><talk.thanks>
 talk.thanks
     [thank you|you are very kind|I will tell you more next time].
-    thanks. and you, [what is new|how is your <relation>]?<talk.a>[nothing special|everything is as usual].<talk.b>good.
+    thanks. and you, what is new?<talk.a>[nothing special|everything is as usual].<talk.b>good.
+    thanks. and how is your <relation>?<talk.a>[very well|not so well|busy, as always].<talk.b>[please say hello|I see].
 talk.react.good
+    that is the best news [of the week|since <day>].
     [congratulations|how wonderful|I am so glad for you]! let us celebrate.
     I knew it! you have earned it.
 talk.react.bad
+    the same thing happened to [me|<person>|my <relation>] <when>.
     [oh dear|I am sorry to hear that|what bad luck]. can I help you?
     don't worry, [it could be worse|it happens to everyone].
 talk.bye
@@ -103,7 +110,7 @@ story.scene
     <scene.open>[ <own>|] <scene.sense> <scene.close>
 scene.open
     it is <day>, and <P=person> [gets up early|has the day off|is in a hurry].
-    <P=person> is <job.a>, and today <P.he> [has a lot to do|is not alone|has time].
+    <P=person> is <job.a>, and today <P.he> [has a lot to do|is in a good mood|has time].
 scene.close
     in the evening <P.he> [tells <P.his> <relation> about it|<calm.s>|falls asleep at once].
     that is what <P.his> days are like.

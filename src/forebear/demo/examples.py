@@ -15,7 +15,7 @@ from random import Random
 
 from forebear.demo import meanings, questions, senses, world
 from forebear.demo.chooser import Chooser, Odds
-from forebear.demo.grammar import Mark, Rule, Several, Telling
+from forebear.demo.grammar import Mark, Node, Rule, Several, Telling
 from forebear.demo.lexicon import LANGUAGES
 from forebear.errors import BadInput
 
@@ -239,24 +239,21 @@ def _senses(chooser: Chooser, language: str, label: str) -> SensePair:
     meant = list(words[word])
     first = meant[_even(chooser, 2)]
     second = first if label == "same" else meant[1 - meant.index(first)]
-    texts = ["", ""]
-    while texts[0] == texts[1] or _alike(texts[0], texts[1]):
-        texts = [_told_of_somebody(chooser, language, f"sense.{word}.{sense}") for sense in (first, second)]
+    rules = [_rule(language, f"sense.{word}.{sense}").choice for sense in (first, second)]
+    indices = [chooser.choose(rules[0].odds)]
+    # The same wording told of two people would give the answer away.
+    indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
+    texts = [_of_somebody(chooser, rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)]
     pattern = re.compile(rf"\b{word}\b" if language == "en" else word, re.IGNORECASE)
     places = [found.start() for text in texts if (found := pattern.search(text))]
     return SensePair(word, texts[0], texts[1], (places[0], places[1]), label, language)
 
 
-def _alike(first: str, second: str) -> bool:
-    """The same wording told of two people would give the answer away."""
-    return first[-8:] == second[-8:]
-
-
-def _told_of_somebody(chooser: Chooser, language: str, name: str) -> str:
-    telling = Telling(chooser)
+def _of_somebody(chooser: Chooser, sentence: Node) -> str:
     people = world.lexicons()["person"]
-    telling.known["P"] = people.entries[chooser.choose(people.odds)]
-    return _said(telling, language, name)
+    telling = Telling(chooser, known={"P": people.entries[chooser.choose(people.odds)]})
+    sentence.write(telling)
+    return telling.text()
 
 
 def _parallel(chooser: Chooser, language: str, label: str) -> Parallel:

@@ -204,11 +204,12 @@ class _Further:
 class Pick:
     """Chooses an entry of a lexicon, remembers it under a name if one is given, and says it unless silent."""
 
-    __slots__ = ("form", "key", "lexicon", "others", "silent", "variable")
+    __slots__ = ("_by_sign", "form", "key", "lexicon", "others", "silent", "variable")
 
     def __init__(self, lexicon: Lexicon, key: str, variable: str, others: tuple[str, ...], silent: bool) -> None:
         self.lexicon, self.key, self.variable, self.others, self.silent = lexicon, key, variable, others, silent
         self.form = key.partition(".")[2]
+        self._by_sign: dict[str, list[int]] = {}
 
     def write(self, telling: Telling) -> None:
         taken = self._taken(telling.known)
@@ -225,12 +226,23 @@ class Pick:
 
     def read(self, seen: Seen, state: State) -> Iterator[State]:
         taken = self._taken(state.known)
-        for index, entry in enumerate(self.lexicon.entries):
+        for index in self._likely(seen.text[state.position : state.position + 1]):
+            entry = self.lexicon.entries[index]
             piece = "" if self.silent else entry.forms[self.key]
             if index not in taken and seen.shows(piece, state.position):
                 known = {**state.known, self.variable: entry} if self.variable else state.known
                 bits = state.bits + self.lexicon.odds.bits_without(index, taken)
                 yield State(state.position + len(piece), known, state.rest, bits)
+
+    def _likely(self, sign: str) -> Sequence[int]:
+        """The entries whose form begins with this sign: thousands of people need not be tried one by one."""
+        entries = self.lexicon.entries
+        if self.silent:
+            return range(len(entries))
+        if not self._by_sign:
+            for index, entry in enumerate(entries):
+                self._by_sign.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
+        return self._by_sign.get(sign.lower(), ())
 
     def _taken(self, known: dict[str, Entry]) -> set[int]:
         places = self.lexicon.places

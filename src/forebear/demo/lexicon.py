@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from forebear.demo.chooser import Odds, zipf
+from forebear.demo.inflection import ing, participle, past, plural, with_article
 from forebear.errors import ForebearError
 
 LANGUAGES = ("en", "zh")
@@ -86,7 +87,7 @@ def actions(name: str, table: str) -> Lexicon:
         verb, space, rest = english.partition(" ")
         did, what = chinese.split(" ") if " " in chinese else (chinese, "")
         forms = {"en.": english, "en.past": past(verb) + space + rest, "en.ing": ing(verb) + space + rest}
-        forms |= {"en.s": plural(verb) + space + rest, "en.done": PARTICIPLES.get(verb, past(verb)) + space + rest}
+        forms |= {"en.s": plural(verb) + space + rest, "en.done": participle(verb) + space + rest}
         forms |= {
             "zh.": did + what,
             "zh.past": f"{did}了{what}",
@@ -95,47 +96,3 @@ def actions(name: str, table: str) -> Lexicon:
         }
         entries.append(Entry(kind, forms))
     return lexicon(name, entries)
-
-
-def with_article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiouAEIOU" and not noun.startswith(("uni", "use", "one")) else f"a {noun}"
-
-
-def plural(noun: str) -> str:
-    """Also the third person of a verb: the spelling rules are the same."""
-    if noun.endswith(("s", "x", "z", "ch", "sh")) or noun in ("go", "do", "potato", "tomato"):
-        return noun + "es"
-    return noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s"
-
-
-PASTS = dict(
-    pair.split(":")
-    for pair in "break:broke bring:brought build:built burn:burnt buy:bought catch:caught choose:chose dig:dug draw:drew "
-    "drink:drank drive:drove eat:ate feed:fed find:found forget:forgot get:got go:went hide:hid keep:kept learn:learnt "
-    "lose:lost make:made meet:met read:read run:ran sell:sold sing:sang spill:spilt steal:stole sweep:swept take:took "
-    "teach:taught win:won write:wrote".split()
-)
-PARTICIPLES = dict(
-    pair.split(":")
-    for pair in "break:broken choose:chosen draw:drawn drink:drunk drive:driven eat:eaten forget:forgotten go:gone "
-    "hide:hidden run:run sing:sung steal:stolen take:taken write:written".split()
-)
-DOUBLED = frozenset(
-    "chat chop dig drop forget get hum knit quarrel run unwrap win wrap".split()
-)  # the last letter, before -ed and -ing
-
-
-def past(verb: str) -> str:
-    if verb in PASTS:
-        return PASTS[verb]
-    if verb in DOUBLED:
-        return verb + verb[-1] + "ed"
-    if verb.endswith("e"):
-        return verb + "d"
-    return verb[:-1] + "ied" if verb.endswith("y") and verb[-2] not in "aeiou" else verb + "ed"
-
-
-def ing(verb: str) -> str:
-    if verb in DOUBLED:
-        return verb + verb[-1] + "ing"
-    return verb[:-1] + "ing" if verb.endswith("e") and not verb.endswith("ee") else verb + "ing"

@@ -117,7 +117,7 @@ def _is_prose(paragraph: str) -> bool:
     if not paragraph or not paragraph[0].isupper() or paragraph[-1] not in ".!?:\")'":
         return False
     words = _WORD.findall(paragraph)
-    if len(words) < FEWEST_WORDS:
+    if min(len(words), paragraph.count(" ") + 1) < FEWEST_WORDS:
         return False
     letters = sum(map(len, words)) + paragraph.count(" ")
     common = sum(word.lower() in _COMMON for word in words)

@@ -134,9 +134,9 @@ zh
     <T><D>有<E.a>。
 taste <~P=person><~F=dish>
 en
-    <P> thinks the <F> is delicious.
+    <P> thinks the <F> <F.is> delicious.
     <P> finds the <F> very tasty.
-    in <P>'s opinion the <F> tastes wonderful.
+    in <P>'s opinion the <F> <F.is> wonderful.
 zh
     <P>觉得<F>很好吃。
     <P>认为<F>味道好极了。

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from forebear.demo.chooser import zipf
-from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon, nouns, plain, rows, with_article
+from forebear.demo.inflection import with_article
+from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon, nouns, plain, rows
 
 # Some names are spelt the same in Latin letters whatever the character; each spelling stands once.
 CHINESE_SURNAMES = """
-Wang 王, Li 李, Zhang 张, Liu 刘, Chen 陈, Yang 杨, Zhao 赵, Huang 黄, Zhou 周, Wu 吴, Xu 徐, Sun 孙, Hu 胡, Zhu 朱, Gao 高,
-Lin 林, He 何, Guo 郭, Ma 马, Luo 罗, Liang 梁, Song 宋, Zheng 郑, Xie 谢, Han 韩, Tang 唐, Feng 冯, Dong 董, Cheng 程, Shen 沈
+Wang 王, Li 李, Zhang 张, Liu 刘, Chen 陈, Yang 杨, Zhao 赵, Huang 黄, Zhou 周, Wu 吴, Xu 徐, Sun 孙, Hu 胡,
+Zhu 朱, Gao 高, Lin 林, He 何, Guo 郭, Ma 马, Luo 罗, Liang 梁, Song 宋, Zheng 郑, Xie 谢, Han 韩, Tang 唐,
+Feng 冯, Dong 董, Cheng 程, Shen 沈
 """
 CHINESE_GIVEN = """
-m: Ming 明, Wei 伟, Jianguo 建国, Jun 军, Qiang 强, Zhiyuan 志远, Hao 浩, Tao 涛, Haoran 浩然, Dawei 大伟, Wenbo 文博, Gang 刚,
-Jiaming 家明, Yifan 一帆, Shan 山, Tianyu 天宇, Zhengping 正平, Xiaodong 晓东, Guoqing 国庆, Yong 勇
-f: Fang 芳, Na 娜, Xiaoyu 小雨, Li 丽, Min 敏, Jing 静, Yan 燕, Xiulan 秀兰, Ting 婷, Yulan 玉兰, Xinyi 欣怡, Hong 红, Meiling 美玲,
-Lan 兰, Shuhua 淑华, Xue 雪, Jiayi 佳怡, Mengyao 梦瑶, Lin 琳, Chunmei 春梅
+m: Ming 明, Wei 伟, Jianguo 建国, Jun 军, Qiang 强, Zhiyuan 志远, Hao 浩, Tao 涛, Haoran 浩然, Dawei 大伟,
+Wenbo 文博, Gang 刚, Jiaming 家明, Yifan 一帆, Shan 山, Tianyu 天宇, Zhengping 正平, Xiaodong 晓东,
+Guoqing 国庆, Yong 勇
+f: Fang 芳, Na 娜, Xiaoyu 小雨, Li 丽, Min 敏, Jing 静, Yan 燕, Xiulan 秀兰, Ting 婷, Yulan 玉兰, Xinyi 欣怡,
+Hong 红, Meiling 美玲, Lan 兰, Shuhua 淑华, Xue 雪, Jiayi 佳怡, Mengyao 梦瑶, Lin 琳, Chunmei 春梅
 """
 ENGLISH_SURNAMES = """
-Reed 里德, Carter 卡特, Hill 希尔, Brooks 布鲁克斯, Marsh 马什, Bell 贝尔, Walsh 沃尔什, Fisher 费希尔, Grant 格兰特, Wood 伍德,
-Barlow 巴洛, Hale 黑尔, Mason 梅森, Page 佩奇, Dale 戴尔, Fox 福克斯, Lane 莱恩, Turner 特纳, Webb 韦布, Nash 纳什, Cole 科尔,
-Shaw 肖, Frost 弗罗斯特, Ward 沃德, Pike 派克
+Reed 里德, Carter 卡特, Hill 希尔, Brooks 布鲁克斯, Marsh 马什, Bell 贝尔, Walsh 沃尔什, Fisher 费希尔,
+Grant 格兰特, Wood 伍德, Barlow 巴洛, Hale 黑尔, Mason 梅森, Page 佩奇, Dale 戴尔, Fox 福克斯, Lane 莱恩,
+Turner 特纳, Webb 韦布, Nash 纳什, Cole 科尔, Shaw 肖, Frost 弗罗斯特, Ward 沃德, Pike 派克
 """
 ENGLISH_GIVEN = """
-m: Tom 汤姆, Peter 彼得, David 大卫, Ben 本, Jack 杰克, Oliver 奥利弗, Sam 萨姆, Henry 亨利, George 乔治, Martin 马丁, Leo 利奥,
-Daniel 丹尼尔, Hugo 雨果, Simon 西蒙, Victor 维克托, Arthur 阿瑟, Felix 费利克斯, Edwin 埃德温
-f: Anna 安娜, Mary 玛丽, Emma 埃玛, Lucy 露西, Alice 爱丽丝, Grace 格蕾丝, Helen 海伦, Clara 克拉拉, Rose 罗丝, Ella 埃拉, Nora 诺拉,
-Ruth 露丝, Julia 朱莉娅, Ivy 艾薇, Martha 玛莎, Sophie 索菲, Laura 劳拉, Hannah 汉娜
+m: Tom 汤姆, Peter 彼得, David 大卫, Ben 本, Jack 杰克, Oliver 奥利弗, Sam 萨姆, Henry 亨利, George 乔治,
+Martin 马丁, Leo 利奥, Daniel 丹尼尔, Hugo 雨果, Simon 西蒙, Victor 维克托, Arthur 阿瑟, Felix 费利克斯,
+Edwin 埃德温
+f: Anna 安娜, Mary 玛丽, Emma 埃玛, Lucy 露西, Alice 爱丽丝, Grace 格蕾丝, Helen 海伦, Clara 克拉拉, Rose 罗丝,
+Ella 埃拉, Nora 诺拉, Ruth 露丝, Julia 朱莉娅, Ivy 艾薇, Martha 玛莎, Sophie 索菲, Laura 劳拉, Hannah 汉娜
 """
 
 PRONOUNS = ("en.he", "en.him", "en.his", "en.self")
@@ -44,8 +48,9 @@ def people() -> Lexicon:
             own = _given(given, sex)
             for family, familiar in zip(families, zipf(len(families), 4), strict=True):
                 for name, common in zip(own, zipf(len(own), 4), strict=True):
-                    entries.append(_person(family, name, sex, chinese=chinese))
-                    weights.append(familiar * common * (1.0 if chinese else 1.2))
+                    if family[0] != name[0]:  # Li Li would read like a slip
+                        entries.append(_person(family, name, sex, chinese=chinese))
+                        weights.append(familiar * common * (1.0 if chinese else 1.2))
     return lexicon("person", entries, weights)
 
 
@@ -89,8 +94,8 @@ def _person(family: tuple[str, str], given: tuple[str, str], sex: str, *, chines
     return Entry(sex, names, "PER", NAMING)
 
 
-def _pronouns(man: bool) -> list[str]:
-    return ("he him his himself" if man else "she her her herself").split()
+def _pronouns(man: bool) -> tuple[str, ...]:
+    return ("he", "him", "his", "himself") if man else ("she", "her", "her", "herself")
 
 
 JOBS = """
@@ -103,7 +108,7 @@ cook | 厨师 | 名
 baker | 面包师 | 位
 shopkeeper | 店主 | 位
 engineer | 工程师 | 名
-student | 学生 | 名
+clerk | 职员 | 名
 carpenter | 木匠 | 位
 fisherman/fishermen | 渔民 | 位
 gardener | 园丁 | 位

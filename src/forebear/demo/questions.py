@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # kind of story, the thing that is the answer, other things that must be known; then the question in both languages.
 QUESTIONS = """
 weather H T | what is the highest temperature in <T>? | <T>的最高温度是多少？
@@ -28,9 +30,9 @@ tale T P | in which town does the story of <P> take place? | <P>的故事发生�
 """
 
 
-def questions() -> dict[str, list[tuple[str, list[str], int]]]:
+def questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
     """Kind of story → (thing that answers, things that must be known as well, number of the question)."""
-    found: dict[str, list[tuple[str, list[str], int]]] = {}
+    found: dict[str, list[tuple[str, Sequence[str], int]]] = {}
     for number, line in enumerate(QUESTIONS.strip().splitlines()):
         kind, answer, *known = line.split(" | ")[0].split()
         found.setdefault(kind, []).append((answer, known, number))

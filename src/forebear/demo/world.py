@@ -15,8 +15,25 @@ from math import sqrt
 from types import MappingProxyType
 from typing import Literal
 
-from forebear.demo import chinese_private, chinese_public, chinese_talk, clauses, deeds, doings, english_private
-from forebear.demo import english_public, english_talk, grammar, meanings, people, places, questions, senses, things
+from forebear.demo import (
+    chinese_private,
+    chinese_public,
+    chinese_talk,
+    clauses,
+    deeds,
+    doings,
+    english_private,
+    english_public,
+    english_talk,
+    grammar,
+    meanings,
+    measures,
+    people,
+    places,
+    questions,
+    senses,
+    things,
+)
 from forebear.demo.chooser import Chooser, Odds
 from forebear.demo.lexicon import LANGUAGES, Lexicon
 from forebear.demo.notation import Grammar
@@ -56,7 +73,7 @@ class Entropy:
 
 @cache
 def lexicons() -> MappingProxyType[str, Lexicon]:
-    found = [lexicon for part in (people, places, things, doings, deeds) for lexicon in part.lexicons()]
+    found = [lexicon for part in (people, places, things, measures, doings, deeds) for lexicon in part.lexicons()]
     return MappingProxyType({lexicon.name: lexicon for lexicon in found})
 
 

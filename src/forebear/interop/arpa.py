@@ -89,7 +89,8 @@ def write(
     # The beginning of a text becomes a word of its own, never predicted, and takes the end's weight with it.
     single = np.append(ngrams[0], [[begin]] if unknown is not None else [[begin], [begin + 1]], axis=0)
     more = np.zeros(len(single) - len(ngrams[0]))
-    levels = [(single, np.append(logs[0], more - np.inf)), *zip(ngrams[1:], logs[1:], strict=True)]
+    logs = [np.minimum(values, 0) for values in (np.append(logs[0], more - np.inf), *logs[1:])]  # rounding may exceed 0
+    levels = list(zip((single, *ngrams[1:]), logs, strict=True))
     weights = [None if n == len(levels) else backoffs[n - 1] for n in range(1, len(levels) + 1)]
     if weights[0] is not None:
         weights[0] = np.append(weights[0], more)
@@ -131,9 +132,9 @@ def read(path: str | os.PathLike[str]) -> Arpa:
     path = Path(path)
     lines = Lines(path)
     sizes = lines.header()
-    levels = [lines.section(n, size, n == len(sizes)) for n, size in enumerate(sizes, start=1)]
+    single, notes = _single(path, lines.section(1, sizes[0], len(sizes) == 1))
+    levels = [single, *(lines.section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
     lines.finish()
-    levels[0], notes = _single(path, levels[0])
     _check(path, levels, len(lines.words))
     ten = math.log(10)
     return Arpa(

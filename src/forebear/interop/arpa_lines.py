@@ -108,6 +108,8 @@ class Lines:
         """The same as `at_once` of lines of any sound form, which knows the line to complain about."""
         rows, logs, backoffs = array("q"), array("d"), array("d")
         for self.number, line in enumerate(lines, start=number + 1):
+            if not line.strip():
+                raise self.bad(f"fewer {n}-grams than the beginning of the file says")
             value, found, backoff = self._entry(line, n)
             rows.extend([self._single(found[0])] if n == 1 else self._numbers(found))
             logs.append(value)

@@ -21,7 +21,7 @@ class Gpt2(Milestone):
     A Transformer that only looks back, trained to predict the next token of forty gigabytes of web pages, was found to
     do tasks that nobody had trained it for, when the task is put as the beginning of a text. Against GPT: LayerNorm
     stands before attention and feed-forward instead of after them, one more after the last block; what each block adds
-    starts smaller the deeper the stack; 1,024 tokens of context; tokens are pieces of bytes, so that nothing is unknown.
+    starts smaller the deeper the stack; 1,024 tokens of context; tokens are pieces of bytes, so nothing is unknown.
 
     width    numbers in the vector of a token
     depth    blocks, each attention and feed-forward

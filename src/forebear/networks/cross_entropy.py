@@ -1,23 +1,92 @@
-"""The cost of naming the right token among all of a vocabulary, without ever holding all their scores."""
+"""The cost of naming the right token among all of a vocabulary, without ever holding the scores of all tokens."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-CHUNK = 512  # rows of scores held at once
+HELD = 1 << 23  # scores held at once
+FEWEST, MOST = 256, 2048  # rows of them: fewer waste the processor's matrix product, more its cache
 
 
 def summed_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     """Σ −log softmax(x · weightᵀ + bias)[target] over the (N, D) vectors x; weight is (V, D), target (N,)."""
-    return functional.cross_entropy(functional.linear(x, weight, bias), target, reduction="sum")
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        return _Summed.apply(x, weight, bias, target)  # pyright: ignore[reportReturnType]
+    return -log_probabilities(x, weight, bias, target).sum()
 
 
 def log_probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
-    """(N,) log softmax(x · weightᵀ + bias)[target], in parts, so that memory does not grow with N."""
-    found = []
-    for part, wanted in zip(x.split(CHUNK), target.split(CHUNK), strict=True):
-        logits = functional.linear(part, weight, bias)
-        found.append(-functional.cross_entropy(logits.float(), wanted, reduction="none"))
-    return torch.cat(found)
+    """(N,) log softmax(x · weightᵀ + bias)[target]."""
+    found = torch.zeros(len(x), device=x.device)
+    for part in _parts(len(x), len(weight)):
+        scores = functional.linear(x[part], weight, bias).float()
+        wanted = scores.gather(1, target[part, None])
+        highest = scores.amax(1, keepdim=True)
+        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
+        found[part] = (wanted - highest - total.log()).squeeze(1)
+    return found
+
+
+def _parts(rows: int, vocabulary: int) -> Iterator[slice]:
+    size = min(max(HELD // vocabulary, FEWEST), MOST)
+    return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
+
+
+class _Summed(torch.autograd.Function):
+    """Scores become probabilities and then gradients in one place, a part at a time, all on the way forward.
+
+    The gradient of a softmax's cost is its probabilities, less one at the target. What is kept is the gradient of x
+    and of the weight, for a cost of 1; going back scales them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+        kind = x.device.type
+        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        with torch.autocast(kind, enabled=False):
+            cost, *gradients = _cost_and_gradients(x.to(lower), weight.to(lower), bias, target)
+        ctx.save_for_backward(*gradients)
+        ctx.kinds = x.dtype, weight.dtype
+        return cost
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        by_x, by_weight, by_bias = ctx.saved_tensors
+        (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
+        found = [by_x.mul_(scale).to(x_kind), by_weight.mul_(scale).to(weight_kind)]
+        return (*found, by_bias.mul_(scale) if by_bias.numel() else None, None)
+
+
+def _cost_and_gradients(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> tuple[Tensor, ...]:
+    plain = x.dtype == torch.float32
+    by_x = torch.empty_like(x)
+    by_weight = torch.zeros(weight.shape, device=x.device)
+    by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
+    cost = torch.zeros((), device=x.device)
+    parts = list(_parts(len(x), len(weight)))
+    room = x.new_empty((parts[0].stop if parts else 0, len(weight)))  # for the scores of any part
+    for part in parts:
+        rows, wanted = x[part], target[part, None]
+        raw = torch.mm(rows, weight.t(), out=room[: len(rows)])
+        scores = raw if plain else raw.float()
+        if bias is not None:
+            scores += bias
+        highest = scores.amax(1, keepdim=True)
+        cost += (highest - scores.gather(1, wanted)).sum()
+        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
+        cost += total.log().sum()
+        scores.div_(total).scatter_add_(1, wanted, scores.new_full(wanted.shape, -1.0))
+        by_bias += scores.sum(0) if bias is not None else 0.0
+        if plain:
+            torch.mm(scores, weight, out=by_x[part])
+            by_weight.addmm_(scores.t(), rows)
+        else:
+            low = scores.to(x.dtype)
+            by_x[part] = low @ weight
+            by_weight += (low.t() @ rows).float()
+    return cost, by_x, by_weight, by_bias

@@ -111,7 +111,7 @@ class Rows:
         shape = (decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
         dtype = decoder.head.weight.dtype
         with torch.inference_mode():
-            self._keys, self._values = (torch.empty(shape, device=device, dtype=dtype) for _ in range(2))
+            self._keys, self._values = (torch.zeros(shape, device=device, dtype=dtype) for _ in range(2))
             self._mask = torch.zeros((len(rows), 1, 1, slots), device=device, dtype=dtype)
             self._end = longest  # the slot that is written next
             self._x = self._reread(range(len(rows)))

@@ -10,20 +10,38 @@ from torch import Tensor, nn
 SPREAD = 0.02  # the standard deviation of GPT and BERT
 
 
+class Linear(nn.Linear):
+    """torch's, without values of its own: on the meta device they would be nothing, and take seconds to import."""
+
+    def reset_parameters(self) -> None: ...
+
+
+class Table(nn.Embedding):
+    """As above."""
+
+    def reset_parameters(self) -> None: ...
+
+
+class Norm(nn.LayerNorm):
+    """As above."""
+
+    def reset_parameters(self) -> None: ...
+
+
 def linear(inputs: int, outputs: int, *, bias: bool = True, spread: float = SPREAD) -> nn.Linear:
     """A layer that costs nothing until it is filled: made on the meta device, remembering how wide it begins."""
-    layer = nn.Linear(inputs, outputs, bias=bias, device="meta")
+    layer = Linear(inputs, outputs, bias=bias, device="meta")
     layer.spread = spread  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     return layer
 
 
 def table(entries: int, width: int) -> nn.Embedding:
     """A vector for each of so many entries, on the meta device."""
-    return nn.Embedding(entries, width, device="meta")
+    return Table(entries, width, device="meta")
 
 
 def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
-    return nn.LayerNorm(width, epsilon, device="meta")
+    return Norm(width, epsilon, device="meta")
 
 
 def first_values(model: nn.Module, seed: int) -> dict[str, Tensor]:

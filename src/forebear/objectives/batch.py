@@ -30,7 +30,7 @@ class Moment:
 class Batch:
     """Rows of tokens, one after the other, with nothing between them.
 
-    inputs   `lengths` (B,) says how long each row is; `tokens` and all others (T,) have an entry for each token, T in all
+    inputs   `lengths` (B,) says how long each row is; `tokens` and all others (T,) have an entry for each token
     targets  (T,) one for each token or (B,) one for each row; NOTHING asks for nothing
     """
 

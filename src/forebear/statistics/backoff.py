@@ -10,6 +10,8 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.statistics.ngrams import Ngrams, damaged
 
+ROUNDING = 1e-9  # by which a sum of shares may exceed 1
+
 
 @dataclass(frozen=True, eq=False)
 class Backoff:
@@ -117,6 +119,6 @@ def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.nd
     array = arrays[name]
     if array.dtype != np.float64 or array.shape != (size,):
         raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float64 numbers")
-    if not (array < np.inf).all() or (name.startswith("logs") and (array > 0).any()):
+    if not (array < np.inf).all() or (name.startswith("logs") and (array > ROUNDING).any()):
         raise damaged(name, "holds what is no logarithm of a probability")
     return array

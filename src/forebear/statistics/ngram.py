@@ -153,8 +153,7 @@ class NgramModel:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
         tokens, places, ends = self._laid(rows)
         told = self.settle().score(tokens, places)
-        begins = np.concatenate(([0], ends[:-1]))
-        return [told[begin + 1 : end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return [told[end - len(row) + 1 : end] for row, end in zip(rows, ends.tolist(), strict=True)]
 
     def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
@@ -193,9 +192,11 @@ class NgramModel:
         """What a person should be told of how the probabilities came about."""
         ngrams = self.settle().ngrams
         why = {
-            "absolute": "too few were seen twice or thrice for three discounts; one",
+            "absolute": "how many were seen 1 to 4 times allows no three discounts; one",
             "half": "none was seen just once or none just twice; a discount",
         }
+        if self.smoothing == "none":
+            return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
         return [
             f"{n}-grams: {why[told.way]} of {told.taken[0]:.3g} is taken from all"
             for n, told in enumerate(self._discounts, start=1)

@@ -60,9 +60,9 @@ class Ngrams:
         keys = self.keys[n - 2]
         if not len(keys):
             return np.full(len(words), ABSENT)
-        wanted = prefixes * self.vocabulary + words
+        wanted = prefixes * self.vocabulary + words  # below 0, so not there, where a prefix is ABSENT
         places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where((keys[places] == wanted) & (prefixes >= 0), places, ABSENT)
+        return np.where(keys[places] == wanted, places, ABSENT)
 
     def suffixes(self) -> list[np.ndarray]:
         """For each length, the number of each n-gram without its first token; of a single token nothing is left."""

@@ -136,7 +136,7 @@ def _taught(documents: Iterable[Document], held_out: float) -> Iterator[Document
     first: Document | None = None
     given = False
     for document in documents:
-        if not document.part and held_out_by(np.uint64(content_hash(document.text)), held_out):
+        if not document.part and held_out_by(np.array([content_hash(document.text)], np.uint64), held_out)[0]:
             first = first or document
             continue
         given = True

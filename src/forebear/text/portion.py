@@ -122,16 +122,17 @@ def by_position(corpus: Corpus, share: float) -> Split:
             file=corpus.folder,
             remedy="divide it more finely (--documents lines, --sentences split), or give more text",
         )
-    whole = Portion(corpus, documents(corpus))
-    border = min(max(_reached(corpus.sizes, round(whole.bytes * (1 - share))), 1), total - 1)
-    before, after = np.minimum(whole.units, border), np.maximum(whole.units, border)
-    train, held_out = (units[units[:, 0] < units[:, 1]] for units in (before, after))
+    wanted = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
+    border = min(_reached(corpus.sizes, wanted), total - 1)
+    whole = documents(corpus)
+    sides = np.minimum(whole, border), np.maximum(whole, border)
+    train, held_out = (units[units[:, 0] < units[:, 1]] for units in sides)
     return Split(Portion(corpus, train), Portion(corpus, held_out), "position")
 
 
 def documents(corpus: Corpus) -> np.ndarray:
     """(documents, 2) the first sentence of each document and the one after its last."""
-    return np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1)
+    return np.asarray(np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
 
 
 def _summed(values: np.ndarray, units: np.ndarray) -> np.ndarray:
@@ -154,4 +155,4 @@ def _reached(sizes: np.ndarray, wanted: int) -> int:
         if upto[-1] >= wanted:
             return at + int(np.searchsorted(upto, wanted)) + 1
         done = int(upto[-1])
-    return max(len(sizes), 1)
+    return len(sizes)

@@ -1,10 +1,10 @@
-"""From a person's text to what a run trains on: tokenizer, corpus, split; and back to the same corpus from a run's facts."""
+"""From a person's text to what a run trains on, and back to the same from what the run says of it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class TextSource:
     """Text and how to take it: everything that decides what a corpus of it holds, beside the tokenizer."""
 
     paths: tuple[str, ...]
-    reading: Reading = Reading()
+    reading: Reading = field(default_factory=Reading)
     sentences: str = "split"
     segment: bool = False
     user_dict: str | None = None
@@ -41,7 +41,7 @@ class TextSource:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> TextSource:
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         rest = {name: value for name, value in told.items() if name in known - {"paths", "reading"}}
         return cls(tuple(told["paths"]), Reading(**told["reading"]), **rest)
 
@@ -56,7 +56,7 @@ def corpus_of(
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The corpus of this text with this tokenizer (a kind, learned from the text, or a file); a corpus is taken as it is."""
+    """The corpus of this text with this tokenizer: a kind, learned from the text, or a file; a corpus is taken as is."""
     if len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file():
         corpus = Corpus.open(source.paths[0])
         if isinstance(tokenizer, Tokenizer) and tokenizer.digest != corpus.tokenizer.digest:

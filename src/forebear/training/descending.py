@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.objectives.batch import Arrays, Batch
+from forebear.training.adamw import AdamW
 from forebear.training.device import Device
 from forebear.training.learner import MOMENTS, WEIGHTS
 from forebear.training.recipe import Recipe
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Descending:
-    """Everything from NNLM on. Matrices decay, vectors (norms and biases) do not."""
+    """Everything from NNLM on."""
 
     def __init__(self, model: Model, recipe: Recipe, device: Device) -> None:
         self.network, self.recipe, self.device = model, recipe, device
@@ -32,15 +34,7 @@ class Descending:
         """The optimiser for the network as it now is."""
         self.network.to(self.device.name)
         learned = {name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}
-        self._learned = learned
-        matrices = [tensor for tensor in learned.values() if tensor.dim() > 1]
-        vectors = [tensor for tensor in learned.values() if tensor.dim() < 2]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": self.recipe.decay}, {"params": vectors, "weight_decay": 0.0}],
-            lr=self.recipe.rate,
-            betas=(0.9, self.recipe.memory),
-            fused=True,
-        )
+        self.optimiser = AdamW(learned, decay=self.recipe.decay, memory=self.recipe.memory)
         self._chance = any(getattr(part, "dropout", 0) for part in self.network.modules())
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
@@ -53,15 +47,12 @@ class Descending:
             losses = self._losses(part)
             torch.stack([losses[name] / max(1, asked[name]) for name in losses]).sum().backward()
             sums = {name: sums.get(name, torch.zeros(())) + loss.detach().cpu() for name, loss in losses.items()}
-        norm = torch.nn.utils.clip_grad_norm_(self._learned.values(), self.recipe.clip)
-        if not bool(torch.isfinite(norm)):  # the weights stay as they were: a checkpoint never holds what is no number
-            self.optimizer.zero_grad(set_to_none=True)
-            return dict.fromkeys(sums, float("nan"))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate * share
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return {name: float(total) / max(1, asked[name]) for name, total in sums.items()}
+        norm = torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip)
+        finite = bool(torch.isfinite(norm))
+        if finite:  # else the weights stay as they were: a checkpoint never holds what is no number
+            self.optimiser.step(self.recipe.rate * share)
+        self.optimiser.clear()
+        return {name: float(total) / max(1, asked[name]) if finite else math.nan for name, total in sums.items()}
 
     @torch.inference_mode()
     def examine(self, batch: Batch) -> dict[str, float]:
@@ -79,11 +70,8 @@ class Descending:
         from safetensors.torch import save_file
 
         save_file({name: tensor.detach().cpu() for name, tensor in self.network.tensors().items()}, folder / WEIGHTS)
-        moments: dict[str, Tensor] = {}
-        for name, tensor in self._learned.items():
-            for moment, value in self.optimizer.state.get(tensor, {}).items():
-                moments[f"{moment}.{name}"] = value.detach().cpu().contiguous()
-        save_file(moments, folder / MOMENTS)
+        moments = self.optimiser.tensors()
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in moments.items()}, folder / MOMENTS)
 
     def load(self, folder: Path) -> None:
         from safetensors.torch import load_file
@@ -91,19 +79,9 @@ class Descending:
         weights = load_file(folder / WEIGHTS)
         self.network.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS))
         self._ready()
-        moments = load_file(folder / MOMENTS)
-        kinds = ("step", "exp_avg", "exp_avg_sq")
-        wanted = {f"{kind}.{name}" for name in self._learned for kind in kinds} if moments else set()
-        if wanted != set(moments):
-            strange = sorted(wanted ^ set(moments))
+        if strange := self.optimiser.load(load_file(folder / MOMENTS)):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
                 file=folder / MOMENTS,
                 remedy="resume with the version of forebear that wrote it",
             )
-        if not moments:
-            return
-        for name, tensor in self._learned.items():
-            state = {kind: moments[f"{kind}.{name}"] for kind in kinds}
-            where = tensor.device
-            self.optimizer.state[tensor] = {k: v if k == "step" else v.to(where) for k, v in state.items()}

@@ -24,6 +24,7 @@ class Pace:
     fall: int | None
     time: float | None  # seconds it was given
     cooldown: float
+    middle: tuple[int, float] = (0, 0.0)  # step and seconds half way to the decision: speed is taken from there on
 
     @classmethod
     def of(cls, recipe: Recipe, epoch: int, seconds_a_step: float) -> Pace:
@@ -44,9 +45,15 @@ class Pace:
 
     def decide(self, step: int, seconds: float) -> None:
         """Given a time, fixes the number of steps when the rate has to begin to fall."""
-        if self.total is None and self.time is not None and seconds >= self.time * (1 - self.cooldown) and step:
-            self.fall = step
-            self.total = step + max(1, round((self.time - seconds) / (seconds / step)))
+        if self.total is not None or self.time is None or not step:
+            return
+        until = self.time * (1 - self.cooldown)
+        if not self.middle[0] and seconds >= until / 2:
+            self.middle = step, seconds
+        if seconds >= until:
+            steps, took = step - self.middle[0], seconds - self.middle[1]
+            pace = took / steps if steps else seconds / step
+            self.fall, self.total = step, step + max(1, round((self.time - seconds) / pace))
 
     def share(self, step: int) -> float:
         """The rate of this step as a share of the full one."""
@@ -66,10 +73,11 @@ class Pace:
         return min(1.0, seconds / self.time) if self.time else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"warmup": self.warmup, "total": self.total, "fall": self.fall}
+        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": self.middle}
 
     def restore(self, told: dict[str, Any]) -> None:
         self.warmup, self.total, self.fall = told["warmup"], told["total"], told["fall"]
+        self.middle = tuple(told["middle"])
 
 
 def examined(step: int, every: int | None) -> bool:

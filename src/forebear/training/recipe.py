@@ -71,7 +71,7 @@ class Recipe:
 
 
 def recipe_from(*layers: Mapping[str, Any]) -> Recipe:
-    """A recipe from several layers of settings, the later ones winning; a budget in a later layer replaces any earlier."""
+    """A recipe from layers of settings, the later ones winning; a later budget replaces any earlier one."""
     settings: dict[str, Any] = {}
     for layer in layers:
         given = {name: value for name, value in layer.items() if value is not None}

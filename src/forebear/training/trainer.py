@@ -1,6 +1,6 @@
 """The only training loop. It knows neither text nor tensors: an objective makes a batch, a learner takes it.
 
-Batch number `step` is a function of (seed, step) alone, so that a resumed run sees what an unbroken one would have seen.
+Batch number `step` is a function of (seed, step) alone: a resumed run sees what an unbroken one would have seen.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def of_text(corpus: Corpus) -> Iterator[str]:
             remedy="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
         )
     if unknown > UNKNOWN:
-        yield f"{unknown:.0%} of the tokens are unknown: the model will mostly learn to say so; choose another tokenizer"
+        yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if copies > REPEATED:
         yield (
@@ -78,8 +78,8 @@ class Troubles:
         if self.unigram is not None and step > 2 * self.warmup + 100 and loss > self.unigram:
             yield from self._once(
                 "unigram",
-                f"after {step:,} steps the loss ({loss:.2f}) is above that of mere token frequencies ({self.unigram:.2f}): "
-                "nothing is learned yet; the rate is probably too high (try a third of it) or far too low",
+                f"after {step:,} steps the loss ({loss:.2f}) is above that of token frequencies alone "
+                f"({self.unigram:.2f}): nothing is learned; the rate may be too high (try a third) or too low",
             )
 
     def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> Iterator[str]:

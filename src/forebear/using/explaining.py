@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,7 @@ from forebear.text.corpus import Corpus
 from forebear.text.training import train
 from forebear.training.recipe import recipe_from
 from forebear.using.pretraining import plan
-from forebear.using.weighing import weigh
+from forebear.using.weighing import Weight, weigh
 
 if TYPE_CHECKING:
     from forebear.milestones.milestone import Milestone
@@ -87,7 +88,6 @@ def explain(
     batch, tokenizer = sample(own.milestone)
     encoder, heads = _parts(own.milestone, tokenizer)
     objective = type(own.milestone.objective(tokenizer)).__name__
-    nominal = cast("Tokenizer", Nominal(tokenizer, entries))
     values = asdict(own.milestone)
     return Explained(
         entry=LINEAGE[name],
@@ -103,7 +103,7 @@ def explain(
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         size=own.size,
         vocabulary=entries,
-        sizes={label: _sized(one, nominal) for label, one in made.items()},
+        sizes={label: _sized(one, entries) for label, one in made.items()},
         remark=GROWS if kind.learning == "counting" else "",
     )
 
@@ -176,8 +176,15 @@ def _example(batch: Batch, tokenizer: Tokenizer) -> dict[str, list[str]]:
     return told
 
 
-def _sized(milestone: Milestone, tokenizer: Tokenizer) -> dict[str, Any]:
-    weight = weigh(milestone, tokenizer, recipe_from(milestone.recipe()).batch)
+@lru_cache(maxsize=256)
+def _weight(milestone: Milestone, vocabulary: int) -> Weight | None:
+    """Kept, because a deep network takes a second even without numbers."""
+    nominal = cast("Tokenizer", Nominal(train("words", EXAMPLE), vocabulary))
+    return weigh(milestone, nominal, recipe_from(milestone.recipe()).batch)
+
+
+def _sized(milestone: Milestone, vocabulary: int) -> dict[str, Any]:
+    weight = _weight(milestone, vocabulary)
     return {"fields": asdict(milestone), "figures": weight.facts() if weight is not None else None}
 
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
     from forebear.using.predicting import Predictor
 
+UNITS = ("document", "sentence")
 Progress = Callable[[int, int], object]  # bytes done, bytes in all
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Totals over all units of a text; everything else follows from them.
+    """Totals over all units of a text, documents or sentences, each scored by itself; the rest follows from them.
 
     tokens counts what was predicted: every token of the text, and the end of each unit. impossible counts those
     whose probability was 0, as maximum likelihood can say; then `nats` is infinite.
@@ -34,6 +35,7 @@ class Measured:
 
     nats: float
     tokens: int
+    units: int
     documents: int
     bytes: int
     unknown_tokens: int
@@ -59,7 +61,7 @@ class Measured:
     @property
     def unknown_rate(self) -> float:
         """Of the text's own tokens, ends left out."""
-        return self.unknown_tokens / max(self.tokens - self.documents, 1)
+        return self.unknown_tokens / max(self.tokens - self.units, 1)
 
     def facts(self) -> dict[str, Any]:
         """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
@@ -70,6 +72,7 @@ class Measured:
             "tokens": self.tokens,
             "bytes": self.bytes,
             "documents": self.documents,
+            "units": self.units,
             "unknown_tokens": self.unknown_tokens,
             "unknown_rate": self.unknown_rate,
             "impossible_tokens": self.impossible,
@@ -84,11 +87,12 @@ def finite(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A text that is scored by itself, and its share of the bytes."""
+    """A text that is scored by itself, its share of the bytes, and whether it begins a document."""
 
     row: np.ndarray
     bytes: int
     unknown_bytes: int
+    is_first: bool
 
 
 def measure(
@@ -101,20 +105,20 @@ def measure(
 ) -> Measured:
     """Scores every unit of a portion, or every given text, by itself: as [end, tokens…, end].
 
-    With `unit` "sentence" each sentence is a text of its own, for runs that learned them so.
-
-    A portion brings its ids along, so they must be of this tokenizer. Memory stays bounded whatever is measured.
+    With `unit` "sentence" each sentence is a text of its own, for runs that learned them so. A portion brings its ids
+    along, so they must be of this tokenizer. Memory stays bounded whatever is measured.
     """
     began = time.monotonic()
     units, total = _units(source, tokenizer, unit)
     nats: list[float] = []
-    tokens = documents = done = unknown_tokens = unknown_bytes = impossible = 0
+    tokens = count = documents = done = unknown_tokens = unknown_bytes = impossible = 0
     for group in batches(units, lambda unit: len(unit.row)):
         scores = np.concatenate(log_probabilities(predictor, [unit.row for unit in group]))
         nats.append(-float(scores.sum()))
         tokens += len(scores)
         impossible += int(np.isneginf(scores).sum())
-        documents += len(group)
+        count += len(group)
+        documents += sum(unit.is_first for unit in group)
         done += sum(unit.bytes for unit in group)
         unknown_bytes += sum(unit.unknown_bytes for unit in group)
         if tokenizer.unknown is not None:
@@ -123,8 +127,17 @@ def measure(
             progress(done, max(total, done))
     if not done:
         raise BadInput("there is no text to measure", remedy="give text that has at least one character")
-    seconds = time.monotonic() - began
-    return Measured(math.fsum(nats), tokens, documents, done, unknown_tokens, unknown_bytes, impossible, seconds)
+    return Measured(
+        nats=math.fsum(nats),
+        tokens=tokens,
+        units=count,
+        documents=documents,
+        bytes=done,
+        unknown_tokens=unknown_tokens,
+        unknown_bytes=unknown_bytes,
+        impossible=impossible,
+        seconds=time.monotonic() - began,
+    )
 
 
 def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> tuple[Iterator[_Unit], int]:
@@ -132,6 +145,8 @@ def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> 
     from forebear.text.portion import Portion
 
     end = end_of(tokenizer)
+    if unit not in UNITS:
+        raise BadInput(f"the unit is {unit!r}", remedy=f"choose one of {', '.join(UNITS)}")
     if isinstance(source, Portion):
         if source.corpus.facts["made_from"]["tokenizer"] != tokenizer.digest:
             raise BadInput(
@@ -139,21 +154,25 @@ def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> 
                 file=source.corpus.folder,
                 remedy="give the text itself, or prepare it with the run's tokenizer.json",
             )
-        return _of_portion(source.by_sentence() if unit == "sentence" else source, end), source.bytes
-    if isinstance(source, str):
-        source = [source]
-    pieces = (piece for text in source for piece in split_sentences(text)) if unit == "sentence" else source
-    return _of_texts(pieces, tokenizer, end), 0
+        return _of_portion(source, end, unit), source.bytes
+    return _of_texts([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
 
 
-def _of_portion(portion: Portion, end: int) -> Iterator[_Unit]:
-    numbers = zip(portion.spans.tolist(), portion.sizes.tolist(), portion.unknown.tolist(), strict=True)
-    for (first, last), length, unknown in numbers:
-        yield _Unit(row_of(portion.corpus.ids[first:last], end, ends=True), length, unknown)
+def _of_portion(portion: Portion, end: int, unit: str) -> Iterator[_Unit]:
+    shown = portion.by_sentence() if unit == "sentence" else portion
+    first = np.ones(len(shown), bool)
+    if unit == "sentence":
+        counts = portion.units[:, 1] - portion.units[:, 0]
+        first[:] = False
+        first[np.cumsum(counts) - counts] = True
+    numbers = (shown.spans.tolist(), shown.sizes.tolist(), shown.unknown.tolist(), first.tolist())
+    for (begin, stop), length, unknown, is_first in zip(*numbers, strict=True):
+        yield _Unit(row_of(portion.corpus.ids[begin:stop], end, ends=True), length, unknown, is_first)
 
 
-def _of_texts(texts: Iterable[str], tokenizer: Tokenizer, end: int) -> Iterator[_Unit]:
+def _of_texts(texts: Iterable[str], tokenizer: Tokenizer, end: int, unit: str) -> Iterator[_Unit]:
     for text in map(sound, texts):
-        pieces = tokenizer.encode(text)
-        unknown = int(unknown_sizes(text, pieces, tokenizer.unknown).sum())
-        yield _Unit(row_of(pieces.ids, end, ends=True), size(text), unknown)
+        for number, part in enumerate(split_sentences(text) if unit == "sentence" else [text]):
+            pieces = tokenizer.encode(part)
+            unknown = int(unknown_sizes(part, pieces, tokenizer.unknown).sum())
+            yield _Unit(row_of(pieces.ids, end, ends=True), size(part), unknown, number == 0)

@@ -20,8 +20,10 @@ from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again, corpus_of
 from forebear.training.folder import RunFolder
 from forebear.training.learners import learner_for
-from forebear.training.recipe import BUDGETS, Recipe, recipe_from
+from forebear.training.recipe import BUDGETS, Recipe, read_recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
+
+__all__ = ["WRITTEN", "Plan", "again", "plan", "pretrain", "read_recipe", "resume"]
 
 DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
@@ -51,7 +53,7 @@ def plan(
     recipe: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """`settings` are fields of the milestone and of the recipe; they win over `recipe`, which wins over the defaults."""
+    """`settings` are fields of the milestone and of the recipe: they win over `recipe`, and that over the defaults."""
     kind = milestone_named(milestone)
     written = dict(recipe or {})
     if written.get("milestone", milestone) != milestone:

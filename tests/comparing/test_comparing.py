@@ -1,0 +1,175 @@
+"""Comparisons that really train: rows, failures, interruptions, and going on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forebear.comparing import comparing
+from forebear.comparing.comparing import Interrupted, compare
+from forebear.comparing.outcomes import Comparison, Trial
+from forebear.errors import BadInput
+from forebear.text.preparing import prepare
+from forebear.text.training import train
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A finished comparison of counting with a network whose context is longer than the whole text."""
+    folder = tmp_path_factory.mktemp("made")
+    text = " ".join(f"Anna gave Ben {n} apples and he gave {n % 7} to Carla." for n in range(40))
+    (folder / "short.txt").write_text("\n\n".join(text.split(". ")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
+        compare(folder / "short.txt", to=folder / "comparison", time="5s", sizes={"gpt2": "124M"}, limit=0.5)
+    return folder
+
+
+@pytest.fixture
+def there(made, tmp_path, monkeypatch) -> Path:
+    """A copy of it that may be spoiled."""
+    shutil.copytree(made / "comparison", tmp_path / "comparison")
+    monkeypatch.setenv("FOREBEAR_CACHE", str(made / "cache"))
+    return tmp_path / "comparison"
+
+
+def told(folder: Path) -> Comparison:
+    return Comparison.from_json(json.loads((folder / "comparison.json").read_text()))
+
+
+@pytest.fixture
+def attempts(monkeypatch) -> list[str]:
+    """The milestones that are tried from now on; each fails."""
+    tried = []
+
+    def failing(job, hear):
+        tried.append(f"{job.milestone}-{job.settings['seed']}")
+        return Trial(job.settings["seed"], error="made to fail")
+
+    monkeypatch.setattr(comparing, "attempt", failing)
+    return tried
+
+
+def again(made: Path, folder: Path, **more) -> Comparison:
+    given = {"time": "5s", "sizes": {"gpt2": "124M"}, "limit": 0.5, **more}
+    return compare(made / "short.txt", to=folder, **given)
+
+
+def test_every_milestone_is_a_row_also_one_that_fails(made):
+    found = told(made / "comparison")
+    assert found.finished
+    assert [row.name for row in found.rows] == ["ngram", "gpt2"]
+    (counted,), (failed,) = (row.trials for row in found.rows)
+    assert 0 < counted.bits_per_byte < 4
+    assert counted.perplexity > 1
+    assert counted.finished
+    assert counted.memory > 10_000_000
+    assert counted.seconds > 0
+    assert counted.parameters > 0
+    assert counted.sample
+    assert counted.curve[-1] == pytest.approx((counted.seconds, counted.bits_per_byte), abs=0.05)
+    assert "context of 1,024 tokens is longer than the whole text" in failed.error
+    assert not failed.finished
+    assert failed.bits_per_byte is None
+    assert found.best.name == "ngram"
+    assert [stick.name for stick in found.yardsticks if stick.bits_per_byte > 0][-1] == "byte frequencies"
+    assert (found.limit, found.prompt[:4]) == (0.5, "Anna")
+    page = (made / "comparison" / "comparison.html").read_text()
+    assert f"{counted.bits_per_byte:.3f}" in page
+    assert "is longer than the whole text" in page
+
+
+def test_the_same_call_goes_on_and_tries_only_what_failed(made, there, attempts):
+    before = told(there).row("ngram")
+    found = again(made, there)
+    assert attempts == ["gpt2-0"]
+    assert found.row("ngram") == before
+    assert told(there).row("gpt2").error == "made to fail"
+
+
+def test_more_seeds_are_added_to_those_that_are_there(made, there, attempts):
+    again(made, there, seeds=3)
+    assert attempts == ["gpt2-0", "gpt2-1", "gpt2-2"]  # counting does not depend on chance
+
+
+def test_a_run_that_is_gone_is_made_again(made, there, attempts):
+    shutil.rmtree(there / "runs" / "ngram-0")
+    again(made, there, milestones=["ngram"])
+    assert attempts == ["ngram-0"]
+
+
+def test_a_torn_table_is_made_again_from_the_runs(made, there):
+    began = json.loads((there / "runs" / "ngram-0" / "run.json").read_text())["began"]
+    (there / "comparison.json").write_text('{"format": "forebear-comp')
+    found = again(made, there, milestones=["ngram"])
+    assert found.row("ngram") == told(made / "comparison").row("ngram")
+    assert json.loads((there / "runs" / "ngram-0" / "run.json").read_text())["began"] == began
+
+
+def test_other_settings_are_another_comparison(made, there, attempts, book):
+    for more in ({"time": "6s"}, {"held_out": 0.2}, {"tokenizer": "characters"}, {"prompt": "Once"}):
+        with pytest.raises(BadInput, match="other settings"):
+            again(made, there, **more)
+    with pytest.raises(BadInput, match="another text"):
+        compare(book, to=there, time="5s", sizes={"gpt2": "124M"})
+    found = again(made, there, time="6s", overwrite=True)
+    assert attempts == ["ngram-0", "gpt2-0"]
+    assert found.best is None
+
+
+def test_an_interrupt_keeps_the_rows_so_far(made, tmp_path, monkeypatch):
+    def interrupted(job, hear):
+        if job.milestone == "gpt2":
+            raise KeyboardInterrupt
+        return Trial(0, bits_per_byte=2.0, seconds=1.0, finished=True)
+
+    monkeypatch.setattr(comparing, "attempt", interrupted)
+    with pytest.raises(Interrupted, match="1 finished") as stopped:
+        again(made, tmp_path / "comparison")
+    assert stopped.value.exit_code == 130
+    found = told(tmp_path / "comparison")
+    assert [row.name for row in found.rows] == ["ngram"]
+    assert not found.finished
+    assert "not finished" in (tmp_path / "comparison" / "comparison.html").read_text()
+
+
+def test_a_prepared_corpus_is_compared_on_as_it_is(book, tmp_path):
+    prepare([book], train("characters", [book.read_text()]), to=tmp_path / "corpus")
+    found = compare(tmp_path / "corpus", to=tmp_path / "c", milestones=["ngram"], sizes={"ngram": "bigram"})
+    (counted,) = found.row("ngram").trials
+    assert (counted.tokenizer, counted.error) == ("characters", "")
+    assert counted.bits_per_byte > 0
+    assert found.yardsticks == ()  # a corpus holds no text any more
+
+
+def test_different_held_out_text_is_told(made, tmp_path, monkeypatch):
+    sizes = iter((1000, 2000))
+    monkeypatch.setattr(
+        comparing,
+        "attempt",
+        lambda job, hear: Trial(0, bits_per_byte=2.0, seconds=1.0, finished=True, held_out_bytes=next(sizes)),
+    )
+    again(made, tmp_path / "comparison")
+    assert "between 1,000 and 2,000 bytes" in (tmp_path / "comparison" / "comparison.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"milestones": ["ngarm"]}, "no milestone named"),
+        ({"sizes": {"gpt2": "124"}}, "no size"),
+        ({"sizes": {"bret": "tiny"}}, "no milestone named"),
+        ({"seeds": []}, "nothing to compare"),
+        ({"time": "soon"}, "no duration"),
+    ],
+)
+def test_bad_use_is_refused_before_anything_is_trained(book, tmp_path, attempts, more, words):
+    with pytest.raises(BadInput, match=words):
+        compare(book, to=tmp_path / "c", **more)
+    assert attempts == []
+
+
+def test_text_that_can_be_read_once_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="only once"):
+        compare("/dev/stdin", to=tmp_path / "c")

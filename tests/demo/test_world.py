@@ -1,0 +1,220 @@
+"""The small world: its stories are language, are reproducible, and tell exactly as much as they say they do."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import islice, pairwise
+from math import isclose, log2
+
+import pytest
+
+from forebear.demo import grammar, world
+from forebear.demo.inflection import ing, participle, past, plural, with_article
+from forebear.errors import BadInput
+
+BOTH = pytest.mark.parametrize("language", ["en", "zh"])
+SAMPLE = 400_000
+_LEFTOVERS = re.compile(r"[<>\[\]{}|@~_^¶*=]|None|  | \n|\n\n| [,.!?;]|[,;] ?[,.;]|\.\.|。。|，，|，。")
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, list[world.Story]]:
+    return {language: list(world.documents(language, SAMPLE, 7)) for language in ("en", "zh")}
+
+
+@BOTH
+def test_a_story_depends_on_seed_and_number_alone(language: str):
+    stories = list(islice(world.documents(language, 50_000, 3), 20))
+    assert stories == [world.story(language, 3, number) for number in range(20)]
+    assert world.story(language, 4, 0) != stories[0]
+
+
+@BOTH
+def test_the_stories_are_not_changed_by_chance(language: str):
+    """A text that changes makes every figure measured on it a figure of something else."""
+    assert len({story.text for story in islice(world.documents(language, 10**9, 0), 500)}) > 495
+    assert all(story.language == language for story in world.documents(language, 5_000, 1))
+
+
+def test_size_is_reached_and_not_much_more():
+    texts = [story.text for story in world.documents("both", 100_000, 1)]
+    assert 100_000 <= sum(len(text.encode()) for text in texts) < 103_000
+    assert sum(len(text.encode()) for text in texts[:-1]) < 100_000
+
+
+@BOTH
+def test_every_story_has_one_derivation(language: str):
+    """So the bits of its decisions are −log2 of the probability of the text: unambiguous, by reading it back."""
+    node = world.language_of(language).rules["document"]
+    for number in range(60):
+        story = world.story(language, 123, number)
+        (bits,) = grammar.readings(node, story.text)
+        assert isclose(bits, story.bits, rel_tol=1e-9)
+
+
+@BOTH
+def test_different_decisions_make_different_texts(language: str, told: dict[str, list[world.Story]]):
+    bits: dict[str, float] = {}
+    for story in told[language]:
+        assert isclose(bits.setdefault(story.text, story.bits), story.bits, rel_tol=1e-9)
+
+
+def test_what_is_not_of_the_world_has_no_probability():
+    assert world.information("The quick brown fox.", "en") == float("inf")
+    text = world.story("zh", 0, 0).text
+    assert world.information(text[:-1], "zh") == float("inf")
+
+
+@BOTH
+def test_entropy_agrees_across_seeds_within_its_error(language: str):
+    first, second = (world.entropy(language, 300_000, seed) for seed in (1, 2))
+    assert 0.1 < first.rate < 2
+    assert 0 < first.error < 0.05 * first.rate
+    assert abs(first.rate - second.rate) < 4 * (first.error**2 + second.error**2) ** 0.5
+
+
+def test_the_language_itself_is_one_bit_of_both():
+    stories = list(islice(world.documents("both", 10**9, 5), 40))
+    assert {story.language for story in stories} == {"en", "zh"}
+    assert all(isclose(world.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in stories[:4])
+
+
+@BOTH
+def test_no_counting_model_beats_the_source(language: str, told: dict[str, list[world.Story]]):
+    """An interpolated trigram over words or characters, learned from the same source, stays above its entropy."""
+    train, held_out = told[language][::2], told[language][1::2]
+    cut = (lambda text: re.findall(r"\w+|\W", text)) if language == "en" else list
+    counts: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(3)]
+    before: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(3)]
+    for story in train:
+        for order in range(3):
+            pieces = ["<s>"] * order + cut(story.text) + ["</s>"]
+            for end in range(order, len(pieces)):
+                gram = tuple(pieces[end - order : end + 1])
+                counts[order][gram] += 1
+                before[order][gram[:-1]] += 1
+    size = len(counts[0]) + 1
+    spent = written = 0.0
+    for story in held_out:
+        pieces = ["<s>", "<s>", *cut(story.text), "</s>"]
+        for end in range(2, len(pieces)):
+            share = 1 / size
+            for order in range(3):
+                gram = tuple(pieces[end - order : end + 1])
+                seen = before[order][gram[:-1]]
+                share = (counts[order][gram] + 2 * share) / (seen + 2)
+            spent -= log2(share)
+        written += len(story.text.encode())
+    true = sum(story.bits for story in held_out) / written
+    assert 1.1 * true < spent / written < 8 * true
+
+
+@BOTH
+def test_nothing_of_the_notation_is_left(language: str, told: dict[str, list[world.Story]]):
+    for story in told[language]:
+        assert not (found := _LEFTOVERS.search(story.text)), (found, story.text)
+        assert story.text == story.text.strip()
+        assert story.text.count("“") == story.text.count("”")
+
+
+def test_english_is_spelt_as_english(told: dict[str, list[world.Story]]):
+    for story in told["en"]:
+        text = story.text
+        assert not re.search(r"\b[Aa] [aeiouAEIOU](?!ni|se|ne)\w", text), text
+        assert not re.search(r"\b[Aa]n (?!hour|honest)[^aeiouAEIOU\W]", text), text
+        assert not re.search(r"(?:^|[.!?] )[a-z]", text), text
+        assert not re.search(r"\bi\b", text), text
+        assert not re.search(r"\b(\w+) \1\b", text.replace("had had", "")), text
+        assert not re.search(r"[\u3000-\uffef]", text), text
+        assert not re.search(r"(?:dumplings|skewers|ribs|pancakes) (?:was|is) ", text), text
+
+
+def test_chinese_has_chinese_punctuation(told: dict[str, list[world.Story]]):
+    for story in told["zh"]:
+        assert not re.search(r"[,;:!?()\"'A-Za-z]|\.", story.text), story.text
+        assert not re.search(r"[\u4e00-\u9fff] +[\u4e00-\u9fff]", story.text), story.text
+        assert not re.search(r"了了|的的|地地|在在", story.text), story.text
+
+
+@BOTH
+def test_pronouns_agree_with_the_person(language: str):
+    """In a biography everybody referred to by a pronoun is the one person it is about."""
+    rule = world.language_of(language).rules["people.born"], world.language_of(language).rules["people.work"]
+    for number in range(200):
+        telling = grammar.Telling(world.Chooser(f"agree/{number}"))
+        for node in rule:
+            node.write(telling)
+        he, she = ("he", "she") if language == "en" else ("他", "她")
+        wrong = she if telling.known["P"].kind == "m" else he
+        words = re.findall(r"\w+", telling.text().lower()) if language == "en" else telling.text()
+        assert wrong not in words
+
+
+@BOTH
+def test_two_people_talk_and_nobody_else_answers(language: str):
+    """What is told within a talk must not change who is talking."""
+    rule = world.language_of(language).rules["story.talk"]
+    for number in range(300):
+        telling = grammar.Telling(world.Chooser(f"talk/{number}"))
+        rule.write(telling)
+        speakers = [re.split("[:：]", line)[0] for line in telling.text().split("\n")]
+        assert len(set(speakers)) == 2, telling.text()
+        assert speakers[0] == telling.known["A"].form(language)
+
+
+@BOTH
+def test_weather_persists_through_a_report(language: str):
+    rule = world.language_of(language).rules["story.weather"]
+    rainy, snowy = ("umbrella", "shovelling") if language == "en" else ("伞", "铲雪")
+    for number in range(300):
+        telling = grammar.Telling(world.Chooser(f"weather/{number}"))
+        rule.write(telling)
+        if telling.known["W"].kind == "snow":
+            assert rainy not in telling.text()
+        else:
+            assert snowy not in telling.text()
+
+
+def test_vocabulary_is_of_a_thousand_words_and_falls_off_like_language(told: dict[str, list[world.Story]]):
+    english = re.findall(r"[A-Za-z]+", " ".join(story.text for story in told["en"]).lower())
+    counts = Counter(english)
+    assert len(counts) > 1_500
+    ranked = [count for _, count in counts.most_common()]
+    assert 4 < ranked[0] / ranked[9] < 30 or ranked[0] > 2 * ranked[9]
+    assert sum(ranked[:100]) / len(english) > 0.45  # a hundred words make half of any text
+    types = [len(set(english[: 2**power])) for power in range(8, 16)]
+    growth = [later / earlier for earlier, later in pairwise(types)]
+    assert all(1.05 < one < 2 for one in growth)  # still new words at every doubling, but fewer and fewer
+    assert growth[-1] < growth[0]
+    chinese = "".join(story.text for story in told["zh"])
+    assert len(set(re.findall(r"[\u4e00-\u9fff]", chinese))) > 1_000
+    rjieba = pytest.importorskip("rjieba")
+    assert len({word for word in rjieba.cut(chinese) if "\u4e00" <= word[0] <= "\u9fff"}) > 2_000
+
+
+@BOTH
+def test_stories_are_of_a_few_sentences(language: str, told: dict[str, list[world.Story]]):
+    lengths = [len(re.findall(r"[.!?。！？]", story.text)) for story in told[language]]
+    assert min(lengths) >= 2
+    assert max(lengths) <= 20
+    assert 4 < sum(lengths) / len(lengths) < 9
+
+
+def test_inflections():
+    assert [plural(word) for word in ("fox", "cherry", "key", "tomato", "church")] == [
+        "foxes", "cherries", "keys", "tomatoes", "churches",
+    ]  # fmt: skip
+    assert [past(word) for word in ("bake", "carry", "chop", "buy", "pack", "enjoy")] == [
+        "baked", "carried", "chopped", "bought", "packed", "enjoyed",
+    ]  # fmt: skip
+    assert [ing(word) for word in ("bake", "carry", "chop", "see")] == ["baking", "carrying", "chopping", "seeing"]
+    assert [participle(word) for word in ("write", "bake", "steal")] == ["written", "baked", "stolen"]
+    assert [with_article(word) for word in ("apple", "pear", "university", "owl")] == [
+        "an apple", "a pear", "a university", "an owl",
+    ]  # fmt: skip
+
+
+def test_a_language_that_is_not_spoken_is_refused():
+    with pytest.raises(BadInput, match="'fr'"):
+        world.story("fr", 0, 0)  # type: ignore[arg-type]

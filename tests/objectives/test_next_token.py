@@ -1,0 +1,117 @@
+"""Next-token training: every token is asked exactly once an epoch, in its own context, and batches need no memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebear.objectives.batch import NOTHING, Batch, Moment
+from forebear.objectives.next_token import NextToken
+from forebear.text.corpus import Corpus
+from forebear.text.preparing import prepare
+from forebear.text.training import train
+
+TEXTS = ["abcde", "fgh", "ij", "klmnopqrstu", "v", "wxyz"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder: Path = tmp_path_factory.mktemp("next")
+    (folder / "text.txt").write_text("\n\n".join(TEXTS))
+    return prepare([folder / "text.txt"], train("characters", TEXTS), to=folder / "corpus")
+
+
+def pairs(corpus: Corpus, batch: Batch) -> list[tuple[str, str]]:
+    """What is asked: the token before, and the one to predict."""
+    end = corpus.tokenizer.roles["end"]
+    shown = [*corpus.tokenizer.tokens()]
+    shown[end] = "|"
+    told = zip(batch.inputs["tokens"].tolist(), batch.targets["next"].tolist(), strict=True)
+    return [(shown[seen], shown[asked]) for seen, asked in told if asked != NOTHING]
+
+
+WHOLE = Counter(zip("|" + "|".join(TEXTS), "|".join(TEXTS) + "|", strict=True))
+
+
+@given(context=st.integers(1, 40), size=st.integers(1, 60), seed=st.integers(0, 9), apart=st.booleans())
+def test_an_epoch_asks_for_everything_once(corpus: Corpus, context: int, size: int, seed: int, apart: bool):
+    objective = NextToken(context, corpus.tokenizer.roles["end"], apart)
+    source = corpus.whole()
+    rows = max(1, size // min(context, 32))
+    windows = -(-32 // min(context, 32))
+    epochs = [[], []]
+    step = 0
+    while step * rows < 2 * windows:
+        batch = objective.batch(source, size, Moment(seed, step))
+        width = min(context, 32)
+        for row in range(rows):
+            epoch = (step * rows + row) // windows
+            if epoch < 2:
+                cut = slice(row * width, (row + 1) * width)
+                part = Batch(
+                    {"tokens": batch.inputs["tokens"][cut], "lengths": np.array([width])},
+                    {"next": batch.targets["next"][cut]},
+                )
+                epochs[epoch] += pairs(corpus, part)
+        step += 1
+    assert Counter(epochs[0]) == Counter(epochs[1]) == WHOLE
+    assert objective.steps(source, size) == -(-windows // rows)
+
+
+def test_a_row_is_a_stretch_of_the_text(corpus: Corpus):
+    objective = NextToken(6, corpus.tokenizer.roles["end"])
+    ring = "|".join(TEXTS) + "|"
+    for step in range(20):
+        batch = objective.batch(corpus.whole(), 12, Moment(1, step))
+        assert batch.inputs["lengths"].tolist() == [6, 6]
+        for row in (slice(0, 6), slice(6, 12)):
+            tokens = [corpus.tokenizer.token(token) for token in batch.inputs["tokens"][row].tolist()]
+            shown = "".join(token if len(token) == 1 else "|" for token in tokens)
+            assert shown in ring + ring
+            asked = [target for target in batch.targets["next"][row].tolist() if target != NOTHING]
+            assert asked[: len(tokens) - 1] == batch.inputs["tokens"][row].tolist()[1 : len(asked) + 1][: len(asked)]
+
+
+def test_documents_apart(corpus: Corpus):
+    """Where attention must not cross documents, every row begins with an end and has no other."""
+    end = corpus.tokenizer.roles["end"]
+    objective = NextToken(12, end, apart=True)
+    for step in range(10):
+        batch = objective.batch(corpus.whole(), 24, Moment(1, step))
+        together = NextToken(12, end).batch(corpus.whole(), 24, Moment(1, step))
+        assert np.array_equal(batch.inputs["tokens"], together.inputs["tokens"])
+        assert batch.inputs["lengths"].sum() == 24
+        begins = np.cumsum(batch.inputs["lengths"]) - batch.inputs["lengths"]
+        ends = set(np.flatnonzero(batch.inputs["tokens"] == end).tolist())
+        assert ends <= set(begins.tolist())
+        assert set(begins.tolist()) - ends <= {0, 12}  # a window may begin inside a document
+
+
+def test_a_batch_is_a_function_of_seed_and_step(corpus: Corpus):
+    objective = NextToken(5, corpus.tokenizer.roles["end"])
+    one, same = (objective.batch(corpus.whole(), 20, Moment(3, 8)) for _ in range(2))
+    assert np.array_equal(one.inputs["tokens"], same.inputs["tokens"])
+    others = [objective.batch(corpus.whole(), 20, moment) for moment in (Moment(3, 9), Moment(4, 8))]
+    assert not any(np.array_equal(one.inputs["tokens"], other.inputs["tokens"]) for other in others)
+
+
+@given(count=st.integers(1, 9), lengths=st.lists(st.integers(1, 5), min_size=1, max_size=7))
+def test_parts_are_the_whole(count: int, lengths: list[int]):
+    total = sum(lengths)
+    whole = Batch(
+        {"tokens": np.arange(total), "lengths": np.array(lengths)},
+        {"next": np.where(np.arange(total) % 3, np.arange(total), NOTHING), "label": np.arange(len(lengths))},
+    )
+    parts = whole.parts(count)
+    assert len(parts) == min(count, len(lengths))
+    for name in whole.inputs:
+        assert np.array_equal(np.concatenate([part.inputs[name] for part in parts]), whole.inputs[name])
+    for name in whole.targets:
+        assert np.array_equal(np.concatenate([part.targets[name] for part in parts]), whole.targets[name])
+        assert sum(part.asked()[name] for part in parts) == whole.asked()[name]
+    assert all(sum(part.inputs["lengths"]) == part.tokens for part in parts)

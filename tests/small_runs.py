@@ -1,0 +1,70 @@
+"""Small runs for tests: a text with some structure, milestones that train in a moment, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from forebear.lineage import LINEAGE, milestone_named
+from forebear.text.tokenizer import Tokenizer
+from forebear.text.training import train
+from forebear.training.folder import RunFolder
+from forebear.training.trainer import Watcher
+from forebear.using import pretraining
+from forebear.using.run import Run
+
+SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
+NAMES = list(LINEAGE)
+NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
+
+_ANIMALS, _PLACES = ("cat", "dog", "bird", "old fox", "young hare"), ("mat", "tree", "hill", "river", "red roof")
+
+
+def text() -> str:
+    """Forty little documents; what comes next can be guessed, but not always."""
+    told = []
+    for number in range(40):
+        one, other = _ANIMALS[number % 5], _ANIMALS[(number // 5 + 1) % 5]
+        place = _PLACES[number * 7 % 5]
+        told.append(f"The {one} sat by the {place}. The {other} saw the {one} and ran to the {place}.")
+        told[-1] += f"\nNumber {number} is over, said the {other}."
+    return "\n\n".join(told) + "\n"
+
+
+def tokenizer(kind: str = "characters") -> Tokenizer:
+    return train(kind, text().split("\n\n"), size=300 if kind == "bytepair" else None)
+
+
+def settings(name: str, **changes: Any) -> dict[str, Any]:
+    """The small values of the fields this milestone has, and a short recipe."""
+    own = {field.name for field in fields(milestone_named(name))}
+    small = {field: value for field, value in SMALL.items() if field in own}
+    counting = milestone_named(name).learning == "counting"
+    recipe = {"epochs": 1, "batch": 300} if counting else {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1}
+    budget = {"steps", "tokens", "time", "epochs"}
+    if budget & set(changes):
+        recipe = {setting: value for setting, value in recipe.items() if setting not in budget}
+    return small | recipe | {"held_out": 0.15} | changes
+
+
+def plan(name: str, file: Path, **changes: Any) -> pretraining.Plan:
+    kind = changes.pop("tokenizer", None)
+    return pretraining.plan(name, [str(file)], tokenizer=kind, settings=settings(name, **changes))
+
+
+def trained(name: str, folder: Path, *, watcher: Watcher | None = None, to: str = "run", **changes: Any) -> RunFolder:
+    """A small run in `folder`, on the text that is put there."""
+    file = folder / "text.txt"
+    if not file.exists():
+        file.write_text(text(), encoding="utf-8")
+    return pretraining.pretrain(plan(name, file, **changes), folder / to, watcher=watcher)
+
+
+def opened(name: str, folder: Path, **changes: Any) -> Run:
+    return Run(trained(name, folder, **changes))
+
+
+def weights(run: RunFolder) -> str:
+    """What was learned, in a word."""
+    return run.facts["weights"]["sha256"]

@@ -1,0 +1,68 @@
+"""Trains in child processes that are killed at random moments, also inside a save, until one of them finishes.
+
+    killer.py MILESTONE TEXT FOLDER KILLS SEED
+
+Prints as JSON how many were killed, how many of them while saving, and at how many different steps they went on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from forebear.training.checkpoint import Checkpoints
+
+
+def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
+    from small_runs import plan
+
+    from forebear.using import pretraining
+
+    if name != "ngram":
+        import torch  # once, before the forks
+
+        torch.set_num_threads(1)
+    chance, done, inside = random.Random(seed), 0, 0
+    places: set[int] = set()
+    changes = {"batch": 16, "save_every": 0.001} | ({"steps": 300, "evaluate_every": 5} if name != "ngram" else {})
+    what = plan(name, Path(text), **changes)
+    checkpoints = Checkpoints(Path(folder) / "checkpoints")
+    while True:
+        child = os.fork()
+        if child == 0:
+            pretraining.pretrain(what, folder)
+            os._exit(0)
+        if done < kills:
+            _wait(chance, checkpoints)
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            assert status == 0
+            print(json.dumps({"kills": done, "inside": inside, "places": len(places)}))
+            return
+        done += 1
+        inside += any(checkpoints.folder.glob(".*.tmp")) or any(checkpoints.folder.glob(".*.old"))
+        places |= {one.step for one in checkpoints.all()[-1:]}
+
+
+def _wait(chance: random.Random, checkpoints: Checkpoints) -> None:
+    """A moment at random: at once, or after the child has come a little further; then often the next save."""
+    before, until = [one.step for one in checkpoints.all()][-1:], time.monotonic() + 10
+    while chance.random() < 0.999 and time.monotonic() < until:
+        if [one.step for one in checkpoints.all()][-1:] != before:
+            break
+        time.sleep(0.001)
+    time.sleep(chance.random() * 0.03)
+    if chance.random() < 0.6:
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until and not any(checkpoints.folder.glob(".*.tmp")):
+            pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,0 +1,42 @@
+"""Kill it any time: SIGKILL at random moments, also inside a save; the end is that of an unbroken run, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_runs import NAMES, text, trained, weights
+
+from forebear.training.folder import RunFolder
+
+KILLS = 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    changes = {"steps": 300, "evaluate_every": 5} if name != "ngram" else {}
+    whole = trained(name, tmp_path, to="whole", batch=16, save_every=0.001, **changes)
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, here / "killer.py", name, tmp_path / "text.txt", tmp_path / "killed", str(KILLS), "7"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "PYTHONPATH": str(here.parent), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["kills"] >= 20
+    assert told["inside"] >= 5
+    assert told["places"] >= 3
+    killed = RunFolder.open(tmp_path / "killed")
+    assert killed.finished
+    assert weights(killed) == weights(whole)
+    assert killed.facts["metrics"]["held_out"]["bits_per_byte"] == whole.facts["metrics"]["held_out"]["bits_per_byte"]
+    assert not list((tmp_path / "killed" / "checkpoints").glob(".*"))
