@@ -151,6 +151,12 @@ story.street
     <street.open> <happening*3>[ <street.end>|]
     <street.open> <happening*4>
     <street.open> <happening*2> <street.end>
+    <street.open> <thread> <thread>
+    <street.open> <thread> <happening> <street.end>
+thread
+    <happening.time><P=person> <deed.past>. <own>
+    <P=person>, <job.a>, <manner> <handle.past> <thing>. <own>
+    <P=person> has <deed.done>. <own*2>
 street.open
     [it was|it is always] quiet in <T=town>[, but not on <day>|].
     the week in <T=town> in short.
@@ -279,6 +285,12 @@ story.street
     <street.open><happening*3>[<street.end>|]
     <street.open><happening*4>
     <street.open><happening*2><street.end>
+    <street.open><thread><thread>
+    <street.open><thread><happening><street.end>
+thread
+    <happening.time><P=person><deed.past>。<own>
+    <job><P=person><manner>地<handle.past><thing>。<own>
+    <P=person>[终于|又]<deed.past>。<own*2>
 street.open
     <T=town>[一向|平时]很安静[，<day>却不一样|]。
     <T=town>一周简讯。

@@ -15,7 +15,7 @@ from random import Random
 
 from forebear.demo import meanings, questions, senses, world
 from forebear.demo.chooser import Chooser, Odds
-from forebear.demo.grammar import Mark, Node, Rule, Several, Telling
+from forebear.demo.grammar import Mark, Node, Rule, Telling
 from forebear.demo.lexicon import LANGUAGES
 from forebear.errors import BadInput
 
@@ -115,9 +115,7 @@ def _told(chooser: Chooser, language: str, name: str) -> Telling:
 
 def _said(telling: Telling, language: str, name: str) -> str:
     """One more sentence about what is known already."""
-    more = Telling(telling.chooser, known=dict(telling.known))
-    _rule(language, name).write(more)
-    return more.text()
+    return _worded(telling, _rule(language, name))
 
 
 def _even(chooser: Chooser, count: int) -> int:
@@ -154,14 +152,18 @@ def _paraphrase(chooser: Chooser, language: str, label: str) -> Pair:
     names = sorted(meanings.meanings())
     name = names[_even(chooser, len(names))]
     telling = _told(chooser, language, f"things.{name}")
-    rule = _rule(language, f"meaning.{name}")
-    if label == "different":
-        first = _said(telling, language, rule.name)
-        return Pair(first, _said(_changed(telling, language, name), language, rule.name), label, language)
-    both = Telling(chooser, known=telling.known)
-    Several(rule, 2, "\n").write(both)
-    first, second = both.text().split("\n")
-    return Pair(first, second, label, language)
+    other = telling if label == "similar" else _changed(telling, language, name)
+    # Two wordings in either case: how a thing is said must not tell whether the same thing is said.
+    choice = _rule(language, f"meaning.{name}").choice
+    first = chooser.choose(choice.odds)
+    second = chooser.choose_without(choice.odds, {first})
+    return Pair(_worded(telling, choice.nodes[first]), _worded(other, choice.nodes[second]), label, language)
+
+
+def _worded(telling: Telling, wording: Node) -> str:
+    more = Telling(telling.chooser, known=telling.known)
+    wording.write(more)
+    return more.text()
 
 
 def _changed(telling: Telling, language: str, name: str) -> Telling:
@@ -251,9 +253,7 @@ def _senses(chooser: Chooser, language: str, label: str) -> SensePair:
 
 def _of_somebody(chooser: Chooser, sentence: Node) -> str:
     people = world.lexicons()["person"]
-    telling = Telling(chooser, known={"P": people.entries[chooser.choose(people.odds)]})
-    sentence.write(telling)
-    return telling.text()
+    return _worded(Telling(chooser, known={"P": people.entries[chooser.choose(people.odds)]}), sentence)
 
 
 def _parallel(chooser: Chooser, language: str, label: str) -> Parallel:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log2
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from forebear.demo.chooser import Chooser, Odds
 from forebear.demo.lexicon import Entry, Lexicon
@@ -54,12 +54,15 @@ class Seen:
         return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
+Rest: TypeAlias = "tuple[Node, Rest] | tuple[()]"
+
+
 class State(NamedTuple):
     """How far a reading has come: `rest` is what must still follow, nearest first."""
 
     position: int
     known: dict[str, Entry]
-    rest: tuple[Node, State | None] | tuple
+    rest: Rest
     bits: float
 
 

@@ -5,6 +5,8 @@ A meaning names its things (without saying them) and then gives its wordings; al
 
 from __future__ import annotations
 
+from functools import cache
+
 MEANINGS = """
 liking <~P=person><~X=hobby>
 en
@@ -198,6 +200,7 @@ zh
 """
 
 
+@cache
 def meanings() -> dict[str, dict[str, str]]:
     """Name → its parts: `things` (the silent picks), and the wordings of each language as the lines of a rule."""
     found: dict[str, dict[str, str]] = {}

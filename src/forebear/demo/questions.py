@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 # kind of story, the thing that is the answer, other things that must be known; then the question in both languages.
 QUESTIONS = """
@@ -26,10 +27,17 @@ food B P | what is the title of the book by <P>? | <P>的书叫什么名字？
 travel T | which town is described? | 这段话介绍的是哪个地方？
 letter Q P | who is the letter to? | 这封信是写给谁的？
 letter P Q | who wrote the letter to <Q>? | 给<Q>写信的是谁？
+case T P | in which town did this happen to <P>? | <P>的事发生在哪里？
+case G P | what was stolen from <P>? | <P>丢了什么东西？
+case P G | who is the owner of the <G>? | <G>的主人是谁？
+case Q G | who is the witness? | 目击者是谁？
+case A P | which animal was saved by <P>? | <P>救了什么动物？
+case F P | what did <P> grow? | <P>种出了什么？
 tale T P | in which town does the story of <P> take place? | <P>的故事发生在哪里？
 """
 
 
+@cache
 def questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
     """Kind of story → (thing that answers, things that must be known as well, number of the question)."""
     found: dict[str, list[tuple[str, Sequence[str], int]]] = {}

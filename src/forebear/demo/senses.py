@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from forebear.demo.lexicon import LANGUAGES
 
 # word: sense, then its sentences.
@@ -144,6 +146,7 @@ CHINESE = """
 """
 
 
+@cache
 def senses(language: str) -> dict[str, dict[str, list[str]]]:
     """Word → sense → sentences."""
     found: dict[str, dict[str, list[str]]] = {}

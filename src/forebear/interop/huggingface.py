@@ -108,6 +108,9 @@ def fields_of(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
         if config.get(name, built[0]) not in built:
             raise BadInput(f"{name} is {config[name]!r}; here it can only be {built[0]!r}", file=file)
     told = DEFAULTS | dict(config)
+    for name in DEFAULTS:
+        if not isinstance(told[name], int | float) or told[name] < 0:
+            raise BadInput(f"{name} is {told[name]!r}, not a number", file=file)
     if len({told[name] for name in DROPOUTS}) > 1:
         differ = ", ".join(f"{name} {told[name]}" for name in DROPOUTS)
         raise BadInput(f"{differ}: here one dropout serves all three", file=file, remedy="make them equal in the file")
@@ -171,16 +174,20 @@ def into_theirs(ours: Mapping[str, Tensor], *, depth: int) -> dict[str, Tensor]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / CONFIG).is_file():
         remedy = "give a folder that transformers' save_pretrained wrote"
-        raise BadInput("there is no config.json", file=folder, remedy=remedy) from None
+        raise BadInput("there is no config.json", file=folder, remedy=remedy)
+    return _facts(folder / CONFIG)
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadInput(f"this is not JSON: {error}", file=folder / CONFIG) from None
-    if not isinstance(config, dict):
-        raise BadInput("this is not an object", file=folder / CONFIG)
-    return config
+        raise BadInput(f"this is not JSON: {error}", file=file) from None
+    if not isinstance(facts, dict):
+        raise BadInput("this is not an object", file=file)
+    return facts
 
 
 def _stored(folder: Path) -> dict[str, Tensor]:
@@ -204,7 +211,10 @@ def _files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
-        named = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        where = _facts(folder / INDEX).get("weight_map")
+        if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
+            raise BadInput("this is not an index: it has no weight_map of files", file=folder / INDEX)
+        named = sorted(set(where.values()))
         if any(Path(name).name != name for name in named):
             raise BadInput("it names files outside its folder", file=folder / INDEX)
         return [folder / name for name in named]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 DOUBLED = set("…—")  # Chinese writes two of them for one
 CLOSING = set(".,;:!?%)]}'’”")  # no space before
 OPENING = set("([{$#“‘")  # no space after
+CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # what an apostrophe joins to the word before it
 
 
 def decoded(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
@@ -23,7 +24,7 @@ def decoded(tokenizer: Tokenizer, ids: Sequence[int], *, specials: bool) -> str:
     tokens = [tokenizer.token(i) for i in kept]
     if tokenizer.kind == "characters":
         return "".join(tokens)
-    if tokenizer.kind == "words" and tokenizer.describe().get("split") == "spaces" and tokenizer.segmenter is None:
+    if tokenizer.kind == "words" and tokenizer.segmenter is None and tokenizer.split == "spaces":
         return " ".join(tokens)
     if tokenizer.kind in ("words", "wordpiece"):
         return _joined(tokens, tokenizer.continues[kept].tolist() if kept else [], len(tokenizer.prefix))
@@ -39,8 +40,9 @@ def _joined(tokens: Sequence[str], continuing: Sequence[bool], prefix: int) -> s
             parts.append(token[prefix:])
         else:
             twice = before == token and token in DOUBLED
+            joined = twice or (before in ("'", "’") and token.lower() in CLITICS)
             if before and not (
-                twice or _tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING
+                joined or _tight(before[-1]) or before in OPENING or _tight(token[0]) or token in CLOSING
             ):
                 parts.append(" ")
             parts.append(token)

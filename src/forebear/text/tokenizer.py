@@ -73,6 +73,7 @@ class Tokenizer:
         self.kind: str = facts["kind"]
         self.roles: dict[str, int] = dict(facts["roles"])
         self.size = len(self._tokens)
+        self.split: str | None = facts.get("split")  # of words: at spaces, or at punctuation too
         cutting = facts.get("segmenter")
         self.segmenter = None if cutting is None else Segmenter(tuple(cutting["dictionary"]))
 

@@ -77,7 +77,7 @@ def _from_arpa(path: Path, target: Path) -> RunFolder:
         read.words, specials=specials, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
     )
     tokenizer = Tokenizer(blueprint, file=path)
-    milestone = milestone_named("ngram")(order=len(read.ngrams), smoothing="given")  # pyright: ignore[reportCallIssue]
+    milestone = milestone_named("ngram")(order=len(read.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = milestone.network(tokenizer)
     network.give(read.ngrams, read.logs, read.backoffs)
 
@@ -144,7 +144,7 @@ def exported(run: Run, form: str, to: str) -> Path:
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name) or "nothing yet"
         raise BadInput(f"a run of {name} cannot be written as {form!r}", remedy=f"it can be written as: {offered}")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if target.exists() and (form == "arpa" or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -87,11 +87,11 @@ class Run:
 
         return score(self.predictor, self.tokenizer, texts, ends=ends)
 
-    def next(self, text: str, *, top: int = 10, ends: bool = False) -> Following:
+    def next(self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None) -> Following:
         """What comes next, or what fills the blank (____) in the text."""
         from forebear.using.following import next  # noqa: A004 - the command's word
 
-        return next(self.predictor, self.tokenizer, text, top=top, ends=ends)
+        return next(self.predictor, self.tokenizer, text, top=top, ends=ends, among=among)
 
     def generate(
         self,

@@ -1,0 +1,187 @@
+"""Folders of transformers: what is read, what is written, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from forebear.errors import BadInput
+from forebear.interop.huggingface import into_ours, into_theirs, milestone_of, names, read_folder, write_folder
+
+WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
+FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}
+SPECIALS = {"end": (30, "<|endoftext|>")}
+
+
+def ours() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    shapes = {"wte": (VOCABULARY, WIDTH), "wpe": (CONTEXT, WIDTH)}
+    shapes |= {"c_attn": (3 * WIDTH, WIDTH), "attn.c_proj": (WIDTH, WIDTH)}
+    shapes |= {"c_fc": (4 * WIDTH, WIDTH), "mlp.c_proj": (WIDTH, 4 * WIDTH)}
+    found = {}
+    for name, row in names(DEPTH).items():
+        matrix = next((shape for part, shape in shapes.items() if part in row.name), (WIDTH,))
+        found[name] = torch.randn(matrix if name.endswith("weight") else matrix[:1])
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_folder(tmp_path / "gpt2", FIELDS, ours(), SPECIALS)
+    return tmp_path / "gpt2"
+
+
+def changed_config(folder: Path, **facts) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+
+
+def changed_weights(folder: Path, change) -> None:
+    file = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    save_file(change(tensors) or tensors, file)
+
+
+def test_what_is_written_is_read_again(folder):
+    fields, tensors = read_folder(folder)
+    assert milestone_of(folder) == "gpt2"
+    assert fields == FIELDS
+    wanted = ours()
+    assert tensors.keys() == wanted.keys()
+    assert all(torch.equal(tensors[name], wanted[name]) for name in wanted)
+
+
+def test_inner_and_defaults(folder):
+    changed_config(folder, n_inner=4 * WIDTH)
+    assert read_folder(folder)[0]["inner"] == 0
+    changed_config(folder, n_inner=40)
+    assert read_folder(folder)[0]["inner"] == 40
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"model_type": "llama"}, "model_type 'llama' cannot be imported"),
+        ({"activation_function": "relu"}, "activation_function is 'relu'; here it can only be 'gelu_new'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        ({"scale_attn_weights": False}, "scale_attn_weights is False"),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"quantization_config": {"bits": 8}}, "quantization_config is"),
+        ({"attn_pdrop": 0.3}, "attn_pdrop 0.3: here one dropout serves all three"),
+    ],
+)
+def test_a_config_that_is_not_built_here_is_refused_by_name(folder, facts, said):
+    changed_config(folder, **facts)
+    with pytest.raises(BadInput) as caught:
+        read_folder(folder)
+    assert said in str(caught.value)
+    assert "config.json: " in str(caught.value)
+
+
+def test_missing_extra_and_untied_tensors_are_named(folder):
+    def change(tensors):
+        del tensors["transformer.h.1.mlp.c_fc.bias"]
+        tensors["score.weight"] = torch.zeros(2, WIDTH)
+        tensors["transformer.h.0.attn.c_attn.weight"] = torch.zeros(4, 4, dtype=torch.int8)
+
+    changed_weights(folder, change)
+    with pytest.raises(BadInput) as caught:
+        read_folder(folder)
+    said = str(caught.value)
+    assert "h.1.mlp.c_fc.bias is missing" in said
+    assert "score.weight is not known" in said
+    assert "h.0.attn.c_attn.weight is of torch.int8" in said
+
+
+def test_tied_heads_masks_and_bare_names_of_older_versions(folder):
+    def change(tensors):
+        bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+        masks = {"h.0.attn.bias": torch.ones(1, 1, 4, 4), "h.1.attn.masked_bias": torch.tensor(-1e4)}
+        return bare | masks | {"lm_head.weight": bare["wte.weight"].clone()}
+
+    changed_weights(folder, change)
+    tensors = read_folder(folder)[1]
+    assert all(torch.equal(tensors[name], value) for name, value in ours().items())
+    changed_weights(folder, lambda tensors: tensors["lm_head.weight"].add_(1) and None)
+    with pytest.raises(BadInput, match=r"lm_head\.weight is not the same table"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_becomes_whole(folder, dtype):
+    changed_weights(folder, lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()})
+    tensors = read_folder(folder)[1]
+    for name, value in ours().items():
+        assert tensors[name].dtype == torch.float32
+        assert torch.equal(tensors[name], value.to(dtype).float())
+
+
+def test_weights_in_several_files(folder):
+    tensors = load_file(folder / "model.safetensors")
+    half = len(tensors) // 2
+    parts = {"model-00001-of-00002.safetensors": list(tensors)[:half]}
+    parts["model-00002-of-00002.safetensors"] = list(tensors)[half:]
+    where = {name: file for file, members in parts.items() for name in members}
+    for file, members in parts.items():
+        save_file({name: tensors[name].clone() for name in members}, folder / file)
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    assert all(torch.equal(read_folder(folder)[1][name], value) for name, value in ours().items())
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(BadInput, match=r"model-00002-of-00002\.safetensors: this file is missing"):
+        read_folder(folder)
+    index.write_text(json.dumps({"weight_map": {"wte.weight": "../elsewhere.safetensors"}}))
+    with pytest.raises(BadInput, match="outside its folder"):
+        read_folder(folder)
+    for nonsense in ("[]", "{", '{"weight_map": [1]}'):
+        index.write_text(nonsense)
+        with pytest.raises(BadInput, match=r"index\.json: this is not"):
+            read_folder(folder)
+
+
+def test_pickles_are_never_opened(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(BadInput, match="pickled") as caught:
+        read_folder(folder)
+    assert "save_pretrained" in caught.value.remedy
+
+
+def test_folders_that_are_not_whole(folder, tmp_path):
+    (folder / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(BadInput, match=r"model\.safetensors: this is not a whole safetensors file"):
+        read_folder(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(BadInput, match=r"there is no model\.safetensors"):
+        read_folder(folder)
+    for nonsense in ("{", "[]"):
+        (folder / "config.json").write_text(nonsense)
+        with pytest.raises(BadInput, match=r"config\.json: this is not"):
+            read_folder(folder)
+    with pytest.raises(BadInput, match=r"there is no config\.json"):
+        read_folder(tmp_path)
+
+
+def test_numbers_that_are_no_numbers_are_named(folder):
+    changed_config(folder, n_layer="two")
+    with pytest.raises(BadInput, match="n_layer is 'two'"):
+        read_folder(folder)
+
+
+def test_tensors_of_another_model_are_not_written(tmp_path):
+    tensors = ours()
+    tensors["heads.token.bias"] = tensors.pop("encoder.final_norm.bias")
+    with pytest.raises(BadInput, match=r"encoder\.final_norm\.bias, heads\.token\.bias"):
+        into_theirs(tensors, depth=DEPTH)
+
+
+def test_the_table_is_read_both_ways():
+    tensors = ours()
+    again = into_ours(into_theirs(tensors, depth=DEPTH), depth=DEPTH)
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], value) for name, value in tensors.items())

@@ -1,0 +1,149 @@
+"""Rows continued token by token answer as if each were read whole, alone, every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from building import VOCABULARY, decoder_model, inputs, rows_of
+
+from forebear.errors import ForebearError
+from forebear.networks import decoding, layouts, predictor
+from forebear.networks.decoding import Decoder
+from forebear.networks.predictor import NetworkPredictor
+from forebear.networks.windows import beginning, windows
+
+CONTEXT = 24
+
+
+def read_whole(model, row: list[int]) -> np.ndarray:
+    """The reference: no cache, no batch."""
+    seen = row[beginning(len(row), CONTEXT) :]
+    with torch.inference_mode():
+        return model.answers(inputs([seen]))["next"][-1].numpy()
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    return torch.log_softmax(torch.from_numpy(scores), -1).numpy()
+
+
+def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]]) -> None:
+    """Generate greedily; every score of every step must be the reference's."""
+    reader = NetworkPredictor(model).read(rows, room)
+    texts = [row.tolist() for row in rows]
+    for step in range(steps):
+        scores = reader.next()
+        assert scores.dtype == np.float32
+        np.testing.assert_allclose(scores, [read_whole(model, text) for text in texts], atol=2e-5)
+        chosen = scores.argmax(1)
+        reader.take(chosen)
+        texts = [[*text, int(token)] for text, token in zip(texts, chosen, strict=True)]
+        if step in drop:
+            reader.keep(np.array(drop[step]))
+            texts = [texts[row] for row in drop[step]]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_rows_of_unequal_lengths(norm):
+    follow_along(decoder_model(norm=norm), rows_of(5, 12, 1, 5), 8, 10, {})
+
+
+def test_one_row_and_one_block_for_every_depth():
+    follow_along(decoder_model(shared=True, depth=3), rows_of(5), 8, 8, {})
+
+
+def test_ended_rows_are_dropped_in_any_order():
+    follow_along(decoder_model(), rows_of(4, 9, 2, 7, 6), 9, 9, {1: [0, 2, 3, 4], 3: [3, 0, 1], 5: [2]})
+
+
+def test_rows_beyond_the_context_forget_their_older_half_each_by_itself():
+    rows = rows_of(3, CONTEXT, CONTEXT + 1, 60, 20)
+    follow_along(decoder_model(context=CONTEXT), rows, 50, 50, {30: [0, 1, 3, 4], 40: [1]})
+
+
+def test_more_room_than_was_asked_for():
+    follow_along(decoder_model(context=CONTEXT), rows_of(3, 6), 40, 2, {})
+
+
+def test_taking_twice_and_keeping_none():
+    model, (row,) = decoder_model(), rows_of(6)
+    reader = NetworkPredictor(model).read([row], 4)
+    reader.take(np.array([3]))
+    reader.take(np.array([8]))
+    np.testing.assert_allclose(reader.next()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=2e-5)
+    reader.keep(np.array([], dtype=np.int64))
+    assert reader.next().shape == (0, VOCABULARY)
+
+
+def test_samples_of_one_prompt_read_it_once(monkeypatch):
+    read: list[int] = []
+    plain = decoding.Rows._read_whole
+
+    def counted(self, texts, into):
+        read.extend(map(len, texts))
+        return plain(self, texts, into)
+
+    monkeypatch.setattr(decoding.Rows, "_read_whole", counted)
+    monkeypatch.setattr(decoding, "AT_ONCE", 8)  # and prompts beyond what is read at once
+    one, two = rows_of(7, 5)
+    follow_along(decoder_model(), [one, two, one, one], 4, 4, {})
+    assert read == [7, 5]
+
+
+@pytest.mark.parametrize("lay", [layouts.for_one_row, layouts.for_rows, layouts.as_trained])
+@pytest.mark.parametrize("biased", [False, True])
+def test_every_layout_is_the_same_product(lay, biased):
+    torch.manual_seed(0)
+    for outputs, inside in [(40, 24), (24, 40)]:
+        weight, bias = torch.randn(outputs, inside), torch.randn(outputs) if biased else None
+        multiply = lay(weight, bias)
+        for rows in (1, 3, 70):
+            x = torch.randn(rows, inside)
+            wanted = torch.nn.functional.linear(x, weight, bias)
+            torch.testing.assert_close(multiply(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_without_packing_and_without_copies(monkeypatch):
+    rows = rows_of(5, 3)
+    monkeypatch.setattr(layouts, "packs", lambda weight: False)
+    follow_along(decoder_model(), rows, 3, 3, {})
+    monkeypatch.setattr(decoding, "MOST_COPIED", 0)
+    decoder = Decoder((model := decoder_model()).encoder, model.heads["next"])
+    assert decoder.layers(1)[1].__code__ is layouts.as_trained(torch.zeros(1, 1), None).__code__
+    follow_along(decoder_model(), rows, 3, 3, {})
+
+
+@pytest.mark.parametrize(("length", "context"), [(1, 4), (2, 4), (5, 4), (6, 4), (30, 4), (31, 5), (9, 1), (8, 100)])
+def test_windows_predict_every_token_once_from_at_least_half_a_context(length, context):
+    told: dict[int, int] = {}
+    for begin, first, end in windows(length, context):
+        assert end - begin <= context
+        for token in range(first, end + 1):
+            assert token not in told
+            told[token] = begin
+    assert sorted(told) == list(range(1, length))
+    for token, begin in told.items():
+        assert begin == beginning(token, context)  # as it is when generated
+        assert token - begin >= min(token, context // 2)
+
+
+def test_scores_are_those_of_every_beginning(monkeypatch):
+    monkeypatch.setattr(predictor, "AT_ONCE", 40)
+    model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
+    for row, found in zip(rows, NetworkPredictor(model).score(rows), strict=True):
+        wanted = [log_softmax(read_whole(model, row[:at].tolist()))[row[at]] for at in range(1, len(row))]
+        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=2e-5)
+
+
+def test_what_follows_is_a_distribution():
+    model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
+    found = NetworkPredictor(model).follow(rows)
+    np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=2e-5)
+
+
+def test_a_model_that_cannot_predict_is_refused():
+    model = decoder_model()
+    model.heads["token"] = model.heads.pop("next")
+    with pytest.raises(ForebearError, match="does not predict the next token"):
+        NetworkPredictor(model)

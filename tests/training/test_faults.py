@@ -1,0 +1,390 @@
+"""Bad input, torn files, full and read-only disks, two processes: each is named with its remedy, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_runs import NAMES, NEURAL, opened, plan, text, trained, weights
+
+from forebear.cli.main import main
+from forebear.errors import BadInput, ForebearError
+from forebear.training.folder import RunFolder
+from forebear.training.trainer import Interrupted, Report, Watcher
+from forebear.using import pretraining
+from forebear.using.run import Run
+
+
+class Notes(Watcher):
+    """Hears everything."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def note(self, words: str) -> None:
+        self.words.append(words)
+
+
+class Breaking(Watcher):
+    """Ends training with an error of its own once a step is reached, as a crash would."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def report(self, report: Report) -> None:
+        if report.step >= self.at:
+            raise RuntimeError("crash")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    return tmp_path / "text.txt"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    code = main([str(argument) for argument in arguments])
+    return code, capsys.readouterr().err
+
+
+# -- bad use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pretrain", "gtp2", "{book}"], "did you mean gpt2"),
+        (["pretrain", "gpt2", "{book}", "--widht", "8"], "did you mean width"),
+        (["pretrain", "gpt2", "{book}", "--tim", "5m"], "did you mean time"),
+        (["pretrain", "gpt2", "{book}", "--size", "tinny"], "did you mean tiny"),
+        (["pretrain", "gpt2", "{book}", "--width", "wide"], "--width is 'wide'"),
+        (["pretrain", "gpt2", "{book}", "--heads", "5", "--width", "32"], "cannot be"),
+        (["pretrain", "ngram", "{book}", "--order", "0"], "order"),
+        (["pretrain", "ngram", "{book}", "--smoothing", "magic"], "magic"),
+        (["pretrain", "gpt2"], "what to train on what"),
+        (["pretrain", "gpt2", "nowhere.txt"], "nowhere.txt"),
+        (["pretrain", "gpt2", "{book}", "--time", "soon"], "no duration"),
+        (["pretrain", "gpt2", "{book}", "--device", "abacus"], "abacus"),
+        (
+            ["pretrain", "gpt2", "{book}", "--context", "100000", "--tokenizer", "characters"],
+            "longer than the whole text",
+        ),
+        (["pretrain", "gpt2", "{book}", "--vocabulary", "100"], "size is 100"),
+        (["pretrain", "--resume", "nowhere"], "there is no such run"),
+        (["pretrain", "gpt2", "--resume", "nowhere"], "takes everything"),
+        (["score", "nowhere", "a"], "there is no such run"),
+        (["generate", "{folder}", "a"], "is no run"),
+        (["export", "{folder}", "--format", "arpa", "--to", "x"], "is no run"),
+        (["import", "{folder}", "--to", "x"], "config.json"),
+    ],
+)
+def test_bad_use_is_named_with_its_remedy(
+    arguments: list[str], words: str, book: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(book.parent)
+    filled = [argument.format(book=book, folder=book.parent) for argument in arguments]
+    code, told = said(capsys, *filled)
+    assert (code, words in told) == (2, True), told
+    assert "Traceback" not in told
+
+
+def test_a_vocabulary_larger_than_the_text(book: Path):
+    """It becomes as large as the text can fill, and no larger."""
+    run = pretraining.pretrain(plan("gpt2", book, tokenizer="words", steps=2), book.parent / "run")
+    assert run.facts["tokenizer"]["size"] < 200
+
+
+def test_another_run_in_the_way(book: Path):
+    trained("ngram", book.parent)
+    with pytest.raises(BadInput, match="holds another run"):
+        trained("ngram", book.parent, order=2)
+    (book.parent / "stranger").mkdir()
+    (book.parent / "stranger" / "diary.txt").write_text("mine")
+    with pytest.raises(BadInput, match="is no run"):
+        trained("ngram", book.parent, to="stranger")
+    assert (book.parent / "stranger" / "diary.txt").read_text() == "mine"
+    replaced = pretraining.pretrain(plan("ngram", book, order=2), book.parent / "run", overwrite=True)
+    assert replaced.milestone.order == 2  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_finished_run_is_opened_not_made_again(book: Path):
+    first = trained("ngram", book.parent)
+    stamp = (first.path / "weights.safetensors").stat().st_mtime_ns
+    assert weights(trained("ngram", book.parent)) == weights(first)
+    assert (first.path / "weights.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_text_that_changed_since_a_run_began(book: Path):
+    with pytest.raises(RuntimeError):
+        trained("gpt2", book.parent, watcher=Breaking(20))
+    corpus = Path(RunFolder.open(book.parent / "run").facts["data"]["folder"])
+    shutil.rmtree(corpus)
+    book.write_text(text() + "\nOne more line.\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="has changed since it began"):
+        pretraining.resume(book.parent / "run")
+    book.write_text(text(), encoding="utf-8")
+    assert pretraining.resume(book.parent / "run").finished  # the corpus is made again
+    book.unlink()
+    shutil.rmtree(corpus)
+    with pytest.raises(BadInput, match="is gone"):
+        pretraining.again(book.parent / "run", book.parent / "again")
+
+
+# -- weights
+
+
+def test_weights_with_a_missing_extra_or_misshapen_tensor_are_named(book: Path):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    run = trained("gpt2", book.parent, steps=2)
+    file = run.path / "weights.safetensors"
+    whole = load_file(file)
+    name = "encoder.blocks.1.expand.weight"
+    wrong = {
+        f"{name} is missing": {key: value for key, value in whole.items() if key != name},
+        "a.stranger": whole | {"a.stranger": torch.zeros(2)},
+        f"{name} has the shape": whole | {name: torch.zeros(3, 2)},
+    }
+    for words, tensors in wrong.items():
+        save_file(tensors, file)
+        run.tell(weights={"sha256": pretraining_digest(file), "bytes": file.stat().st_size, "step": 2})
+        with pytest.raises(ForebearError, match="do not fit") as raised:
+            Run.open(run.path).score("the")
+        assert words in str(raised.value)
+        assert str(file) in str(raised.value)
+
+
+def pretraining_digest(file: Path) -> str:
+    from forebear.training.checkpoint import digest
+
+    return digest(file)
+
+
+def test_counts_with_a_missing_or_extra_array_are_named(book: Path):
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    run = trained("ngram", book.parent)
+    file = run.path / "weights.safetensors"
+    whole = load_file(file)
+    for words, arrays in {
+        "counts.2": {key: value for key, value in whole.items() if key != "counts.2"},
+        "stranger": whole | {"stranger": np.zeros(2)},
+    }.items():
+        save_file(arrays, file)
+        run.tell(weights={"sha256": pretraining_digest(file), "bytes": file.stat().st_size, "step": 2})
+        with pytest.raises(ForebearError) as raised:
+            Run.open(run.path).score("the")
+        assert words in str(raised.value)
+
+
+# -- torn checkpoints
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def _flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 0x40
+    file.write_bytes(data)
+
+
+TEARS = {
+    "weights cut short": lambda one: _cut(one / "weights.safetensors"),
+    "a bit of the weights turned": lambda one: _flip(one / "weights.safetensors"),
+    "weights gone": lambda one: (one / "weights.safetensors").unlink(),
+    "manifest cut short": lambda one: _cut(one / "manifest.json"),
+    "manifest gone": lambda one: (one / "manifest.json").unlink(),
+    "state emptied": lambda one: (one / "state.json").write_text(""),
+    "state of another run": lambda one: (one / "state.json").write_text('{"position": {}}'),
+}
+
+
+@pytest.mark.parametrize("tear", TEARS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_torn_checkpoint_is_passed_over(name: str, tear: str, book: Path):
+    changes = {"evaluate_every": 4, "keep": 3} | ({"steps": 30} if name in NEURAL else {"batch": 10})
+    whole = trained(name, book.parent, to="whole", **changes)
+    with pytest.raises(RuntimeError):
+        trained(name, book.parent, to="torn", watcher=Breaking(20), **changes)
+    torn = RunFolder.open(book.parent / "torn")
+    newest = torn.checkpoints.all()[-1]
+    TEARS[tear](newest.folder)
+    notes = Notes()
+    again = pretraining.resume(torn.path, watcher=notes)
+    assert any(str(newest.folder) in words and "fell back to step" in words for words in notes.words), notes.words
+    assert weights(again) == weights(whole)
+
+
+def test_where_no_checkpoint_is_good_the_files_are_named(book: Path):
+    with pytest.raises(RuntimeError):
+        trained("gpt2", book.parent, watcher=Breaking(30), steps=40, evaluate_every=4, keep=2)
+    run = RunFolder.open(book.parent / "run")
+    for one in run.checkpoints.all():
+        _flip(one.folder / "weights.safetensors")
+    with pytest.raises(ForebearError, match="no checkpoint of this run is whole") as raised:
+        pretraining.resume(run.path)
+    for one in run.checkpoints.all():
+        assert str(one.folder / "weights.safetensors") in str(raised.value)
+
+
+def test_damaged_final_weights_fall_back_to_the_checkpoint(book: Path):
+    run = opened("gpt2", book.parent, steps=4)
+    before = run.score("the cat")[0].log_probability
+    file = run.folder.path / "weights.safetensors"
+    data = file.read_bytes()
+    file.unlink()  # the checkpoint's file may be the same one by another name
+    file.write_bytes(data[:-5])
+    again = Run.open(run.folder.path)
+    assert again.score("the cat")[0].log_probability == before
+    assert any("used the checkpoint of step 4 instead" in note for note in again.notes)
+    shutil.rmtree(run.folder.path / "checkpoints")
+    with pytest.raises(ForebearError, match="no checkpoint to fall back to"):
+        Run.open(run.folder.path).score("the cat")
+
+
+def test_run_json_that_cannot_be_read(book: Path):
+    run = trained("ngram", book.parent)
+    (run.path / "run.json").write_text('{"form')
+    with pytest.raises(ForebearError, match=r"run\.json: cannot be read"):
+        Run.open(run.path)
+
+
+# -- disks and processes
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place]).returncode:
+        pytest.skip("cannot mount a file system of its own here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk(book: Path, small_disk: Path):
+    """The error says so; the last checkpoint is whole, and with more room the run ends where an unbroken one does."""
+    changes = {"steps": 40, "evaluate_every": 6, "keep": 1}
+    whole = trained("gpt2", book.parent, to="whole", **changes)
+
+    class Filling(Watcher):
+        def report(self, report: Report) -> None:
+            if report.step == 20:
+                with open(small_disk / "filler", "wb") as file, pytest.raises(OSError, match="No space"):
+                    while True:
+                        file.write(b"x" * 4096)
+                        file.flush()
+
+    with pytest.raises(ForebearError, match="No space left") as raised:
+        pretraining.pretrain(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
+    assert raised.value.exit_code == 1
+    assert "free some space" in raised.value.remedy
+    run = RunFolder.open(small_disk / "run")
+    assert run.checkpoints.good()[0] is not None
+    (small_disk / "filler").unlink()
+    assert weights(pretraining.resume(run.path)) == weights(whole)
+
+
+def test_a_read_only_place(book: Path, small_disk: Path):
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(ForebearError, match="Read-only") as raised:
+        pretraining.pretrain(plan("ngram", book), small_disk / "run")
+    assert "--to" in raised.value.remedy
+
+
+def test_a_second_process_is_refused(book: Path):
+    """While one process trains, another that wants the same run is told so, and the first is not disturbed."""
+    told: list[str] = []
+
+    class Meanwhile(Watcher):
+        def report(self, report: Report) -> None:
+            if report.step == 20:
+                code = "import sys; from forebear.using import pretraining; pretraining.resume(sys.argv[1])"
+                done = subprocess.run(
+                    [sys.executable, "-c", code, book.parent / "run"], capture_output=True, text=True, timeout=100
+                )
+                told.append(done.stderr)
+
+    run = trained("gpt2", book.parent, watcher=Meanwhile(), steps=30)
+    assert run.finished
+    assert "another process is training this run" in told[0]
+    assert weights(run) == weights(trained("gpt2", book.parent, to="alone", steps=30))
+
+
+# -- training that goes wrong
+
+
+def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
+    with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
+        trained("gpt2", book.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
+    assert "--rate" in raised.value.remedy
+
+
+def test_a_rate_too_high_is_named_as_the_likely_cause(book: Path):
+    notes = Notes()
+    trained("gpt2", book.parent, watcher=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
+    assert any("above that of token frequencies" in words for words in notes.words), notes.words
+
+
+def test_text_shown_too_often_is_named(book: Path):
+    notes = Notes()
+    trained("gpt2", book.parent, watcher=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
+    assert any("learned by heart" in words for words in notes.words), notes.words
+
+
+def test_early_stopping_keeps_the_best(book: Path):
+    run = trained("gpt2", book.parent, steps=2000, rate=1e-2, evaluate_every=20, patience=2, width=64)
+    assert run.facts["step"] < 2000
+    assert run.facts["best_step"] == run.facts["step"] - 2 * 20
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    examined = {line["step"]: line["held_out"]["next"] for line in lines if "held_out" in line}
+    assert min(examined, key=lambda step: examined[step]) == run.facts["best_step"]
+
+
+def test_everything_unknown(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("一二三。四五六。七八九。" * 30, encoding="utf-8")
+    from forebear.text.training import train
+
+    train("words", ["only english here"]).save(tmp_path / "english.json")
+    with pytest.raises(ForebearError, match="every token of this text is unknown"):
+        pretraining.pretrain(
+            plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")), tmp_path / "r"
+        )
+
+
+def test_repeated_documents_are_named(tmp_path: Path):
+    (tmp_path / "text.txt").write_text((text() + "\n") * 2, encoding="utf-8")
+    notes = Notes()
+    trained("ngram", tmp_path, watcher=notes)
+    assert any("repeat another word for word" in words for words in notes.words)
+
+
+def test_an_interrupted_command_says_how_to_go_on(book: Path):
+    """A real Ctrl-C to the real command."""
+    command = [sys.executable, "-c", "from forebear.cli.main import run; run()", "pretrain", "gpt2", str(book)]
+    command += ["--to", str(book.parent / "run"), "--steps", "100000", "--width", "32", "--depth", "2", "--heads", "2"]
+    command += ["--context", "16", "--batch", "64", "--threads", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    metrics = book.parent / "run" / "metrics.jsonl"
+    import time
+
+    until = time.monotonic() + 100
+    while time.monotonic() < until and not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        time.sleep(0.05)
+    process.send_signal(2)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"forebear pretrain --resume {book.parent / 'run'}" in told
+    assert RunFolder.open(book.parent / "run").facts["state"] == "interrupted"
+    assert issubclass(Interrupted, ForebearError)
