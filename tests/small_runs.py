@@ -68,3 +68,13 @@ def opened(name: str, folder: Path, **changes: Any) -> Run:
 def weights(run: RunFolder) -> str:
     """What was learned, in a word."""
     return run.facts["weights"]["sha256"]
+
+
+class Notes(Watcher):
+    """Hears everything."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def note(self, words: str) -> None:
+        self.words.append(words)

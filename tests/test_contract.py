@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import NAMES, NEURAL, opened, settings, trained, weights
 
 from forebear.lineage import LINEAGE, milestone_named, name_of
 from forebear.objectives.batch import NOTHING, Moment
@@ -22,6 +21,7 @@ from forebear.training.metrics import Metrics
 from forebear.training.trainer import Interrupted, Report, Watcher
 from forebear.using import pretraining
 from forebear.using.run import Run
+from small_runs import NAMES, NEURAL, opened, settings, trained, weights
 
 KINDS = ("words", "characters", "bytepair")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forebear.cli.main import COMMANDS, main
+from forebear.lineage import LINEAGE
 
 STORY = "The cat sat. It was warm!\n\n他走了。她也走了！\n\nThe cat sat. It was warm!\n"
 
@@ -107,7 +109,7 @@ def test_a_file_of_settings_and_flags_that_win(capsys):
     ("arguments", "words"),
     [
         (["prepar", "x"], "did you mean prepare?"),
-        (["xyzzy"], "there are: demo, corpus"),
+        (["xyzzy"], "there are: lineage, explain"),
         (["prepare", "story.txt", "--docments", "lines"], "Did you mean --documents?"),
         (["prepare", "story.txt", "--documents", "words"], "Choose from"),
         (["prepare", "missing.txt"], "no such file or folder"),
@@ -233,13 +235,15 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(folder):
     assert not part.exists()
 
 
-def test_the_demo_runs_and_leaves_nothing_behind(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert main(["demo"]) == 0
-    printed = capsys.readouterr().out
-    assert "try next" in printed
-    assert "Ledger" in printed
-    facts = told(capsys, "demo", "--to", "kept")
-    assert facts["held_out"] > 0
-    assert Path("kept/corpus/corpus.json").exists()
+@pytest.mark.slow
+def test_the_demo_runs_and_goes_on(capsys):
+    """In seconds instead of minutes: the comparison, its page, the limit, and commands to try next, which work."""
+    facts = told(capsys, "demo", "--to", "kept", "--time", "4s")
+    assert [row["name"] for row in facts["rows"]] == list(LINEAGE)
+    assert all(row["trials"][0]["bits_per_byte"] > facts["limit"] > 0.1 for row in facts["rows"])
+    assert Path(facts["page"]).read_text().startswith("<!doctype html>")
     assert sorted(os.listdir()) == ["kept", "story.txt"]
+    first, *_ = facts["next"]
+    assert main(shlex.split(first)[1:]) == 0
+    assert main(["demo", "--to", "kept", "--time", "4s"]) == 0
+    assert "try next" in capsys.readouterr().out

@@ -116,7 +116,7 @@ def test_losses_are_sums_over_what_is_asked():
     logits = model.answers(inputs(rows))["next"]
     wanted = torch.nn.functional.cross_entropy(logits, target, ignore_index=-1, reduction="sum")
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-6)
-    assert float(model(inputs(rows), {"next": torch.full((18,), -1)})["next"]) == 0.0
+    assert model(inputs(rows), {"next": torch.full((18,), -1)})["next"].item() == 0.0
 
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole():

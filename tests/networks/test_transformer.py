@@ -47,6 +47,8 @@ def test_dropout_acts_in_training_only():
     )
     model = Model(encoder, {"next": TokenHead(embedding)}).initialise(0)
     rows = inputs(rows_of(8))
+    assert model.drops
+    assert not decoder_model().drops
     assert not torch.equal(model.train().answers(rows)["next"], model.answers(rows)["next"])
     assert torch.equal(model.eval().answers(rows)["next"], model.answers(rows)["next"])
 

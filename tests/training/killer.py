@@ -19,9 +19,8 @@ from forebear.training.checkpoint import Checkpoints
 
 
 def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
-    from small_runs import plan
-
     from forebear.using import pretraining
+    from small_runs import plan
 
     if name != "ngram":
         import torch  # once, before the forks

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_runs import NAMES, text, trained, weights
 
 from forebear.training.folder import RunFolder
+from small_runs import NAMES, text, trained, weights
 
 KILLS = 24
 

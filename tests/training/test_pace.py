@@ -34,7 +34,7 @@ def test_amounts(text: str, number: int):
 
 @pytest.mark.parametrize("text", ["", "k", "1.5", "ten", "1e", "nan"])
 def test_what_is_no_amount(text: str):
-    with pytest.raises(BadInput, match="whole number|is"):
+    with pytest.raises(BadInput, match=" is "):
         amount(text)
 
 

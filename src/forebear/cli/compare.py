@@ -33,6 +33,7 @@ def compare(
     tokenizer: str | None = None,
     vocabulary: int | None = None,
     held_out: float = 0.05,
+    threads: int | None = None,
     prompt: str | None = None,
     limit: float | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -67,6 +68,8 @@ def compare(
         Entries of a vocabulary that is learned. [default: by the size of the text]
     held_out
         The share of the text that examines instead of teaching.
+    threads
+        Threads of the processor for each. [default: as many as there are cores]
     prompt
         What everyone continues. [default: how the held-out text begins]
     limit
@@ -81,7 +84,7 @@ def compare(
 
     if seeds < 1:
         raise BadInput(f"--seeds is {seeds}", remedy="give a number of at least 1")
-    with _told(speaking) as hear:
+    with hearing(speaking) as hear:
         found = compared(
             texts,
             to=to,
@@ -92,6 +95,7 @@ def compare(
             tokenizer=tokenizer,
             vocabulary=vocabulary,
             held_out=held_out,
+            threads=threads,
             limit=limit,
             prompt=prompt,
             source=TextSource((), reading.reading()),
@@ -100,7 +104,7 @@ def compare(
             hear=hear,
         )
     facts = {**found.to_json(), "folder": str(to), "page": str(to / PAGE), "verdict": sentences(found)}
-    speaking.tell(facts, lambda console: _draw(console, found, facts))
+    speaking.tell(facts, lambda console: draw(console, found, facts))
 
 
 def _sizes(text: str | None) -> dict[str, str]:
@@ -113,7 +117,7 @@ def _sizes(text: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def _told(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
+def hearing(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
     """What goes on, on stderr: a line that moves on a terminal, and a line for each result."""
     from rich.console import Console
 
@@ -132,7 +136,7 @@ def _told(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
         yield hear
 
 
-def _draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
+def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     made = table(
         ">year", "milestone", ">bits per byte", "", ">perplexity", ">parameters", ">learning", ">tokens/s", ">memory",
         "tokenizer",

@@ -1,110 +1,131 @@
-"""`forebear demo`: the whole way, once, on text that comes with forebear."""
+"""`forebear demo`: the whole lineage, once, on text that comes with forebear."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from forebear.cli.printing import Speaking, ledger_table, table
+from forebear.cli.compare import draw, hearing
+from forebear.cli.printing import Speaking, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.text.corpus import Corpus
+    from forebear.comparing.outcomes import Comparison
+    from forebear.demo.world import Story
 
-SENTENCE = "The match statement is used for pattern matching. 语言模型猜下一个字是什么。"
+SIZE = 2_000_000  # bytes of text
+SEED = 7
 
 
-def demo(*, to: Path | None = None, speaking: Speaking = Speaking()) -> None:
-    """Try the whole way on text that comes with forebear: read, learn a tokenizer, prepare a corpus, look at it.
+def demo(
+    *,
+    to: Path = Path("forebear-demo"),
+    text: Literal["world", "manual", "mixture"] = "world",
+    time: str = "4m",
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Train every milestone on text that comes with forebear, compare them, and say what to try next.
+
+    A second call goes on where the first stopped, or shows its result.
 
     ```
     forebear demo
-    forebear demo --to demo --json
+    forebear demo --text manual --time 1m --to tried/manual
     ```
 
     Parameters
     ----------
     to
-        A folder for the texts and the corpus, so that you can go on with them. [default: a temporary one, removed]
+        The folder for the text, the runs and the page.
+    text
+        world: a small town, told in English and Chinese by a grammar whose true entropy is known, so that a model's
+        distance to the limit shows; manual: Python's own documentation; mixture: both.
+    time
+        How long all milestones together may learn; those that count need seconds.
     """
-    if to is not None:
+    from forebear.comparing.comparing import PAGE, compare
+    from forebear.comparing.verdict import sentences
+    from forebear.lineage import LINEAGE, milestone_named
+    from forebear.text.aside import disk_told
+    from forebear.training.recipe import duration
+
+    with disk_told(to):
         to.mkdir(parents=True, exist_ok=True)
-        _run(to, speaking, kept=True)
+        file, limit = write_text(to, text)
+    descending = sum(milestone_named(name).learning == "descending" for name in LINEAGE)
+    with hearing(speaking) as hear:
+        found = compare(
+            str(file),
+            to=to / text,
+            time=duration(time) / max(1, descending),
+            limit=limit,
+            command=f"forebear demo --text {text} --time {time} --to {to}",
+            hear=hear,
+        )
+    facts = {**found.to_json(), "folder": str(to), "text": str(file), "page": str(to / text / PAGE)}
+    facts |= {"verdict": sentences(found), "next": [command for command, _ in _further(to, text, found)]}
+    speaking.tell(facts, lambda console: _draw(console, found, facts, _further(to, text, found)))
+
+
+def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
+    """The chosen text as a file, and its true entropy in bits per byte where that is known."""
+    from forebear.demo import manual, mixing, world
+
+    limit = None
+    if text == "world":
+        stories = list(world.documents("both", SIZE, SEED))
+        documents = [story.text for story in stories]
+        limit = _limit(stories)
     else:
-        with tempfile.TemporaryDirectory(prefix="forebear-demo-") as folder:
-            _run(Path(folder), speaking, kept=False)
+        documents = manual.documents() if text == "manual" else list(mixing.mixture(SIZE, SEED))
+    file = folder / f"{text}.txt"
+    told = "\n\n".join(documents) + "\n"
+    if not file.exists() or file.read_text(encoding="utf-8") != told:
+        file.write_text(told, encoding="utf-8")
+    return file, limit
 
 
-def write_texts(folder: Path) -> list[Path]:
-    """The embedded texts as files: English prose from Python's manual, Chinese prose of our own."""
-    from forebear.demo import manual, stories
-
-    paths = []
-    for name, documents in (("manual.txt", manual.documents()), ("stories.txt", stories.documents())):
-        paths.append(folder / name)
-        paths[-1].write_text("\n\n".join(documents) + "\n", encoding="utf-8")
-    return paths
-
-
-def _run(folder: Path, speaking: Speaking, *, kept: bool) -> None:
-    from forebear.text.choosing import Learning, learn
-    from forebear.text.preparing import prepare
-    from forebear.text.reading import Reading
-    from forebear.text.segmentation import Segmenter
-
-    paths = write_texts(folder)
-    tokenizer = learn("wordpiece", paths, Reading(), Learning(size=8000))
-    corpus = prepare(paths, tokenizer, sentences="flow", segmenter=Segmenter(), to=folder / "corpus", overwrite=True)
-    split = corpus.split()
-    facts = {
-        "folder": str(folder) if kept else None,
-        "counts": corpus.facts["counts"],
-        "train": len(split.train),
-        "held_out": len(split.held_out),
-        "pieces": tokenizer.encode(SENTENCE).texts,
-        "ledger": corpus.ledger.to_json(),
-    }
-    speaking.tell(facts, lambda console: _draw(console, corpus, facts, folder if kept else None))
-
-
-def _draw(console: Console, corpus: Corpus, facts: dict[str, Any], folder: Path | None) -> None:
-    from rich.markup import escape
-
-    counts = facts["counts"]
-    console.print("[bold]1. Text[/] in English and Chinese: Python's own manual, and stories of a small town.")
-    console.print(
-        f"[bold]2. A tokenizer[/] learned from it: {corpus.tokenizer.kind}, {corpus.tokenizer.size:,} entries."
-    )
-    console.print(f"   {escape(SENTENCE)}\n   → {escape(' '.join(facts['pieces']))}", soft_wrap=True)
-    console.print("[bold]3. A corpus[/] on disk, and the proof that nothing was lost:")
-    console.print(ledger_table(corpus.ledger))
-    console.print(
-        f"[bold]4. A split[/] by what documents say: {facts['train']:,} to learn from, {facts['held_out']:,} held out;"
-        f" {counts['tokens']:,} tokens in all."
-    )
-    console.print(f"[bold]5. Words[/] for whole-word masking: {escape(_words(corpus))}", soft_wrap=True)
-    place = folder or Path("demo")
-    made = table("try next", "")
-    if folder is None:
-        made.add_row(". .venv/bin/activate", "puts the forebear command on your path")
-        made.add_row("forebear demo --to demo", "the same, keeping its files to go on with")
-    for command, what in (
-        (f"forebear corpus {place}/stories.txt", "what is in a text, and what is wrong with it"),
-        (f"forebear prepare {place}/manual.txt --tokenizer bytepair", "another way of cutting it"),
-        (f'forebear tokenize "北京的天气" --tokenizer {place}/corpus', "piece by piece, with offsets"),
-    ):
-        made.add_row(escape(command), what)
-    console.print(made)
-
-
-def _words(corpus: Corpus) -> str:
-    """The first words of the corpus's last document, as the segmentation sees them."""
+def _limit(stories: list[Story]) -> float:
+    """What the held-out stories tell, by their bytes: no model can predict them with less."""
     import numpy as np
 
-    start = int(corpus.sentences[corpus.documents[-2]])
-    end = min(start + 40, len(corpus))
-    begins = np.flatnonzero(corpus.word_starts(start, end))
-    words = np.split(np.asarray(corpus.ids[start:end]), begins[1:])
-    return " | ".join(corpus.tokenizer.decode(word).replace(" ", "") for word in words[:-1])
+    from forebear.text.encoding import content_hash
+    from forebear.text.portion import held_out_by
+    from forebear.training.recipe import Recipe
+
+    apart = held_out_by(np.array([content_hash(story.text) for story in stories], np.uint64), Recipe().held_out)
+    chosen = [story for story, examines in zip(stories, apart.tolist(), strict=True) if examines]
+    return sum(story.bits for story in chosen) / sum(len(story.text.encode()) for story in chosen)
+
+
+def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
+    """What to try next, with what is there now."""
+    runs = {row.name: trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
+    said = []
+    for name, run in runs.items():
+        place = to / text / run
+        if name == "ngram":
+            said.append((f'forebear next {place} "The weather is ____ today."', "what fills a blank, by counting"))
+        else:
+            said.append((f'forebear generate {place} "The river"', "let it write on"))
+            said.append((f'forebear score {place} "今天下雨。" "雨下今天。" --tokens', "which sentence is likelier, and why"))
+    said.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
+    said.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
+    return said
+
+
+def _draw(console: Console, found: Comparison, facts: dict[str, Any], further: list[tuple[str, str]]) -> None:
+    from rich.markup import escape
+
+    draw(console, found, facts)
+    for row in found.rows:
+        sample = next((trial.sample for trial in row.trials if trial.sample), "")
+        if sample:
+            words = " ".join(f"{found.prompt}{sample}".split())
+            console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
+    made = table("try next", "")
+    for command, what in further:
+        made.add_row(escape(command), what)
+    console.print(made)
+    console.print("(. .venv/bin/activate puts the forebear command on your path)", style="dim", markup=False)

@@ -68,6 +68,7 @@ def compare(
     tokenizer: str | None = None,
     vocabulary: int | None = None,
     held_out: float = 0.05,
+    threads: int | None = None,
     limit: float | None = None,
     prompt: str | None = None,
     source: TextSource | None = None,
@@ -91,7 +92,7 @@ def compare(
         raise BadInput(
             "standard input can be read only once", remedy="save the text in a file: it is read several times"
         )
-    settings = {"time": duration(time), "held_out": held_out}
+    settings = {"time": duration(time), "held_out": held_out, "threads": threads}
     wanted = _Wanted(source, dict(sizes or {}), tokenizer, vocabulary, settings, overwrite, command)
     folder = Path(to)
     with disk_told(folder):

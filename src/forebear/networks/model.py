@@ -70,6 +70,11 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
     @property
+    def drops(self) -> bool:
+        """Whether training draws numbers: only dropout does."""
+        return any(isinstance(part, nn.Dropout) and part.p > 0 for part in self.modules())
+
+    @property
     def parameter_count(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 

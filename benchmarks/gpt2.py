@@ -1,0 +1,289 @@
+"""GPT-2 beside transformers: the same weights, the same text, equal losses and equal tokens; prints the ratios.
+
+    ./dev bench gpt2                   training and generation with one thread
+    ./dev bench gpt2 --threads 2       with two
+    ./dev bench gpt2 --only training   or generation
+    ./dev bench gpt2 --write           put the figures into both READMEs
+
+Text is WikiText-2 of ../shared/data (or $FOREBEAR_DATA), else the demo's, cut by a byte-pair tokenizer learned from it.
+Ours and theirs alternate in one process; figures are medians over the rounds, ratios the medians of rounds' ratios.
+Time is the processor's, so that others who use the machine disturb less; with several threads it is the clock's.
+  training     our learner's step; theirs is a hand loop with fused AdamW over the same groups, clipping and batches
+  generation   greedy, from natural prompts; theirs is `generate` with its cache
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
+
+import numpy as np
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from forebear.interop.huggingface import config_of, into_theirs
+from forebear.milestones.gpt2 import Gpt2
+from forebear.networks.predictor import NetworkPredictor
+from forebear.objectives.batch import Batch
+from forebear.training.descending import Descending
+from forebear.training.device import Device
+from forebear.training.recipe import Recipe
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
+TEXT_BYTES = 2_000_000
+PROMPT = 32
+
+
+@dataclass(frozen=True)
+class Size:
+    label: str
+    fields: dict[str, Any]
+    vocabulary: int
+    batch: int  # tokens in a training step
+    length: int  # tokens to generate
+
+    def milestone(self) -> Gpt2:
+        return Gpt2(**self.fields)
+
+    def network(self):
+        tokenizer: Any = SimpleNamespace(size=self.vocabulary)
+        return self.milestone().network(tokenizer)
+
+
+def small(context: int) -> Size:
+    fields = {"width": 256, "depth": 4, "heads": 4, "context": context}
+    return Size(f"4 blocks of 256, context {context}", fields, 8000, 2048, 128)
+
+
+TRAINED = [small(128), small(256)]
+TRAINED += [Size("6 blocks of 384, context 256", {"width": 384, "depth": 6, "heads": 6, "context": 256}, 8000, 2048, 0)]
+GENERATED = [small(256), Size("124M", {}, 50257, 0, 64)]
+TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 400, 256, 8)
+
+
+# --- the text, the peer, the clock ---
+
+
+@cache
+def natural_ids(vocabulary: int) -> np.ndarray:
+    """Text as ids, of a tokenizer learned from it."""
+    from forebear.text.training import train
+
+    file = DATA / "corpora" / "wikitext2" / "train.txt"
+    if file.exists():
+        text = file.read_bytes()[:TEXT_BYTES].decode("utf-8", "ignore")
+    else:
+        from forebear.demo.manual import documents
+
+        text = "\n".join(documents())[:TEXT_BYTES]
+    lines = [line for line in text.split("\n") if line.strip()]
+    tokenizer = train("bytepair", lines, size=vocabulary)
+    return tokenizer.encode_many(lines)[0].astype(np.int64)
+
+
+def peer_of(size: Size, network) -> GPT2LMHeadModel:
+    """The same model there, with the same weights."""
+    milestone = size.milestone()
+    fields = {name: getattr(milestone, name) for name in ("width", "depth", "heads", "context", "inner", "epsilon")}
+    config = config_of(fields | {"dropout": 0.0}, size.vocabulary)
+    peer = GPT2LMHeadModel(GPT2Config(**config, bos_token_id=None, eos_token_id=None, pad_token_id=0))
+    theirs = into_theirs({name: value.clone() for name, value in network.tensors().items()}, depth=milestone.depth)
+    missing, extra = peer.load_state_dict(theirs, strict=False)
+    assert (missing, extra) == (["lm_head.weight"], []), (missing, extra)
+    return peer
+
+
+def alternated(
+    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int
+) -> Iterator[tuple[Any, Any, float, float]]:
+    """(our answer, their answer, our seconds, their seconds) of each round, after one to warm up."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    for turn in range(rounds + 1):
+        began = clock()
+        theirs_said = theirs()
+        between = clock()
+        ours_said = ours()
+        if turn:
+            yield ours_said, theirs_said, clock() - between, between - began
+
+
+def sgemm() -> float:
+    """Floating-point operations a second of this machine's matrix product: the limit of any training."""
+    matrix = torch.randn(1536, 1536)
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    seconds = []
+    for _ in range(5):
+        began = clock()
+        torch.mm(matrix, matrix)
+        seconds.append(clock() - began)
+    return 2 * 1536**3 / statistics.median(seconds)
+
+
+# --- what is measured ---
+
+
+def compare_training(size: Size, rounds: int) -> list[str]:
+    """Tokens a second; losses must agree to 1e-3 at every step. Returns cells of the table."""
+    context = size.fields["context"]
+    rows = size.batch // context
+    recipe = Recipe(steps=rounds, batch=size.batch)
+    learner = Descending(size.network(), recipe, Device("cpu", torch.get_num_threads(), "float32"))
+    learner.begin()
+    peer = peer_of(size, learner.network).train()
+    matrices = [value for value in peer.parameters() if value.dim() > 1]
+    vectors = [value for value in peer.parameters() if value.dim() == 1]
+    groups = [{"params": matrices, "weight_decay": recipe.decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=recipe.rate, betas=(0.9, recipe.memory), fused=True)
+    ids = natural_ids(min(size.vocabulary, 8000))
+    starts = np.random.default_rng(0).integers(0, len(ids) - context - 1, (rounds + 1, rows))
+    batches = {"ours": iter(starts), "theirs": iter(starts)}
+
+    def drawn(whose: str) -> np.ndarray:
+        return np.stack([ids[start : start + context + 1] for start in next(batches[whose])])
+
+    def ours() -> float:
+        chunk = drawn("ours")
+        inputs = {"tokens": chunk[:, :-1].ravel(), "lengths": np.full(rows, context)}
+        return learner.step(Batch(inputs, {"next": chunk[:, 1:].ravel()}), 0, 1.0)["next"]
+
+    def theirs() -> float:
+        chunk = torch.from_numpy(drawn("theirs"))
+        logits = peer(input_ids=chunk[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), chunk[:, 1:].reshape(-1))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(peer.parameters(), recipe.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    mine, others = [], []
+    for our_loss, their_loss, our_seconds, their_seconds in alternated(ours, theirs, rounds):
+        assert abs(our_loss - their_loss) < 1e-3, f"{size.label}: losses {our_loss} and {their_loss} differ"
+        mine.append(our_seconds)
+        others.append(their_seconds)
+    share = work(size, learner.network) / statistics.median(mine) / sgemm()
+    return told(f"training, {size.label}", size.batch, mine, others, f"{share:.2f}")
+
+
+def work(size: Size, network) -> float:
+    """Floating-point operations of one step: 6 for each token and weight, and attention's products over the past."""
+    milestone = size.milestone()
+    weights = network.parameter_count - milestone.context * milestone.width
+    return 6 * size.batch * (weights + milestone.depth * milestone.width * milestone.context)
+
+
+def compare_generation(size: Size, rows: int, rounds: int) -> list[str]:
+    """Tokens a second, from prompts of natural text; every token must be the same."""
+    network = size.network().initialise(0)
+    with torch.no_grad():  # larger weights than a model begins with: texts that do not repeat one token
+        for name, value in network.named_parameters():
+            if value.dim() > 1 and "embedding" not in name:
+                value.mul_(4 * (2 * size.milestone().depth) ** 0.5 if "output" in name or "contract" in name else 4)
+    peer, predictor = peer_of(size, network).eval(), NetworkPredictor(network)
+    ids = natural_ids(min(size.vocabulary, 8000))
+    starts = np.random.default_rng(1).integers(0, len(ids) - PROMPT, rows)
+    prompts = [ids[start : start + PROMPT] for start in starts]
+    given, length = torch.from_numpy(np.stack(prompts)), size.length
+    asked = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
+
+    def ours() -> np.ndarray:
+        reader, found = predictor.read(prompts, length), []
+        for _ in range(length):
+            found.append(reader.next().argmax(1))
+            reader.take(found[-1])
+        return np.stack(found, 1)
+
+    @torch.inference_mode()
+    def theirs() -> np.ndarray:
+        return peer.generate(given, attention_mask=torch.ones_like(given), **asked)[:, PROMPT:].numpy()
+
+    mine, others = [], []
+    for our_tokens, their_tokens, our_seconds, their_seconds in alternated(ours, theirs, rounds):
+        assert (our_tokens == their_tokens).all(), f"{size.label}, {rows} rows: the tokens differ"
+        mine.append(our_seconds)
+        others.append(their_seconds)
+    return told(f"generation, {size.label}, batch {rows}", rows * length, mine, others, "")
+
+
+def told(label: str, tokens: int, mine: list[float], others: list[float], share: str) -> list[str]:
+    """Prints one comparison; returns its cells."""
+    ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
+    rates = [tokens / statistics.median(seconds) for seconds in (mine, others)]
+    limit = f"   {share} of sgemm" if share else ""
+    peer = f"theirs {rates[1]:8,.0f}"
+    print(f"{label:46}{rates[0]:8,.0f} tokens/s   {peer}   ours/theirs = {ratio:.2f}{limit}", flush=True)
+    return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", share or "–"]
+
+
+# --- what is told ---
+
+
+def machine(threads: int) -> str:
+    cpu = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.*)$", cpu.read_text(), re.M) if cpu.exists() else []
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    processor = names[0] if names else platform.machine()
+    return f"{processor}, {threads} thread{'s' * (threads > 1)}; Python {platform.python_version()}, {versions}"
+
+
+def write_figures(rows: list[list[str]], where: str, rounds: int) -> None:
+    """Into both READMEs, between their marks."""
+    said = {
+        "README.md": ("| work | tokens/s | against transformers | share of sgemm |", "Medians of {} rounds on {}."),
+        "README.zh-CN.md": ("| 工作 | 词元/秒 | 相对于 transformers | 占 sgemm 的比例 |", "{} 轮的中位数，机器为 {}。"),
+    }
+    chinese = {"training, ": "训练，", "generation, ": "生成，", ", batch ": "，批大小 ", ", context ": "，上下文 "}
+    chinese |= {" blocks of ": " 层，宽 "}
+    mark = "<!-- written by `./dev bench gpt2 --write`: do not edit by hand -->\n"
+    for name, (head, measured) in said.items():
+        path = ROOT / name
+        before, found, rest = path.read_text(encoding="utf-8").partition(mark)
+        if not found:
+            sys.exit(f"{name} has no place for these figures: a line {mark.strip()} and a line <!-- end --> below it")
+        lines = [head, "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
+        if "zh" in name:
+            for english, word in chinese.items():
+                lines = [line.replace(english, word) for line in lines]
+        block = "\n".join([*lines, "", measured.format(rounds, where)]) + "\n"
+        path.write_text(before + mark + block + rest[rest.index("<!-- end -->") :], encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=["training", "generation"])
+    parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
+    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds: a smoke test")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    rounds = 2 if options.quick else options.rounds
+    where = machine(options.threads)
+    print(where, flush=True)
+    rows = []
+    if options.only != "generation":
+        rows += [compare_training(size, rounds) for size in ([TINY] if options.quick else TRAINED)]
+    if options.only != "training":
+        sizes = [TINY] if options.quick else GENERATED
+        rows += [compare_generation(size, count, rounds) for size in sizes for count in (1, 8)]
+    if options.write:
+        write_figures(rows, where, rounds)
+
+
+if __name__ == "__main__":
+    main()

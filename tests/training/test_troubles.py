@@ -1,0 +1,84 @@
+"""Training that goes wrong is told with its likely cause; early stopping keeps the best; Ctrl-C says how to go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forebear.errors import ForebearError
+from forebear.training.folder import RunFolder
+from forebear.using import pretraining
+from small_runs import Notes, plan, text, trained
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    return tmp_path / "text.txt"
+
+
+def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
+    with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
+        trained("gpt2", book.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
+    assert "--rate" in raised.value.remedy
+
+
+def test_a_rate_too_high_is_named_as_the_likely_cause(book: Path):
+    notes = Notes()
+    trained("gpt2", book.parent, watcher=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
+    assert any("above that of token frequencies" in words for words in notes.words), notes.words
+
+
+def test_text_shown_too_often_is_named(book: Path):
+    notes = Notes()
+    trained("gpt2", book.parent, watcher=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
+    assert any("learned by heart" in words for words in notes.words), notes.words
+
+
+def test_early_stopping_keeps_the_best(book: Path):
+    run = trained("gpt2", book.parent, steps=2000, rate=1e-2, evaluate_every=20, patience=2, width=64)
+    assert run.facts["step"] < 2000
+    assert run.facts["best_step"] == run.facts["step"] - 2 * 20
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    examined = {line["step"]: line["held_out"]["next"] for line in lines if "held_out" in line}
+    assert min(examined, key=lambda step: examined[step]) == run.facts["best_step"]
+
+
+def test_everything_unknown(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("一二三。四五六。七八九。" * 30, encoding="utf-8")
+    from forebear.text.training import train
+
+    train("words", ["only english here"]).save(tmp_path / "english.json")
+    with pytest.raises(ForebearError, match="every token of this text is unknown"):
+        pretraining.pretrain(
+            plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")), tmp_path / "r"
+        )
+
+
+def test_repeated_documents_are_named(tmp_path: Path):
+    (tmp_path / "text.txt").write_text((text() + "\n") * 2, encoding="utf-8")
+    notes = Notes()
+    trained("ngram", tmp_path, watcher=notes)
+    assert any("repeat another word for word" in words for words in notes.words)
+
+
+def test_an_interrupted_command_says_how_to_go_on(book: Path):
+    """A real Ctrl-C to the real command."""
+    command = [sys.executable, "-c", "from forebear.cli.main import run; run()", "pretrain", "gpt2", str(book)]
+    command += ["--to", str(book.parent / "run"), "--steps", "100000", "--width", "32", "--depth", "2", "--heads", "2"]
+    command += ["--context", "16", "--batch", "64", "--threads", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    metrics = book.parent / "run" / "metrics.jsonl"
+    until = time.monotonic() + 100
+    while time.monotonic() < until and not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        time.sleep(0.05)
+    process.send_signal(2)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"forebear pretrain --resume {book.parent / 'run'}" in told
+    assert RunFolder.open(book.parent / "run").facts["state"] == "interrupted"

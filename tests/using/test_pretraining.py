@@ -1,0 +1,62 @@
+"""Plans: sizes, fields, recipes and flags, and which of them wins; every milestone has a recipe that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebear.errors import BadInput
+from forebear.lineage import LINEAGE
+from forebear.milestones.gpt2 import Gpt2
+from forebear.training.recipe import read_recipe
+from forebear.using.pretraining import WRITTEN, plan
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+def test_every_milestone_has_a_recipe_in_the_order_of_the_lineage():
+    names = [read_recipe(file, WRITTEN)["milestone"] for file in RECIPES]
+    assert names == list(LINEAGE)
+    assert [file.stem for file in RECIPES] == [f"{number:02}-{name}" for number, name in enumerate(names, 1)]
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_recipes_make_plans(file: Path):
+    written = read_recipe(file, WRITTEN)
+    made = plan(written["milestone"], ["book.txt"], recipe=written)
+    assert made.tokenizer == written["tokenizer"]
+    assert all(getattr(made.recipe, name) is not None for name in written["recipe"])
+
+
+def test_flags_win_over_the_recipe_and_that_over_the_size():
+    written = {"milestone": "gpt2", "size": "tiny", "fields": {"depth": 3}, "recipe": {"time": "1m", "rate": 0.5}}
+    made = plan("gpt2", ["b"], recipe=written, settings={"width": "64", "steps": "2k"})
+    assert made.milestone == Gpt2(width=64, depth=3, heads=4, context=128)
+    assert (made.recipe.steps, made.recipe.time, made.recipe.rate) == (2000, None, 0.5)
+
+
+def test_a_size_and_fields_go_together_and_fields_alone_mean_the_paper_s_others():
+    assert plan("gpt2", ["b"], size="124M").milestone == Gpt2()
+    assert plan("gpt2", ["b"], size="tiny", settings={"heads": 2}).milestone == Gpt2(
+        width=128, depth=4, heads=2, context=128
+    )
+    assert plan("gpt2", ["b"]).size == Gpt2.size
+
+
+def test_a_recipe_for_another_milestone_is_refused():
+    with pytest.raises(BadInput, match="is for gpt2, not for ngram"):
+        plan("ngram", ["b"], recipe={"milestone": "gpt2"})
+
+
+def test_published_sizes_have_the_published_numbers_of_parameters():
+    """Radford et al. 2019, table 2, as their weights count them."""
+    counts = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1.5B": 1_557_611_200}
+
+    class Published:
+        size = 50257
+        roles = {"end": 50256}  # noqa: RUF012
+
+    for size, count in counts.items():
+        network = plan("gpt2", ["b"], size=size).milestone.network(Published())  # pyright: ignore[reportArgumentType]
+        assert network.parameter_count == count
