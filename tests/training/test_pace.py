@@ -75,7 +75,7 @@ def test_a_short_time_has_a_short_warm_up():
 
 
 def test_evaluations_are_ever_more_seldom_or_regular():
-    assert [step for step in range(1, 600) if examined(step, None)] == [50, 75, 112, 168, 252, 378, 567]
+    assert [step for step in range(1, 300) if examined(step, None)] == [20, 30, 45, 67, 100, 150, 225]
     assert [step for step in range(1, 30) if examined(step, 9)] == [9, 18, 27]
 
 

@@ -109,7 +109,9 @@ def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
             said.append((f'forebear next {place} "The weather is ____ today."', "what fills a blank, by counting"))
         else:
             said.append((f'forebear generate {place} "The river"', "let it write on"))
-            said.append((f'forebear score {place} "今天下雨。" "雨下今天。" --tokens', "which sentence is likelier, and why"))
+            said.append(
+                (f'forebear score {place} "今天下雨。" "雨下今天。" --tokens', "which sentence is likelier, and why")
+            )
     said.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
     said.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
     return said

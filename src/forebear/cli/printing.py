@@ -84,7 +84,7 @@ _DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for
 
 def alone(display: Any) -> None:
     """Starts a display of rich's, if it is not the one that is shown, and stops the one that is."""
-    if _DISPLAY != [display]:
+    if [display] != _DISPLAY:
         for other in _DISPLAY:
             other.stop()
         _DISPLAY[:] = [display]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Checkpoints:
         self.sweep()
         aside.mkdir(parents=True)
         try:
-            write(aside)
+            _written(write, aside)
             write_json(aside / STATE, state)
             names = sorted(item.name for item in aside.iterdir())
             for name in names:
@@ -119,6 +120,18 @@ class Checkpoints:
                 aside = self.folder / f".{one.step}.old"
                 one.folder.rename(aside)  # in one step: half a folder never has a checkpoint's name
                 shutil.rmtree(aside, ignore_errors=True)
+
+
+def _written(write: Callable[[Path], None], folder: Path) -> None:
+    """safetensors wraps what the system says in an error of its own; it is told as the system says it."""
+    from safetensors import SafetensorError
+
+    try:
+        write(folder)
+    except SafetensorError as error:
+        if code := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) from error
+        raise
 
 
 def digest(path: Path) -> str:

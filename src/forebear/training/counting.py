@@ -31,6 +31,12 @@ class Counting:
         rows = [np.append(tokens[first:last], targets[last - 1]) for first, last in pairwise(borders.tolist())]
         return {"next": -float(sum(scores.sum() for scores in self.network.score(rows)))}
 
+    def tried(self, batch: Batch) -> float:
+        return 0.0
+
+    def settled(self) -> dict[str, Any]:
+        return {}
+
     def save(self, folder: Path) -> None:
         from safetensors.numpy import save_file
 

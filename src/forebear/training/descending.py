@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +20,9 @@ from forebear.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from forebear.networks.model import Model
+
+
+TRIAL = 3  # steps made and forgotten, with each number of threads
 
 
 class Descending:
@@ -53,6 +58,27 @@ class Descending:
             self.optimiser.step(self.recipe.rate * share)
         self.optimiser.clear()
         return {name: float(total) / max(1, asked[name]) if finite else math.nan for name, total in sums.items()}
+
+    def tried(self, batch: Batch) -> float:
+        """Given a time, it depends on the clock anyway: so the clock may also say how many threads are fastest."""
+        free = self.recipe.threads is None and self.device.threads > 1
+        counts = [self.device.threads, self.device.threads // 2] if free else [self.device.threads]
+        seconds = {}
+        for threads in counts:
+            torch.set_num_threads(threads)
+            seconds[threads] = min(self._timed(batch) for _ in range(TRIAL))
+        best = min(counts, key=lambda threads: seconds[threads])
+        torch.set_num_threads(best)
+        self.device = replace(self.device, threads=best)
+        return seconds[best]
+
+    def _timed(self, batch: Batch) -> float:
+        began = time.monotonic()
+        self.step(batch, 0, 0.0)
+        return time.monotonic() - began
+
+    def settled(self) -> dict[str, Any]:
+        return {"device": self.device.name, "threads": self.device.threads, "precision": self.device.precision}
 
     @torch.inference_mode()
     def examine(self, batch: Batch) -> dict[str, float]:

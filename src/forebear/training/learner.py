@@ -25,6 +25,14 @@ class Learner(Protocol):
         """Gives the network its first values, a function of the seed."""
         ...
 
+    def tried(self, batch: Batch) -> float:
+        """Makes a few steps that will be forgotten, to learn how many seconds one takes, and how to be fast."""
+        ...
+
+    def settled(self) -> dict[str, Any]:
+        """What of the recipe was left open and is now decided: the same again ends in the same weights."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Writes the network and whatever else learning needs into a folder of its own."""
         ...

@@ -81,13 +81,13 @@ class Pace:
 
 
 def examined(step: int, every: int | None) -> bool:
-    """Whether the held-out text is looked at after this many steps: every so many, or ever more seldom (50, 75, 112 …).
+    """Whether the held-out text is looked at after this many steps: every so many, or ever more seldom (20, 30, 45, 67 …).
 
     A function of the step alone, as the best checkpoint must not depend on when a run was interrupted.
     """
     if every:
         return step % every == 0
-    at = 50
+    at = 20
     while at < step:
         at += at // 2
     return at == step

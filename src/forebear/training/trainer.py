@@ -23,8 +23,7 @@ from forebear.training.recipe import Recipe
 from forebear.training.troubles import Troubles
 
 LINE = 10  # steps to a line of metrics
-LOOKED_AT = 20  # batches of held-out text in an evaluation
-TRIAL = 3  # steps made and forgotten, to learn how long one takes
+LOOKED_AT = 10  # batches of held-out text in an evaluation
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
 
 
@@ -92,7 +91,7 @@ class Trainer:
         self.epoch = objective.steps(split.train, self.recipe.batch)
         self.at = _Position()
         self.pace, self.unigram = Pace(0, None, None, None, self.recipe.cooldown), unigram
-        self.saved = time.monotonic()
+        self.began = self.saved = time.monotonic()
         self.saving = 0.0  # seconds the last save took
 
     def run(self) -> None:
@@ -100,11 +99,11 @@ class Trainer:
         with self.folder.held(), disk_told(self.folder.path), Interruption() as interruption:
             self._begin()
             self.folder.tell(state="training")
-            began, before = time.monotonic(), self.at.seconds
+            self.began = time.monotonic() - self.at.seconds
             troubles = Troubles(self.unigram, self.pace.warmup, self.epoch)
             while not self._over():
                 self._step(troubles)
-                self.at.seconds = before + time.monotonic() - began
+                self.at.seconds = time.monotonic() - self.began
                 self.pace.decide(self.at.step, self.at.seconds)
                 self._look(troubles)
                 due = max(self.recipe.save_every, SHARE_OF_SAVING * self.saving)
@@ -127,14 +126,12 @@ class Trainer:
         self.metrics.cut(self.at.step)
 
     def _afresh(self) -> None:
-        seconds_a_step = 0.0
         self.learner.begin()
+        seconds_a_step = 0.0
         if self.recipe.time is not None and not self.once:
-            for number in range(TRIAL):
-                began = time.monotonic()
-                self.learner.step(self._batch(number), number, 0.0)
-                seconds_a_step = time.monotonic() - began
+            seconds_a_step = self.learner.tried(self._batch(0))
             self.learner.begin()
+        self.folder.tell(recipe=self.folder.facts["recipe"] | self.learner.settled())
         self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step)
         if self.once:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
@@ -237,6 +234,7 @@ class Trainer:
         )
 
     def _finish(self) -> None:
+        self.at.seconds = time.monotonic() - self.began  # the last look is a part of it: counts are estimated there
         last = self._save()
         best = last
         if self.at.best is not None and self.at.best_step != last.step:
