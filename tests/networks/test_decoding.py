@@ -8,7 +8,7 @@ import torch
 from building import VOCABULARY, decoder_model, inputs, rows_of
 
 from forebear.errors import ForebearError
-from forebear.networks import decoding, layouts, predictor
+from forebear.networks import cross_entropy, decoding, layouts, predictor
 from forebear.networks.decoding import Decoder
 from forebear.networks.predictor import NetworkPredictor
 from forebear.networks.windows import beginning, windows
@@ -135,7 +135,9 @@ def test_scores_are_those_of_every_beginning(monkeypatch):
         np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=2e-5)
 
 
-def test_what_follows_is_a_distribution():
+def test_what_follows_is_a_distribution(monkeypatch):
+    monkeypatch.setattr(cross_entropy, "FEWEST", 1)
+    monkeypatch.setattr(cross_entropy, "HELD", 3 * VOCABULARY)
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
     found = NetworkPredictor(model).follow(rows)
     np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)

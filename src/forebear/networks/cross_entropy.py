@@ -23,7 +23,7 @@ def summed_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, target:
 def log_probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     """(N,) log softmax(x · weightᵀ + bias)[target]."""
     found = torch.zeros(len(x), device=x.device)
-    for part in _parts(len(x), len(weight)):
+    for part in parts_of(len(x), len(weight)):
         scores = functional.linear(x[part], weight, bias).float()
         wanted = scores.gather(1, target[part, None])
         highest = scores.amax(1, keepdim=True)
@@ -32,7 +32,8 @@ def log_probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, target: Te
     return found
 
 
-def _parts(rows: int, vocabulary: int) -> Iterator[slice]:
+def parts_of(rows: int, vocabulary: int) -> Iterator[slice]:
+    """So many rows, in parts whose scores fit into a bounded memory."""
     size = min(max(HELD // vocabulary, FEWEST), MOST)
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
 
@@ -68,7 +69,7 @@ def _cost_and_gradients(x: Tensor, weight: Tensor, bias: Tensor | None, target: 
     by_weight = torch.zeros(weight.shape, device=x.device)
     by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
     cost = torch.zeros((), device=x.device)
-    parts = list(_parts(len(x), len(weight)))
+    parts = list(parts_of(len(x), len(weight)))
     room = x.new_empty((parts[0].stop if parts else 0, len(weight)))  # for the scores of any part
     for part in parts:
         rows, wanted = x[part], target[part, None]

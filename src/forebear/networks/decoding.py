@@ -207,7 +207,6 @@ class Rows:
             for text, state in zip(group, states, strict=True):
                 last[texts[text]] = state
         for row in rows:
-            self._mask[row] = 0.0
             self._mask[row, ..., : self._end - len(self._read[row])] = -torch.inf
         return last
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from forebear.errors import ForebearError
-from forebear.networks.cross_entropy import log_probabilities
+from forebear.networks.cross_entropy import log_probabilities, parts_of
 from forebear.networks.decoding import Decoder, Rows
 from forebear.networks.heads import TokenHead
 from forebear.networks.model import Model
@@ -22,7 +22,10 @@ AT_ONCE = 4096  # tokens in one batch: enough for the processor, little for memo
 
 
 class NetworkPredictor:
-    """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside."""
+    """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside.
+
+    The model must not learn meanwhile: its weights are laid out anew when rows are first read token by token.
+    """
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
@@ -68,8 +71,9 @@ class NetworkPredictor:
         for batch in _batches([len(ids) for ids in cut]):
             states = self._states([cut[number] for number in batch])
             last = states.last[self._tensor(np.cumsum(states.lengths) - 1)]
-            logits = self.head(States([last], (1,) * len(batch)))
-            found[batch] = torch.log_softmax(logits.float(), -1).cpu().numpy()
+            for part in parts_of(len(batch), self.vocabulary):
+                logits = self.head(States([last[part]], (1,) * len(batch[part])))
+                found[batch[part]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
         return found
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> Rows:

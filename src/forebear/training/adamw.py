@@ -1,6 +1,6 @@
 """AdamW (Kingma and Ba 2014; Loshchilov and Hutter 2017) as one fused operation over all parameters.
 
-torch.optim does the same but loads torch's compiler first, which takes longer than the first hundred steps of a small run.
+torch.optim does the same, but loads torch's compiler first: seconds, before the first step of a small run.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class AdamW:
                 continue
             values = [self.parameters[name] for name in learned]
             steps, means, squares = ([self.state[moment][name] for name in learned] for moment in MOMENTS)
-            torch._foreach_add_(steps, 1)
-            torch._fused_adamw_(
+            gradients = [value.grad for value in values if value.grad is not None]
+            torch._foreach_add_(steps, 1)  # pyright: ignore[reportPrivateImportUsage]
+            torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
                 values,
-                [value.grad for value in values],
+                gradients,
                 means,
                 squares,
                 [],
@@ -62,7 +63,7 @@ class AdamW:
         return {f"{moment}.{name}": one for moment in MOMENTS for name, one in self.state[moment].items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """Takes what `tensors` gave; the names of what is missing, too much or of another shape, and then nothing is."""
+        """Takes what `tensors` gave, or nothing: then the names of what is missing, too much or of another shape."""
         own = self.tensors()
         strange = sorted(own.keys() ^ tensors.keys())
         strange += [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]

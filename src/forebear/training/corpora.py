@@ -56,7 +56,7 @@ def corpus_of(
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The corpus of this text with this tokenizer: a kind, learned from the text, or a file; a corpus is taken as is."""
+    """The corpus of this text with this tokenizer: a kind, learned from it, or a file; a corpus is taken as is."""
     if len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file():
         corpus = Corpus.open(source.paths[0])
         if isinstance(tokenizer, Tokenizer) and tokenizer.digest != corpus.tokenizer.digest:

@@ -81,7 +81,7 @@ class Pace:
 
 
 def examined(step: int, every: int | None) -> bool:
-    """Whether the held-out text is looked at after this many steps: every so many, or ever more seldom (20, 30, 45, 67 …).
+    """Whether held-out text is looked at after this many steps: every so many, or ever more seldom (20, 30, 45 …).
 
     A function of the step alone, as the best checkpoint must not depend on when a run was interrupted.
     """
