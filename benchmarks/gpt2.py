@@ -45,7 +45,6 @@ from forebear.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
-TEXT_BYTES = 2_000_000
 PROMPT = 32
 
 
@@ -56,6 +55,7 @@ class Size:
     vocabulary: int
     batch: int  # tokens in a training step
     length: int  # tokens to generate
+    text: int = 2_000_000  # bytes of it
 
     def milestone(self) -> Gpt2:
         return Gpt2(**self.fields)
@@ -73,24 +73,24 @@ def small(context: int) -> Size:
 TRAINED = [small(128), small(256)]
 TRAINED += [Size("6 blocks of 384, context 256", {"width": 384, "depth": 6, "heads": 6, "context": 256}, 8000, 2048, 0)]
 GENERATED = [small(256), Size("124M", {}, 50257, 0, 64)]
-TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 400, 256, 8)
+TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 400, 256, 8, 200_000)
 
 
 # --- the text, the peer, the clock ---
 
 
 @cache
-def natural_ids(vocabulary: int) -> np.ndarray:
+def natural_ids(vocabulary: int, size: int) -> np.ndarray:
     """Text as ids, of a tokenizer learned from it."""
     from forebear.text.training import train
 
     file = DATA / "corpora" / "wikitext2" / "train.txt"
     if file.exists():
-        text = file.read_bytes()[:TEXT_BYTES].decode("utf-8", "ignore")
+        text = file.read_bytes()[:size].decode("utf-8", "ignore")
     else:
         from forebear.demo.manual import documents
 
-        text = "\n".join(documents())[:TEXT_BYTES]
+        text = "\n".join(documents())[:size]
     lines = [line for line in text.split("\n") if line.strip()]
     tokenizer = train("bytepair", lines, size=vocabulary)
     return tokenizer.encode_many(lines)[0].astype(np.int64)
@@ -149,7 +149,7 @@ def compare_training(size: Size, rounds: int) -> list[str]:
     vectors = [value for value in peer.parameters() if value.dim() == 1]
     groups = [{"params": matrices, "weight_decay": recipe.decay}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=recipe.rate, betas=(0.9, recipe.memory), fused=True)
-    ids = natural_ids(min(size.vocabulary, 8000))
+    ids = natural_ids(min(size.vocabulary, 8000), size.text)
     starts = np.random.default_rng(0).integers(0, len(ids) - context - 1, (rounds + 1, rows))
     batches = {"ours": iter(starts), "theirs": iter(starts)}
 
@@ -195,7 +195,7 @@ def compare_generation(size: Size, rows: int, rounds: int) -> list[str]:
             if value.dim() > 1 and "embedding" not in name:
                 value.mul_(4 * (2 * size.milestone().depth) ** 0.5 if "output" in name or "contract" in name else 4)
     peer, predictor = peer_of(size, network).eval(), NetworkPredictor(network)
-    ids = natural_ids(min(size.vocabulary, 8000))
+    ids = natural_ids(min(size.vocabulary, 8000), size.text)
     starts = np.random.default_rng(1).integers(0, len(ids) - PROMPT, rows)
     prompts = [ids[start : start + PROMPT] for start in starts]
     given, length = torch.from_numpy(np.stack(prompts)), size.length
