@@ -73,11 +73,11 @@ class Pace:
         return min(1.0, seconds / self.time) if self.time else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": self.middle}
+        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.middle)}
 
     def restore(self, told: dict[str, Any]) -> None:
         self.warmup, self.total, self.fall = told["warmup"], told["total"], told["fall"]
-        self.middle = tuple(told["middle"])
+        self.middle = (told["middle"][0], told["middle"][1])
 
 
 def examined(step: int, every: int | None) -> bool:

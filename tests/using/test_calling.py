@@ -1,0 +1,65 @@
+"""`import forebear`: the command line's words as functions, and an import that costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import forebear as fb
+from small_runs import text
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+
+
+def test_from_text_to_answers(tmp_path: Path):
+    book = tmp_path / "book.txt"
+    book.write_text(text(), encoding="utf-8")
+    run = fb.pretrain("ngram", book, to=tmp_path / "run", order=3, held_out=0.15)
+    likely, unlikely = run.score(["The cat sat by the mat.", "mat the by sat cat The."])
+    assert likely.log_probability > unlikely.log_probability
+    assert run.next("The cat sat by the").candidates[0].probability > 0.1
+    assert run.generate("The", seed=1, length=5)[0].text
+    again = fb.load(tmp_path / "run")
+    assert again.score("The cat")[0].log_probability == run.score("The cat")[0].log_probability
+    assert again.measure(["The cat sat."]).bits_per_byte > 0
+    assert (
+        fb.rerun(tmp_path / "run", to=tmp_path / "again").facts["weights"]["sha256"] == run.facts["weights"]["sha256"]
+    )
+    assert fb.resume(tmp_path / "run").facts == run.facts
+
+
+def test_importing_loads_nothing():
+    code = "import sys; import forebear; forebear.__version__; print('numpy' in sys.modules, 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
+
+
+def test_every_public_name_is_there_typed_and_documented():
+    for name in fb.__all__:
+        thing = getattr(fb, name)
+        assert thing.__doc__
+        assert name in dir(fb)
+        if inspect.isfunction(thing):
+            hints = inspect.signature(thing)
+            assert hints.return_annotation is not inspect.Signature.empty
+            assert all(one.annotation is not inspect.Parameter.empty for one in hints.parameters.values())
+
+
+def test_the_words_are_those_of_the_command_line():
+    from forebear.cli.pretrain import TrainingOptions, pretrain
+    from forebear.training.recipe import Recipe
+
+    options = set(inspect.signature(pretrain).parameters) - {"training", "reading", "speaking", "fields", "resume"}
+    assert options <= set(inspect.signature(fb.pretrain).parameters)
+    assert set(TrainingOptions.__dataclass_fields__) <= set(Recipe.__dataclass_fields__)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'petrain'"):
+        fb.petrain  # noqa: B018
