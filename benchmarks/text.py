@@ -197,9 +197,11 @@ def natural_texts(folder: Path) -> dict[str, Path]:
     """English and Chinese prose as people wrote it, each once; the demo's where the real data are absent."""
     corpora = DATA / "corpora"
     if not corpora.is_dir():
-        from forebear.cli.demo import write_texts
+        from forebear.demo import manual
 
-        return {"English (demo)": write_texts(folder)[0]}
+        own = folder / "manual.txt"
+        own.write_text("\n\n".join(manual.documents()), encoding="utf-8")
+        return {"English (demo)": own}
     english = folder / "english.txt"
     parts = ["wikitext2/train.txt", "wikitext2/wiki.valid.raw", "wikitext2/wiki.test.raw", "tinyshakespeare.txt"]
     english.write_text("\n\n".join((corpora / part).read_text() for part in parts))
@@ -249,10 +251,9 @@ def write_figures(rows: list[str], extra: dict[str, str], where: str, rounds: in
             also.format(**extra),
             measured.format(rounds=rounds, where=where),
         ]
-        before, _, rest = path.read_text().partition("do not edit by hand -->\n")
-        path.write_text(
-            before + "do not edit by hand -->\n" + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :]
-        )
+        mark = "<!-- written by `./dev bench text --write`: do not edit by hand -->\n"
+        before, _, rest = path.read_text().partition(mark)
+        path.write_text(before + mark + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :])
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ class Descending:
         self.network.to(self.device.name)
         learned = {name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}
         self.optimiser = AdamW(learned, decay=self.recipe.decay, memory=self.recipe.memory)
-        self._chance = any(getattr(part, "dropout", 0) for part in self.network.modules())
+        self._chance = self.network.drops
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         if self._chance:  # dropout too is a function of (seed, step)

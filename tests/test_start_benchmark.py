@@ -1,0 +1,17 @@
+"""The start-up benchmark runs: it stops where the first token differs from the peer's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_start_benchmark_runs():
+    command = [sys.executable, str(ROOT / "benchmarks" / "start.py"), "--rounds", "1"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "times as fast" in done.stdout
