@@ -21,10 +21,10 @@ NEURAL = [name for name in NAMES if milestone_named(name).learning == "descendin
 _ANIMALS, _PLACES = ("cat", "dog", "bird", "old fox", "young hare"), ("mat", "tree", "hill", "river", "red roof")
 
 
-def text() -> str:
-    """Forty little documents; what comes next can be guessed, but not always."""
+def text(documents: int = 40) -> str:
+    """So many little documents; what comes next can be guessed, but not always."""
     told = []
-    for number in range(40):
+    for number in range(documents):
         one, other = _ANIMALS[number % 5], _ANIMALS[(number // 5 + 1) % 5]
         place = _PLACES[number * 7 % 5]
         told.append(f"The {one} sat by the {place}. The {other} saw the {one} and ran to the {place}.")

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forebear.errors import Interrupted
 from forebear.lineage import LINEAGE, milestone_named, name_of
 from forebear.objectives.batch import NOTHING, Moment
 from forebear.text.corpus import Corpus
 from forebear.training.checkpoint import Checkpoints
 from forebear.training.metrics import Metrics
-from forebear.training.trainer import Interrupted, Report, Watcher
+from forebear.training.trainer import Report, Watcher
 from forebear.using import pretraining
 from forebear.using.run import Run
 from small_runs import NAMES, NEURAL, opened, settings, trained, weights

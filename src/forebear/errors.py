@@ -42,6 +42,12 @@ class BadInput(ForebearError):
     exit_code = 2
 
 
+class Interrupted(ForebearError):
+    """Someone pressed Ctrl-C; what was finished is kept."""
+
+    exit_code = 130
+
+
 def shown(path: str | os.PathLike[str]) -> str:
     """The path as one printable line, whatever bytes its name is made of."""
     text = os.fspath(path)

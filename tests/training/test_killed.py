@@ -19,7 +19,7 @@ KILLS = 24
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
     changes = {"steps": 300, "evaluate_every": 5} if name != "ngram" else {}
     whole = trained(name, tmp_path, to="whole", batch=16, save_every=0.001, **changes)
     here = Path(__file__).parent

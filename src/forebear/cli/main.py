@@ -14,7 +14,7 @@ import cyclopts
 
 from forebear import __version__
 from forebear.cli.printing import console
-from forebear.errors import BadInput, ForebearError
+from forebear.errors import BadInput, ForebearError, Interrupted
 
 # Each command lives in its own file, imported only when it is called, so that `--help` costs nothing.
 COMMANDS = {
@@ -69,12 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         remedy = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
         return _fail(ForebearError(f"{type(error).__name__}: {error}", remedy=remedy), given)
-
-
-class Interrupted(ForebearError):
-    """Ctrl-C."""
-
-    exit_code = 130
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:

@@ -17,7 +17,7 @@ from forebear.comparing.page import page
 from forebear.comparing.trial import Job, attempt, result
 from forebear.comparing.wording import duration as shown
 from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
-from forebear.errors import BadInput, ForebearError
+from forebear.errors import BadInput, ForebearError, Interrupted
 from forebear.lineage import LINEAGE, milestone_named, nearest
 from forebear.text.aside import disk_told, written_aside
 from forebear.text.corpus import FACTS, Corpus
@@ -36,12 +36,6 @@ COMPARISON, PAGE, RUNS = "comparison.json", "comparison.html", "runs"
 APART = 0.01  # the share by which held-out bytes may differ between tokenizers before it is told
 
 Hear = Callable[[str, int, dict[str, Any] | Trial], object]  # milestone, seed, a line of its log or its result
-
-
-class Interrupted(ForebearError):
-    """Someone pressed Ctrl-C; what was finished is kept."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)

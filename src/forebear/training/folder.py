@@ -46,13 +46,16 @@ class RunFolder:
     @classmethod
     def begin(cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer, ledger: dict[str, Any] | None) -> RunFolder:
         """Fills an empty folder; run.json comes last, and only then it is a run."""
+        run = cls(path, {"format": FORMAT, **facts})
         with disk_told(path):
             path.mkdir(parents=True, exist_ok=True)
-            tokenizer.save(path / TOKENIZER)
-            if ledger is not None:
-                write_json(path / LEDGER, ledger)
-            run = cls(path, {"format": FORMAT, **facts})
-            run.save()
+            with run.held():
+                if (path / RUN).exists():
+                    raise BadInput("another process has just begun a run here", file=path, remedy="run again")
+                tokenizer.save(path / TOKENIZER)
+                if ledger is not None:
+                    write_json(path / LEDGER, ledger)
+                run.save()
         return run
 
     @classmethod

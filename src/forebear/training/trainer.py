@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from forebear.errors import ForebearError
+from forebear.errors import Interrupted
 from forebear.objectives.batch import Moment, Objective
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Split
@@ -25,12 +25,6 @@ from forebear.training.troubles import Troubles
 LINE = 10  # steps to a line of metrics
 LOOKED_AT = 10  # batches of held-out text in an evaluation
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
-
-
-class Interrupted(ForebearError):
-    """Someone pressed Ctrl-C; everything is saved."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -68,6 +62,7 @@ class _Position:
     best_step: int = 0
     worse: int = 0  # evaluations since the best
     recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics
+    notes: list[str] = field(default_factory=list)  # what seemed wrong on the way
 
 
 class Trainer:
@@ -100,7 +95,7 @@ class Trainer:
             self._begin()
             self.folder.tell(state="training")
             self.began = time.monotonic() - self.at.seconds
-            troubles = Troubles(self.unigram, self.pace.warmup, self.epoch)
+            troubles = Troubles(self.unigram, self.pace.warmup, self.epoch, self._note)
             while not self._over():
                 self._step(troubles)
                 self.at.seconds = time.monotonic() - self.began
@@ -169,8 +164,8 @@ class Trainer:
         if step % LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}
-        for words in troubles.of_loss(step, sum(losses.values())) if "next" in losses else ():
-            self.watcher.note(words)
+        if "next" in losses:
+            troubles.of_loss(step, losses["next"])
         done, seconds = self.pace.done(step, self.at.seconds), self.at.seconds
         rate = self.recipe.rate * self.pace.share(step - 1)
         speed = self.at.tokens / max(seconds, 1e-9)
@@ -204,9 +199,14 @@ class Trainer:
             self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
             return True
         self.at.worse += 1
-        for words in troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step):
-            self.watcher.note(words)
+        troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False
+
+    def _note(self, kind: str, words: str) -> None:
+        """Says each kind of thing once in a run, however often it is resumed."""
+        if not any(note.startswith(f"{kind}: ") for note in self.at.notes):
+            self.at.notes.append(f"{kind}: {words}")
+            self.watcher.note(f"{kind}: {words}")
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
@@ -249,4 +249,5 @@ class Trainer:
             pace=self.pace.to_json(),
             best_step=best.step,
             held_out_loss=self.at.best,
+            notes=[*self.folder.facts.get("notes", []), *self.at.notes],
         )

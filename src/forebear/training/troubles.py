@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,14 +57,14 @@ def _frequencies(portion: Portion, vocabulary: int, end: int) -> np.ndarray:
     return counts
 
 
-@dataclass
+@dataclass(frozen=True)
 class Troubles:
-    """Looks at what the loop sees and says each thing once."""
+    """Looks at what the loop sees, and says what it thinks: a kind of trouble, and words about it."""
 
     unigram: float | None  # of the target `next`; None where there is no such target
     warmup: int
     epoch: int  # steps that show everything once
-    said: set[str] = field(default_factory=set)
+    say: Callable[[str, str], object]
 
     def no_number(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
@@ -73,26 +73,21 @@ class Troubles:
                 remedy=f"a lower rate: --rate {rate / 3:.1g}; the last checkpoint is kept",
             )
 
-    def of_loss(self, step: int, loss: float) -> Iterator[str]:
+    def of_loss(self, step: int, loss: float) -> None:
         """`loss` is the mean of the last steps."""
         if self.unigram is not None and step > 2 * self.warmup + 100 and loss > self.unigram:
-            yield from self._once(
-                "unigram",
+            self.say(
+                "nothing is learned",
                 f"after {step:,} steps the loss ({loss:.2f}) is above that of token frequencies alone "
-                f"({self.unigram:.2f}): nothing is learned; the rate may be too high (try a third) or too low",
+                f"({self.unigram:.2f}); the rate may be too high (try a third) or too low",
             )
 
-    def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> Iterator[str]:
+    def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> None:
         shown = step / max(1, self.epoch)
         if shown > 2 and loss > best + 0.02 * abs(best):
-            yield from self._once(
-                "repeated",
+            self.say(
+                "learned by heart",
                 f"the text has been shown {shown:.0f} times, and held-out loss has risen since step {best_step:,} "
-                f"({best:.3f} → {loss:.3f}): it is being learned by heart; more text, a smaller --size, --dropout 0.1, "
-                "or --patience 3 to stop in time (the best checkpoint is kept)",
+                f"({best:.3f} → {loss:.3f}); more text, a smaller --size, --dropout 0.1, or --patience 3 to stop in "
+                "time (the best checkpoint is kept)",
             )
-
-    def _once(self, key: str, words: str) -> Iterator[str]:
-        if key not in self.said:
-            self.said.add(key)
-            yield words

@@ -13,12 +13,15 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.lineage import milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.batch import Objective
 from forebear.text.corpus import Corpus
+from forebear.text.portion import Portion, Split
 from forebear.text.tokenizer import Tokenizer
 from forebear.training import machine, troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again, corpus_of
 from forebear.training.folder import RunFolder
+from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.recipe import BUDGETS, Recipe, read_recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
@@ -141,8 +144,11 @@ def pretrain(
     folder, there = _place(
         Path(to) if to is not None else Path("runs") / asked["milestone"], asked, to is None, overwrite
     )
+    if there is not None and there.finished:
+        return there
+    ready = _Ready.of(what.milestone, corpus, what.recipe)  # before anything is written: most mistakes show here
     if there is not None:
-        return _trained(there, corpus, watcher) if not there.finished else there
+        return _trained(there, corpus, ready, watcher)
     facts = {
         "name": folder.name,
         "milestone": asked["milestone"],
@@ -165,7 +171,7 @@ def pretrain(
         "state": "begun",
     }
     run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
-    return _trained(run, corpus, watcher)
+    return _trained(run, corpus, ready, watcher)
 
 
 def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
@@ -175,7 +181,8 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         return run
     if run.facts.get("data") is None:
         raise BadInput("was imported, not trained here: there is nothing to go on with", file=run.path, remedy="")
-    return _trained(run, corpus_again(run.facts["data"], run.tokenizer), watcher)
+    corpus = corpus_again(run.facts["data"], run.tokenizer)
+    return _trained(run, corpus, _Ready.of(run.milestone, corpus, run.recipe), watcher)
 
 
 def again(folder: str | Path, to: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
@@ -234,48 +241,58 @@ def _emptied(place: Path) -> None:
         shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()
 
 
-def _trained(run: RunFolder, corpus: Corpus, watcher: Watcher | None) -> RunFolder:
+@dataclass(frozen=True)
+class _Ready:
+    """Everything that training needs beside its folder."""
+
+    split: Split
+    objective: Objective
+    learner: Learner
+    unigram: float | None
+    notes: list[str]
+
+    @classmethod
+    def of(cls, milestone: Milestone, corpus: Corpus, recipe: Recipe) -> _Ready:
+        split, tokenizer = corpus.split(recipe.held_out), corpus.tokenizer
+        context = getattr(milestone, "context", 0)
+        if context > split.train.tokens:
+            raise BadInput(
+                f"a context of {context:,} tokens is longer than the whole text to learn from "
+                f"({split.train.tokens:,} tokens)",
+                remedy=f"give more text, or --context {max(8, split.train.tokens // 8)}",
+            )
+        notes = list(troubles.of_text(corpus))
+        learner = learner_for(milestone, tokenizer, recipe)
+        end = tokenizer.roles.get("end")
+        unigram = None
+        if end is not None:
+            unigram = troubles.unigram_entropy(split.train, split.held_out, tokenizer.size, end)
+        return cls(split, milestone.objective(tokenizer), learner, unigram, notes)
+
+
+def _trained(run: RunFolder, corpus: Corpus, ready: _Ready, watcher: Watcher | None) -> RunFolder:
     watcher = watcher or Watcher()
-    notes = list(troubles.of_text(corpus))
-    for note in notes:
+    for note in ready.notes:
         watcher.note(note)
     if run.facts["state"] != "trained":
-        _train(run, corpus, watcher, notes)
-    _measure(run, corpus)
+        split = ready.split
+        shares = {"train": split.train.tokens, "held_out": split.held_out.tokens, "by": split.how}
+        run.tell(data=run.facts["data"] | {"split": shares}, notes=ready.notes, unigram_nats=ready.unigram)
+        counting = run.milestone.learning == "counting"
+        trainer = Trainer(
+            run, ready.learner, ready.objective, split, once=counting, unigram=ready.unigram, watcher=watcher
+        )
+        trainer.run()
+    _measure(run, ready.split.held_out)
     write_card(run)
     return run
 
 
-def _train(run: RunFolder, corpus: Corpus, watcher: Watcher, notes: list[str]) -> None:
-    split = corpus.split(run.recipe.held_out)
-    milestone, tokenizer = run.milestone, corpus.tokenizer
-    _fits(milestone, split.train.tokens, run)
-    objective = milestone.objective(tokenizer)
-    learner = learner_for(milestone, tokenizer, run.recipe)
-    end = tokenizer.roles.get("end")
-    unigram = troubles.unigram_entropy(split.train, split.held_out, tokenizer.size, end) if end is not None else None
-    shares = {"train": split.train.tokens, "held_out": split.held_out.tokens, "by": split.how}
-    run.tell(data=run.facts["data"] | {"split": shares}, notes=notes, unigram_nats=unigram)
-    counting = milestone.learning == "counting"
-    Trainer(run, learner, objective, split, once=counting, unigram=unigram, watcher=watcher).run()
-
-
-def _fits(milestone: Milestone, tokens: int, run: RunFolder) -> None:
-    context = getattr(milestone, "context", 0)
-    if context > tokens:
-        raise BadInput(
-            f"a context of {context:,} tokens is longer than the whole text to learn from ({tokens:,} tokens)",
-            file=run.facts["data"]["source"]["paths"][0],
-            remedy=f"give more text, or --context {max(8, tokens // 8)}",
-        )
-
-
-def _measure(run: RunFolder, corpus: Corpus) -> None:
+def _measure(run: RunFolder, held_out: Portion) -> None:
     """The final measurement on held-out text, the same documents for every milestone; then the run is finished."""
     from forebear.using.run import Run
 
     opened = Run(run)
-    held_out = corpus.split(run.recipe.held_out).held_out
     facts: dict[str, Any] = {"parameters": opened.parameters}
     if "next" in opened.heads:
         began = time.monotonic()
