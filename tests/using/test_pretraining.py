@@ -32,14 +32,14 @@ def test_recipes_make_plans(file: Path):
 def test_flags_win_over_the_recipe_and_that_over_the_size():
     written = {"milestone": "gpt2", "size": "tiny", "fields": {"depth": 3}, "recipe": {"time": "1m", "rate": 0.5}}
     made = plan("gpt2", ["b"], recipe=written, settings={"width": "64", "steps": "2k"})
-    assert made.milestone == Gpt2(width=64, depth=3, heads=4, context=128)
+    assert made.milestone == Gpt2(width=64, depth=3, heads=4, context=64)
     assert (made.recipe.steps, made.recipe.time, made.recipe.rate) == (2000, None, 0.5)
 
 
 def test_a_size_and_fields_go_together_and_fields_alone_mean_the_paper_s_others():
     assert plan("gpt2", ["b"], size="124M").milestone == Gpt2()
     assert plan("gpt2", ["b"], size="tiny", settings={"heads": 2}).milestone == Gpt2(
-        width=128, depth=4, heads=2, context=128
+        width=128, depth=4, heads=2, context=64
     )
     assert plan("gpt2", ["b"]).size == Gpt2.size
 
