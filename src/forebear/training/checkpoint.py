@@ -96,7 +96,7 @@ class Checkpoints:
                 _sync(aside / name)
             facts = {name: {"bytes": (aside / name).stat().st_size, "sha256": digest(aside / name)} for name in names}
             write_json(aside / MANIFEST, {"files": facts})
-            if final.folder.exists():  # of this very step, but damaged, or we would not be here again
+            if final.folder.exists():  # of this very step: damaged, or its run was killed before it was told
                 final.folder.rename(self.folder / f".{step}.old")
             aside.rename(final.folder)
         except BaseException:

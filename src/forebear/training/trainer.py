@@ -240,7 +240,6 @@ class Trainer:
         if self.at.best is not None and self.at.best_step != last.step:
             best = next((one for one in self.folder.checkpoints.all() if one.step == self.at.best_step), last)
         self.folder.publish(best)
-        self.folder.checkpoints.prune(1, set())
         self.folder.tell(
             state="trained",
             step=self.at.step,
@@ -251,3 +250,4 @@ class Trainer:
             held_out_loss=self.at.best,
             notes=[*self.folder.facts.get("notes", []), *self.at.notes],
         )
+        self.folder.checkpoints.prune(1, set())  # last: until all is told, a kill would bring us here again
