@@ -119,8 +119,9 @@ def read(name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", READMES)
-def test_every_command_succeeds(name: str, tmp_path: Path):
+def test_every_command_succeeds(tmp_path: Path):
+    """Of the English one: the other has the same commands, as the test below holds."""
+    name = READMES[0]
     assert (Path(sys.executable).parent / "forebear").exists(), "forebear is not installed here: run the tests by ./dev"
     commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
     assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
@@ -148,6 +149,8 @@ def test_both_languages_have_the_same_commands_and_parts():
     assert [block.commands for block in blocks(english)] == [block.commands for block in blocks(chinese)]
     assert headings(english) == headings(chinese)
     assert [m["tag"] for m in FENCE.finditer(english)] == [m["tag"] for m in FENCE.finditer(chinese)]
+    codes = [[m["text"] for m in FENCE.finditer(text) if m["tag"].strip() == "python"] for text in (english, chinese)]
+    assert [re.sub(r"  # .*", "", code) for code in codes[0]] == [re.sub(r"  # .*", "", code) for code in codes[1]]
 
 
 # The test can fail: made-up READMEs.
