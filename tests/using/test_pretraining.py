@@ -36,12 +36,13 @@ def test_flags_win_over_the_recipe_and_that_over_the_size():
     assert (made.recipe.steps, made.recipe.time, made.recipe.rate) == (2000, None, 0.5)
 
 
-def test_a_size_and_fields_go_together_and_fields_alone_mean_the_paper_s_others():
+def test_a_size_and_fields_go_together_and_the_small_size_is_where_one_begins():
     assert plan("gpt2", ["b"], size="124M").milestone == Gpt2()
     assert plan("gpt2", ["b"], size="tiny", settings={"heads": 2}).milestone == Gpt2(
         width=128, depth=4, heads=2, context=64
     )
     assert plan("gpt2", ["b"]).size == Gpt2.size
+    assert plan("gpt2", ["b"], settings={"context": 32}).milestone == Gpt2(**{**Gpt2.sizes["tiny"], "context": 32})
 
 
 def test_a_recipe_for_another_milestone_is_refused():

@@ -63,7 +63,7 @@ def plan(
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
     own, given = _shared_out(kind, settings or {})
-    size = size or written.get("size") or (None if own or written.get("fields") else kind.size or None)
+    size = size or written.get("size") or kind.size or None
     made = _built(kind, size, {**written.get("fields", {}), **own})
     default = {} if any(name in made.recipe() for name in BUDGETS) else {"time": DEFAULT_TIME}
     resolved = recipe_from(default, made.recipe(), written.get("recipe", {}), given)
