@@ -61,3 +61,23 @@ def test_published_sizes_have_the_published_numbers_of_parameters():
     for size, count in counts.items():
         network = plan("gpt2", ["b"], size=size).milestone.network(Published())  # pyright: ignore[reportArgumentType]
         assert network.parameter_count == count
+
+
+def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One document: its end examines, and words that only the end has are unknown, and charged."""
+    from forebear.using.pretraining import pretrain
+
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    story = "The cat sat on the mat. The dog ran to the cat. " * 40
+    (tmp_path / "novel.txt").write_text(story + "A zebra flew over Zanzibar. Nobody saw the zebra.", encoding="utf-8")
+    run = pretrain(plan("ngram", [str(tmp_path / "novel.txt")], settings={"held_out": 0.02}), tmp_path / "run")
+    assert run.facts["data"]["split"]["by"] == "position"
+    assert run.tokenizer.id("zebra") is None
+    assert run.facts["metrics"]["held_out"]["unknown_tokens"] > 3
+    assert any("the end of the text is held out" in note for note in run.facts["notes"])
+
+
+@pytest.mark.parametrize("share", ["0", "1", "1.5", "-0.1", "nan"])
+def test_a_share_that_is_none(share: str):
+    with pytest.raises(BadInput, match="--held-out is"):
+        plan("ngram", ["b"], settings={"held_out": share})

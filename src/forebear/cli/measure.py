@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from forebear.cli.many import opened
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
+from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +65,8 @@ def measure(
     from forebear.training.recipe import amount
 
     most = None if limit is None else amount(limit, "limit")
+    if most is not None and most < 1:
+        raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
     using = opened(run, speaking)
     with speaking.progress("preparing") as progress:
         corpus = corpus_of(_source(using, texts, reading), using.tokenizer, workers=workers, progress=progress)

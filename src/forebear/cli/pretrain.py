@@ -68,7 +68,7 @@ class TrainingOptions:
     device: str | None = None
     "cpu, cuda or mps. [default: the fastest there is]"
     threads: int | None = None
-    "Threads of the processor. [default: as many as there are cores]"
+    "Threads of the processor. [default: the cores; given --time, what a short trial finds fastest]"
     precision: str | None = None
     "float32 or bfloat16. [default: bfloat16 where the device has it]"
 
@@ -199,7 +199,10 @@ def _draw(console: Console, run: RunFolder) -> None:
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
     what = f"{facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
-    console.print(f"[bold]{facts['milestone']}[/]: {what}")
+    kept = (
+        f"; the best weights, of step {facts['best_step']:,}, are kept" if facts["best_step"] != facts["step"] else ""
+    )
+    console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")
     if held_out and held_out["bits_per_byte"] is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")

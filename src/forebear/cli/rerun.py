@@ -8,7 +8,7 @@ from forebear.cli.printing import Speaking
 from forebear.cli.watching import watching
 
 
-def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking()) -> None:
+def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking()) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
 
     Given a time, a run decides on its way how many steps it can make; the repetition makes as many.
@@ -34,3 +34,4 @@ def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking
     facts = {"folder": str(after.path), "same": same, **after.facts}
     words = "every weight is the same" if same else "the weights differ: other versions, hardware or threads"
     speaking.tell(facts, lambda console: console.print(f"{words}: {after.path}", markup=False, soft_wrap=True))
+    return 0 if same else 1

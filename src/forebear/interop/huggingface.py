@@ -94,7 +94,7 @@ def write_folder(
     if "padding" in specials:
         ids["pad_token_id"] = specials["padding"][0]
     _write(folder / CONFIG, config_of(fields, vocabulary) | ids)
-    _write(folder / "generation_config.json", ids | {"max_length": fields["context"]})
+    _write(folder / "generation_config.json", ids)
     called = {"end": ("bos_token", "eos_token"), "unknown": ("unk_token",), "padding": ("pad_token",)}
     called |= {"mask": ("mask_token",)}
     tokens = {name: specials[role][1] for role, names in called.items() if role in specials for name in names}

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from forebear import __version__
@@ -119,30 +119,54 @@ def _learned(
     read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
     if reading.format == "tagged":  # the words are those of the source
         options["segmenter"] = None
-    taught = _taught(read, held_out) if held_out else read
+    taught: Iterable[Document] = read
+    if held_out:
+        border = _border(reading.read(find(paths), Ledger()), held_out)
+        taught = _not_held_out(read, held_out) if border is None else _before(read, border)
     return train(kind, map(_as_told if kind == "words" else _text, taught), **options), ledger.fingerprint
 
 
-def _taught(documents: Iterable[Document], held_out: float) -> Iterator[Document]:
-    """Without those that would be held out; if that is all there are, they are learned from after all.
-
-    Documents that travel in parts are kept: what they say as a whole is not known yet.
-    """
+def _is_held_out(document: Document, held_out: float) -> bool:
+    """Documents that travel in parts are kept: what they say as a whole is not known yet."""
     import numpy as np
 
     from forebear.text.encoding import content_hash
     from forebear.text.portion import held_out_by
 
-    first: Document | None = None
-    given = False
+    return not document.part and bool(held_out_by(np.array([content_hash(document.text)], np.uint64), held_out)[0])
+
+
+def _border(documents: Iterable[Document], held_out: float) -> int | None:
+    """None where documents are held out by what they say; else the bytes before the end that is held out instead."""
+    sides: set[bool] = set()
+    total = 0
     for document in documents:
-        if not document.part and held_out_by(np.array([content_hash(document.text)], np.uint64), held_out)[0]:
-            first = first or document
-            continue
-        given = True
-        yield document
-    if not given and first is not None:
-        yield first
+        sides.add(_is_held_out(document, held_out))
+        if len(sides) == 2:
+            return None
+        total += len(document.text.encode("utf-8", "surrogatepass"))
+    return int(total * (1 - held_out))
+
+
+def _not_held_out(documents: Iterable[Document], held_out: float) -> Iterator[Document]:
+    return (document for document in documents if not _is_held_out(document, held_out))
+
+
+def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
+    """The text up to so many bytes: less than what will teach, which goes on to the end of a sentence."""
+    left = border
+    for document in documents:
+        data = document.text.encode("utf-8", "surrogatepass")
+        text = document.text if len(data) <= left else data[: max(left, 1)].decode("utf-8", "ignore")
+        words = None if document.words is None else tuple(end for end in document.words if end < len(text))
+        yield (
+            document
+            if len(data) <= left
+            else replace(document, text=text, words=None if words is None else (*words, len(text)))
+        )
+        left -= len(data)
+        if left <= 0:
+            return
 
 
 def _text(document: Document) -> str:

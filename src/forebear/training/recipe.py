@@ -56,6 +56,8 @@ class Recipe:
                 raise BadInput(f"{_flag(name)} is {value}", remedy="give a number above 0")
         if not 0 < self.cooldown <= 1:
             raise BadInput(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
+        if not 0 < self.held_out < 1:
+            raise BadInput(f"--held-out is {self.held_out}", remedy="give a share between 0 and 1, such as 0.05")
         if not 0 < self.memory < 1:
             raise BadInput(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")
         if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:

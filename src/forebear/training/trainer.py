@@ -199,7 +199,8 @@ class Trainer:
             self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
             return True
         self.at.worse += 1
-        troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
+        if self.at.worse > 1:  # one look may be bad luck
+            troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False
 
     def _note(self, kind: str, words: str) -> None:

@@ -124,9 +124,13 @@ def pretrain(
     watcher: Watcher | None = None,
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
+    corpus: Corpus | None = None,
 ) -> RunFolder:
-    """Trains what was planned into a folder; a folder that holds the same run, begun or finished, is gone on with."""
-    corpus = corpus_of(
+    """Trains what was planned into a folder; a folder that holds the same run, begun or finished, is gone on with.
+
+    `corpus` is the text as it is already prepared, where that is known.
+    """
+    corpus = corpus or corpus_of(
         what.source,
         what.tokenizer,
         vocabulary=what.vocabulary,
@@ -180,7 +184,8 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     if run.finished:
         return run
     if run.facts.get("data") is None:
-        raise BadInput("was imported, not trained here: there is nothing to go on with", file=run.path, remedy="")
+        what = "was imported, not trained here: there is nothing to go on with"
+        raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = corpus_again(run.facts["data"], run.tokenizer)
     return _trained(run, corpus, _Ready.of(run.milestone, corpus, run.recipe), watcher)
 
@@ -188,7 +193,9 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
 def again(folder: str | Path, to: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     """Repeats a finished run, step by step as it was, into another folder."""
     run = RunFolder.open(folder)
-    if not run.finished or run.facts.get("data") is None:
+    if run.facts.get("data") is None:
+        raise BadInput("was imported: there is no training to repeat", file=run.path, remedy="repeat a run made here")
+    if not run.finished:
         remedy = f"finish it first: forebear pretrain --resume {run.path}"
         raise BadInput("only a finished run can be repeated", file=run.path, remedy=remedy)
     pace = run.facts["pace"]
@@ -204,8 +211,8 @@ def again(folder: str | Path, to: str | Path, *, watcher: Watcher | None = None)
         None,
         recipe_from(settings, exact),
     )
-    corpus_again(run.facts["data"], run.tokenizer)  # speaks up if the text has changed
-    return pretrain(what, to, command=run.facts.get("command"), watcher=watcher)
+    corpus = corpus_again(run.facts["data"], run.tokenizer)  # the text of then, or a word about its having changed
+    return pretrain(what, to, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
 
 
 def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> tuple[Path, RunFolder | None]:
@@ -262,6 +269,10 @@ class _Ready:
                 remedy=f"give more text, or --context {max(8, split.train.tokens // 8)}",
             )
         notes = list(troubles.of_text(corpus))
+        if split.how == "position":
+            notes.append(
+                "there are too few documents to hold some out by what they say: the end of the text is held out"
+            )
         learner = learner_for(milestone, tokenizer, recipe)
         end = tokenizer.roles.get("end")
         unigram = None
@@ -299,7 +310,8 @@ def _measure(run: RunFolder, held_out: Portion) -> None:
         measured = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": measured}
         facts["measuring_seconds"] = round(time.monotonic() - began, 3)
-    run.tell(state="finished", notes=[*run.facts.get("notes", []), *opened.notes], **facts)
+    own = list(getattr(opened.network, "notes", []))
+    run.tell(state="finished", notes=[*run.facts.get("notes", []), *opened.notes, *own], **facts)
 
 
 def _command(what: Plan, to: str | Path | None) -> str:

@@ -53,7 +53,6 @@ class Run:
         weights, notes = self.folder.weights()
         network = loaded(self.folder.milestone, self.tokenizer, weights)
         self.notes += notes
-        self.notes += getattr(network, "notes", [])
         return network
 
     @property
