@@ -199,9 +199,8 @@ def _draw(console: Console, run: RunFolder) -> None:
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
     what = f"{facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
-    kept = (
-        f"; the best weights, of step {facts['best_step']:,}, are kept" if facts["best_step"] != facts["step"] else ""
-    )
+    best = facts.get("best_step", facts["step"])
+    kept = f"; the best weights, of step {best:,}, are kept" if best != facts["step"] else ""
     console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")
     if held_out and held_out["bits_per_byte"] is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
