@@ -304,3 +304,43 @@ def test_a_second_process_is_refused(book: Path):
     assert run.finished
     assert "another process is training this run" in told[0]
     assert weights(run) == weights(trained("gpt2", book.parent, to="alone", steps=30))
+
+
+def test_a_torn_best_checkpoint_is_not_published(book: Path):
+    """The best is damaged while training goes on: the last is kept instead, and that is said."""
+    changes = {"steps": 120, "rate": 2e-2, "evaluate_every": 10, "fall": 1000}
+    best = trained("gpt2", book.parent, to="whole", **changes).facts["best_step"]
+
+    class Tearing(Notes):
+        def report(self, report: Report) -> None:
+            if report.step == best + 10:
+                _flip(book.parent / "run" / "checkpoints" / f"{best:08d}" / "weights.safetensors")
+
+    notes = Tearing()
+    run = trained("gpt2", book.parent, watcher=notes, **changes)
+    assert run.facts["best_step"] == 120
+    assert any("the last one is kept instead" in words for words in notes.words)
+
+
+def test_counting_keeps_the_last_even_where_something_is_impossible(book: Path):
+    run = trained("ngram", book.parent, smoothing="none", batch=20, evaluate_every=4)
+    assert run.facts["weights"]["step"] == run.facts["step"] > 8
+    assert "Infinity" not in (run.path / "run.json").read_text()
+
+
+def test_the_same_command_goes_on_with_the_threads_of_then(book: Path):
+    changes = {"threads": None, "steps": 40, "evaluate_every": 10}
+    with pytest.raises(RuntimeError):
+        trained("gpt2", book.parent, watcher=Breaking(20), **changes)
+    run = RunFolder.open(book.parent / "run")
+    run.tell(recipe=run.facts["recipe"] | {"threads": 1})
+    assert trained("gpt2", book.parent, **changes).facts["recipe"]["threads"] == 1
+    import torch
+
+    assert torch.get_num_threads() == 1
+
+
+def test_a_run_killed_before_it_was_one_is_begun_again(book: Path):
+    (book.parent / "run").mkdir()
+    (book.parent / "run" / "tokenizer.json").write_text("half")
+    assert trained("ngram", book.parent).finished

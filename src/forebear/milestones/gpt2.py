@@ -55,6 +55,11 @@ class Gpt2(Milestone):
     apart: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "context", "epsilon"):
+            if not getattr(self, name) > 0:
+                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")
+        if not 0 <= self.dropout < 1 or self.inner < 0:
+            raise BadInput(f"dropout {self.dropout}, inner {self.inner}", remedy="give a dropout from 0 to below 1")
         if self.width % self.heads:
             remedy = f"choose heads that divide it, such as {max(1, self.width // 64)}"
             raise BadInput(f"a width of {self.width} cannot be shared by {self.heads} heads", remedy=remedy)

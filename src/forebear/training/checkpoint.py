@@ -113,6 +113,14 @@ class Checkpoints:
                 if item.name.startswith(".") and item.name.endswith((".tmp", ".old")):
                     shutil.rmtree(item, ignore_errors=True)
 
+    def set_aside(self, step: int) -> None:
+        """Moves away what is newer than this step and was found damaged, so that it is not kept for whole."""
+        for one in self.all():
+            if one.step > step:
+                place = one.folder.with_name(f"{one.folder.name}.damaged")
+                shutil.rmtree(place, ignore_errors=True)
+                one.folder.rename(place)
+
     def prune(self, keep: int, spare: set[int]) -> None:
         """Keeps the newest `keep` and those of the steps to spare."""
         for one in self.all()[:-keep]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -54,6 +55,9 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise BadInput(f"{_flag(name)} is {value}", remedy="give a number above 0")
+        for name, value in asdict(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise BadInput(f"{_flag(name)} is {value}", remedy="give a finite number")
         if not 0 < self.cooldown <= 1:
             raise BadInput(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
         if not 0 < self.held_out < 1:

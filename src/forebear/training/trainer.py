@@ -5,13 +5,13 @@ Batch number `step` is a function of (seed, step) alone: a resumed run sees what
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from forebear.errors import Interrupted
 from forebear.objectives.batch import Moment, Objective
-from forebear.text.aside import disk_told
 from forebear.text.corpus import Split
 from forebear.training.checkpoint import Checkpoint
 from forebear.training.folder import METRICS, RunFolder
@@ -90,8 +90,8 @@ class Trainer:
         self.saving = 0.0  # seconds the last save took
 
     def run(self) -> None:
-        """Trains to the end, or until interrupted; the folder then holds the best weights."""
-        with self.folder.held(), disk_told(self.folder.path), Interruption() as interruption:
+        """Trains to the end, or until interrupted; the folder, which the caller holds, then has the best weights."""
+        with Interruption() as interruption:
             self._begin()
             self.folder.tell(state="training")
             self.began = time.monotonic() - self.at.seconds
@@ -114,6 +114,8 @@ class Trainer:
         one, notes = self.folder.checkpoints.good()
         for note in notes:
             self.watcher.note(note)
+        if one is not None:
+            self.folder.checkpoints.set_aside(one.step)
         if one is None:
             self._afresh()
         else:
@@ -194,7 +196,10 @@ class Trainer:
         return {name: total / max(1, asked[name]) for name, total in sums.items()}
 
     def _best(self, loss: float, troubles: Troubles) -> bool:
-        """Whether this is the best state so far."""
+        """Whether this is the best state so far; of counts it is always the last."""
+        if self.once:
+            self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
+            return True
         if self.at.best is None or loss < self.at.best:
             self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
             return True
@@ -239,7 +244,13 @@ class Trainer:
         last = self._save()
         best = last
         if self.at.best is not None and self.at.best_step != last.step:
-            best = next((one for one in self.folder.checkpoints.all() if one.step == self.at.best_step), last)
+            found = [one for one in self.folder.checkpoints.all() if one.step == self.at.best_step]
+            damage = found[0].damage() if found else "is gone"
+            if damage is None:
+                best = found[0]
+            else:
+                words = f"the best checkpoint, of step {self.at.best_step:,}, {damage}: the last one is kept instead"
+                self._note("not the best", words)
         self.folder.publish(best)
         self.folder.tell(
             state="trained",

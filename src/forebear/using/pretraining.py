@@ -14,7 +14,8 @@ from forebear.errors import BadInput
 from forebear.lineage import milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective
-from forebear.text.corpus import Corpus
+from forebear.text.aside import disk_told
+from forebear.text.corpus import LEDGER, TOKENIZER, Corpus
 from forebear.text.portion import Portion, Split
 from forebear.text.tokenizer import Tokenizer
 from forebear.training import machine, troubles
@@ -150,7 +151,8 @@ def pretrain(
     )
     if there is not None and there.finished:
         return there
-    ready = _Ready.of(what.milestone, corpus, what.recipe)  # before anything is written: most mistakes show here
+    recipe = what.recipe if there is None else there.recipe  # what was settled then holds now
+    ready = _Ready.of(what.milestone, corpus, recipe)  # before anything is written: most mistakes show here
     if there is not None:
         return _trained(there, corpus, ready, watcher)
     facts = {
@@ -220,7 +222,7 @@ def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> 
     number = 1
     while True:
         place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        if not place.exists() or (place.is_dir() and all(_begun(item.name) for item in place.iterdir())):
             return place, None
         try:
             there = RunFolder.open(place)
@@ -238,6 +240,11 @@ def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> 
                 _emptied(place)
             return place, None
         number += 1
+
+
+def _begun(name: str) -> bool:
+    """Whether a file may be left by a run that was killed before it was one."""
+    return name in (TOKENIZER, LEDGER) or (name.startswith(".") and name.endswith(".tmp"))
 
 
 def _emptied(place: Path) -> None:
@@ -283,6 +290,15 @@ class _Ready:
 
 def _trained(run: RunFolder, corpus: Corpus, ready: _Ready, watcher: Watcher | None) -> RunFolder:
     watcher = watcher or Watcher()
+    with disk_told(run.path), run.held():
+        run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
+        if not run.finished:
+            _finish(run, ready, watcher)
+    return run
+
+
+def _finish(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
+    """Trains, measures and writes the card, whatever of that is not done yet."""
     for note in ready.notes:
         watcher.note(note)
     if run.facts["state"] != "trained":
@@ -295,8 +311,6 @@ def _trained(run: RunFolder, corpus: Corpus, ready: _Ready, watcher: Watcher | N
         )
         trainer.run()
     _measure(run, ready.split.held_out)
-    write_card(run)
-    return run
 
 
 def _measure(run: RunFolder, held_out: Portion) -> None:
@@ -311,7 +325,9 @@ def _measure(run: RunFolder, held_out: Portion) -> None:
         facts["metrics"] = {"held_out": measured}
         facts["measuring_seconds"] = round(time.monotonic() - began, 3)
     own = list(getattr(opened.network, "notes", []))
-    run.tell(state="finished", notes=[*run.facts.get("notes", []), *opened.notes, *own], **facts)
+    run.facts |= {**facts, "notes": [*run.facts.get("notes", []), *opened.notes, *own]}
+    write_card(run)
+    run.tell(state="finished")  # last: what is finished is whole
 
 
 def _command(what: Plan, to: str | Path | None) -> str:
