@@ -81,3 +81,12 @@ def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path:
 def test_a_share_that_is_none(share: str):
     with pytest.raises(BadInput, match="--held-out is"):
         plan("ngram", ["b"], settings={"held_out": share})
+
+
+def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A batch of 100 tokens holds six rows of 16: 96 tokens a step."""
+    from small_runs import trained
+
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    run = trained("gpt2", tmp_path, tokens=960, batch=100)
+    assert (run.facts["tokens"], run.facts["step"]) == (960, 10)

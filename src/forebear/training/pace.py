@@ -27,13 +27,16 @@ class Pace:
     middle: tuple[int, float] = (0, 0.0)  # step and seconds half way to the decision: speed is taken from there on
 
     @classmethod
-    def of(cls, recipe: Recipe, epoch: int, seconds_a_step: float) -> Pace:
-        """The pace for this recipe where an epoch has so many steps and a step takes so many seconds."""
+    def of(cls, recipe: Recipe, epoch: int, seconds_a_step: float, tokens_a_step: int | None = None) -> Pace:
+        """The pace for this recipe where an epoch has so many steps and a step takes so many seconds.
+
+        A step may have fewer tokens than a batch could: rows are whole.
+        """
         total = None
         if recipe.steps is not None:
             total = recipe.steps
         elif recipe.tokens is not None:
-            total = max(1, round(recipe.tokens / recipe.batch))
+            total = max(1, round(recipe.tokens / (tokens_a_step or recipe.batch)))
         elif recipe.epochs is not None:
             total = max(1, round(recipe.epochs * epoch))
         guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))

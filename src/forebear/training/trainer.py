@@ -129,7 +129,8 @@ class Trainer:
             seconds_a_step = self.learner.tried(self._batch(0))
             self.learner.begin()
         self.folder.tell(recipe=self.folder.facts["recipe"] | self.learner.settled())
-        self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step)
+        tokens = self._batch(0).tokens if self.recipe.tokens is not None else None
+        self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step, tokens)
         if self.once:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
 
