@@ -54,7 +54,7 @@ class Seen:
         return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
-Rest: TypeAlias = "tuple[Node, Rest] | tuple[()]"
+Rest: TypeAlias = "tuple[Readable, Rest] | tuple[()]"
 
 
 class State(NamedTuple):
@@ -66,9 +66,16 @@ class State(NamedTuple):
     bits: float
 
 
-class Node(Protocol):
-    def write(self, telling: Telling) -> None: ...
+class Readable(Protocol):
+    """What can be found in a text."""
+
     def read(self, seen: Seen, state: State) -> Iterator[State]: ...
+
+
+class Node(Readable, Protocol):
+    """What can also be written."""
+
+    def write(self, telling: Telling) -> None: ...
 
 
 def readings(node: Node, text: str) -> Iterator[float]:
@@ -182,13 +189,10 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class _Further:
-    """What is still to come of `Several` when some alternatives are taken."""
+    """What is still to come of `Several` when some alternatives are taken; only readings meet it."""
 
     several: Several
     taken: frozenset[int]
-
-    def write(self, telling: Telling) -> None:
-        raise NotImplementedError("stands in readings only")
 
     def read(self, seen: Seen, state: State) -> Iterator[State]:
         choice, position = self.several.rule.choice, state.position
