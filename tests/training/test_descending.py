@@ -1,0 +1,80 @@
+"""Gradients weigh what was asked, however a step is divided; evaluation draws no chance; saves follow the clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forebear.milestones.gpt2 import Gpt2
+from forebear.objectives.batch import NOTHING, Batch
+from forebear.training.checkpoint import Checkpoints
+from forebear.training.descending import Descending
+from forebear.training.device import Device
+from forebear.training.metrics import Metrics
+from forebear.training.recipe import Recipe
+from forebear.training.trainer import Report
+from small_runs import Notes, tokenizer, trained
+
+
+def learner(dropout: float = 0.0, **recipe: int) -> Descending:
+    milestone = Gpt2(width=16, depth=1, heads=2, context=8, dropout=dropout)
+    made = Descending(milestone.network(tokenizer()), Recipe(steps=1, clip=1e9, **recipe), Device("cpu", 1, "float32"))
+    made.begin()
+    return made
+
+
+def uneven() -> Batch:
+    """Rows of very different lengths, of which most asks come from the last."""
+    lengths = np.array([1, 2, 8])
+    tokens = np.arange(11) % 7 + 5
+    targets = np.where(np.arange(11) < 2, NOTHING, (tokens + 1) % 12)
+    return Batch({"tokens": tokens, "lengths": lengths}, {"next": targets})
+
+
+def test_a_divided_step_has_the_gradient_of_the_whole():
+    """Seen in the optimiser's first moment, a tenth of the gradient: Adam's step itself would hide any scale."""
+    whole, divided = learner(accumulate=1), learner(accumulate=3)
+    losses = [one.step(uneven(), 0, 1.0)["next"] for one in (whole, divided)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for name, moment in whole.optimiser.state["exp_avg"].items():
+        other = divided.optimiser.state["exp_avg"][name]
+        assert moment.numpy() == pytest.approx(other.numpy(), rel=1e-3, abs=1e-7), name
+        assert float(moment.abs().max()) > 0
+
+
+def test_evaluation_draws_no_chance():
+    one = learner(dropout=0.5)
+    assert one.examine(uneven()) == one.examine(uneven())
+    one.step(uneven(), 0, 0.0)
+    assert one.examine(uneven()) == learner(dropout=0.0).examine(uneven())
+
+
+def test_the_log_is_cut_back_to_where_a_run_goes_on(tmp_path: Path):
+    log = Metrics(tmp_path / "metrics.jsonl")
+    for step in (10, 20, 30):
+        log.add(step=step, losses={"next": float("nan")})
+    with open(log.file, "a") as file:
+        file.write('{"step": 40, "los')
+    log.cut(20)
+    assert list(log.read()) == [{"step": 10, "losses": {"next": None}}, {"step": 20, "losses": {"next": None}}]
+    assert log.file.read_text().count("\n") == 2
+
+
+def test_saves_follow_the_clock(tmp_path: Path):
+    """Without evaluations to save at, there are checkpoints if and only if their time has come."""
+
+    def saved(name: str, every: float) -> bool:
+        class Looking(Notes):
+            there = False
+
+            def report(self, report: Report) -> None:
+                self.there = self.there or bool(Checkpoints(tmp_path / name / "checkpoints").all())
+
+        looking = Looking()
+        trained("gpt2", tmp_path, to=name, watcher=looking, steps=40, evaluate_every=1000, save_every=every)
+        return looking.there
+
+    assert saved("often", 1e-6)
+    assert not saved("never", 1000)
