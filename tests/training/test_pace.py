@@ -111,7 +111,12 @@ def test_recipe_files(tmp_path: Path):
         "fields": {"width": 8},
         "recipe": {"time": "1m"},
     }
-    for text, words in (("siz = 1", "did you mean size"), ("recipe = 1", "not what it should be"), ("x =", "not TOML")):
+    for text, words in (
+        ("siz = 1", "did you mean size"),
+        ("time = 1", "under [recipe]"),
+        ("recipe = 1", "not what it should be"),
+        ("x =", "not TOML"),
+    ):
         file.write_text(text)
         with pytest.raises(BadInput) as raised:
             read_recipe(file, ("milestone", "size"))

@@ -104,20 +104,14 @@ def _config(tokens: list[str]) -> tuple[list[str], str | None]:
     tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
-    import tomllib
+    from forebear.training.recipe import read_toml
 
     at = tokens.index("--config")
     if at + 1 == len(tokens):
         raise BadInput("--config needs a file", remedy="--config FILE.toml")
     file = tokens[at + 1]
     form = "write a table for each command: [corpus], and below it documents = 'lines'"
-    try:
-        with open(file, "rb") as opened:
-            tables = tomllib.load(opened)
-    except OSError as error:
-        raise BadInput(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
-    except ValueError as error:
-        raise BadInput(f"not TOML: {error}", file=file, remedy=form) from error
+    tables = read_toml(file, form)
     if strangers := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
         raise BadInput(f"{strangers[0]!r} is no command's table", file=file, remedy=form)
     return tokens[:at] + tokens[at + 2 :], file

@@ -67,11 +67,6 @@ class Recipe:
         if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:
             raise BadInput("--decay, --warmup and --seed cannot be negative", remedy="give 0 or more")
 
-    @property
-    def budget(self) -> str:
-        """Which of the four says when it is over; time, if none was given."""
-        return next((name for name in BUDGETS if getattr(self, name) is not None), "time")
-
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -132,20 +127,27 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}" if " " not in name else name
 
 
-def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
-    """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
-    form = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
+def read_toml(file: str | Path, form: str) -> dict[str, Any]:
+    """A file of settings; `form` tells how one is written, for who wrote it otherwise."""
     try:
         with open(file, "rb") as opened:
-            told = tomllib.load(opened)
+            return tomllib.load(opened)
     except OSError as error:
         raise BadInput(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
     except ValueError as error:
         raise BadInput(f"not TOML: {error}", file=file, remedy=form) from error
+
+
+def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
+    """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
+    form = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
+    told = read_toml(file, form)
     names = [*known, "fields", "recipe"]
+    settings = [field.name for field in fields(Recipe)]
     for name, value in told.items():
         if name not in names:
-            raise BadInput(f"a recipe file has no {name!r}", file=file, remedy=nearest(name, names))
+            remedy = "put it under [recipe]" if name in settings else nearest(name, names)
+            raise BadInput(f"a recipe file has no {name!r} at its top", file=file, remedy=remedy)
         if (name in ("fields", "recipe")) != isinstance(value, dict):
             raise BadInput(f"{name!r} is not what it should be", file=file, remedy=form)
     return told
