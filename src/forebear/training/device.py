@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forebear.errors import BadInput
+from forebear.text.workers import cores
 from forebear.training.recipe import Recipe
 
 
@@ -52,11 +52,6 @@ def available() -> list[str]:
 
     kinds = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     return [kind for kind, there in kinds.items() if there]
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _has_bfloat16(name: str) -> bool:

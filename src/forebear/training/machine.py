@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from importlib import metadata
 from typing import Any
 
 from forebear import __version__
+from forebear.text.workers import cores
 
 PACKAGES = ("numpy", "safetensors", "tokenizers", "torch")
 
@@ -25,10 +25,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     told: dict[str, Any] = {
         "processor": _processor(),
-        "cores": cores,
+        "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
     }
     if "torch" in sys.modules:
