@@ -11,7 +11,7 @@ from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Watcher
-from forebear.using import pretraining
+from forebear.using import planning, pretraining
 from forebear.using.run import Run
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
@@ -48,9 +48,9 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     return small | recipe | {"held_out": 0.15} | changes
 
 
-def plan(name: str, file: Path, **changes: Any) -> pretraining.Plan:
+def plan(name: str, file: Path, **changes: Any) -> planning.Plan:
     kind = changes.pop("tokenizer", None)
-    return pretraining.plan(name, [str(file)], tokenizer=kind, settings=settings(name, **changes))
+    return planning.plan(name, [str(file)], tokenizer=kind, settings=settings(name, **changes))
 
 
 def trained(name: str, folder: Path, *, watcher: Watcher | None = None, to: str = "run", **changes: Any) -> RunFolder:

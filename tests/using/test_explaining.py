@@ -8,7 +8,7 @@ from forebear.errors import BadInput
 from forebear.lineage import LINEAGE
 from forebear.milestones.gpt2 import Gpt2
 from forebear.using.explaining import EXAMPLE, Nominal, abilities, explain, sample, verbs
-from forebear.using.pretraining import plan
+from forebear.using.planning import plan
 from forebear.using.weighing import weigh
 
 PUBLISHED = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1.5B": 1_557_611_200}

@@ -10,7 +10,7 @@ from forebear.errors import BadInput
 from forebear.lineage import LINEAGE
 from forebear.milestones.gpt2 import Gpt2
 from forebear.training.recipe import read_recipe
-from forebear.using.pretraining import WRITTEN, plan
+from forebear.using.planning import WRITTEN, plan
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 

@@ -7,8 +7,9 @@ from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
 from forebear.text.training import train
 from forebear.training.corpora import corpus_of
-from forebear.using.pretraining import plan
-from forebear.using.previewing import _figures, _rows, preview, readable
+from forebear.using.continuing import readable
+from forebear.using.planning import plan
+from forebear.using.previewing import _figures, _rows, preview
 
 TEXTS = [f"line {n} says {n * 7 % 10} things" for n in range(60)]
 
@@ -73,6 +74,7 @@ def test_pieces_of_bytes_are_shown_as_the_text_they_spell():
     tokenizer = train("bytepair", ["the cat, the cat, 北京的天气 the cat\n" * 5], size=300)
     ids = tokenizer.encode("the cat\n").ids.tolist()
     assert "".join(readable(tokenizer, i) for i in ids) == "the␣cat⏎"
+    assert readable(tokenizer, tokenizer.encode("é").ids.tolist()[0]) == "‹C3›"  # half of a character spells nothing
     assert readable(tokenizer, tokenizer.roles["end"]) == tokenizer.token(tokenizer.roles["end"])
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from forebear.cli.compare import draw, hearing
-from forebear.cli.printing import Speaking, table
+from forebear.cli.printing import Speaking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
 
 SIZE = 2_000_000  # bytes of text
 SEED = 7
+# A blank to fill, how a text may begin, and two sentences to weigh against each other: as the text speaks.
+ASKED = {
+    "world": (
+        "鸥湾今天有____，和前几天一样。",
+        "The river",
+        "虽然下雨了，他还是买了一把伞。",
+        "虽然雨下了，他还是伞买了一把。",
+    ),
+    "manual": ("a ____ of strings", "Return the", "Return a list of strings.", "Return of strings a list."),
+}
 
 
 def demo(
@@ -23,6 +35,7 @@ def demo(
     to: Path = Path("forebear-demo"),
     text: Literal["world", "manual", "mixture"] = "world",
     time: str = "4m",
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Train every milestone on text that comes with forebear, compare them, and say what to try next.
@@ -43,6 +56,8 @@ def demo(
         distance to the limit shows; manual: Python's own documentation; mixture: both.
     time
         How long all milestones together may learn; those that count need seconds.
+    overwrite
+        Replace what an earlier demo with another --time left there.
     """
     from forebear.comparing.comparing import PAGE, compare
     from forebear.comparing.verdict import sentences
@@ -60,6 +75,7 @@ def demo(
             to=to / text,
             time=duration(time) / max(1, descending),
             limit=limit,
+            overwrite=overwrite,
             command=f"forebear demo --text {text} --time {time} --to {to}",
             hear=hear,
         )
@@ -102,16 +118,16 @@ def _limit(stories: list[Story]) -> float:
 def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
     """What to try next, with what is there now."""
     runs = {row.name: trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
+    blank, begun, *sentences = ASKED["manual" if text == "manual" else "world"]
     said = []
     for name, run in runs.items():
         place = to / text / run
         if name == "ngram":
-            said.append((f'forebear next {place} "The weather is ____ today."', "what fills a blank, by counting"))
+            said.append((f'forebear next {place} "{blank}"', "what fills a blank, by counting"))
         else:
-            said.append((f'forebear generate {place} "The river"', "let it write on"))
-            said.append(
-                (f'forebear score {place} "今天下雨。" "雨下今天。" --tokens', "which sentence is likelier, and why")
-            )
+            said.append((f'forebear generate {place} "{begun}"', "let it write on"))
+            pair = " ".join(f'"{sentence}"' for sentence in sentences)
+            said.append((f"forebear score {place} {pair} --tokens", "which sentence is likelier, and why"))
     said.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
     said.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
     return said
@@ -126,8 +142,8 @@ def _draw(console: Console, found: Comparison, facts: dict[str, Any], further: l
         if sample:
             words = " ".join(f"{found.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
-    made = table("try next", "")
+    console.print("\n[bold]try next[/]")
     for command, what in further:
-        made.add_row(escape(command), what)
-    console.print(made)
+        console.print(f"# {what}", style="dim", markup=False, soft_wrap=True)
+        console.print(command, markup=False, soft_wrap=True)
     console.print("(. .venv/bin/activate puts the forebear command on your path)", style="dim", markup=False)

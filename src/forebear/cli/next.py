@@ -14,6 +14,7 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.text.tokenizer import Tokenizer
     from forebear.using.following import Following
 
 
@@ -71,16 +72,18 @@ def next(  # noqa: A001 - the command's name
         speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
         return
     facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
-    speaking.tell(facts, lambda console: [_draw(console, answer) for answer in answers])
+    speaking.tell(facts, lambda console: [_draw(console, answer, using.tokenizer) for answer in answers])
 
 
-def _draw(console: Console, answer: Following) -> None:
+def _draw(console: Console, answer: Following, tokenizer: Tokenizer) -> None:
+    from forebear.using.continuing import readable
+
     console.print(f"[bold]{plain(answer.text)}[/]", soft_wrap=True)
     made = table(">", "token", ">probability", "", ">log P", *(["text"] if answer.has_blank else []))
     for place, candidate in enumerate(answer.candidates, 1):
         cells = [plain(candidate.whole)] if candidate.whole is not None else []
         share = candidate.probability
-        shown = plain(candidate.text) if candidate.text.strip() else plain(candidate.token)
+        shown = plain(candidate.text if answer.has_blank else readable(tokenizer, candidate.id))
         made.add_row(str(place), shown, f"{share:.2%}", bar(share, 20), number(candidate.log_probability), *cells)
     console.print(made)
     if not answer.candidates:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from forebear.training.corpora import TextSource
     from forebear.training.folder import RunFolder
-    from forebear.using.pretraining import Plan
+    from forebear.using.planning import Plan
 
 
 @Parameter(name="*")
@@ -40,7 +40,7 @@ class TrainingOptions:
     batch: str | None = None
     "Tokens in a step."
     accumulate: int | None = None
-    "Parts a step is computed in, where memory is too small; changes no result."
+    "Parts a step is computed in, where memory is too small; without dropout the result is the same."
     rate: float | None = None
     "The highest learning rate."
     warmup: int | None = None
@@ -136,8 +136,12 @@ def pretrain(
         Your own words for the segmentation, a line each. Implies --segment.
     workers
         Processes that prepare the text. [default: as many as there are cores]
+    fields
+        A field of the milestone by its name, such as --width 64 or --order 3.
     """
+    from forebear.training.recipe import read_recipe
     from forebear.using import pretraining
+    from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
     if resume is not None:
@@ -147,14 +151,14 @@ def pretrain(
     elif milestone is None or not texts:
         raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
     else:
-        what = pretraining.plan(
+        what = plan(
             milestone,
             texts,
             size=size,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
             source=_source(reading, sentences, segment, user_dict),
-            recipe=pretraining.read_recipe(recipe, pretraining.WRITTEN) if recipe else None,
+            recipe=read_recipe(recipe, WRITTEN) if recipe else None,
             settings=settings,
         )
         run = _trained(what, to, overwrite, workers, speaking)

@@ -67,9 +67,11 @@ def preview(
         Find Chinese words and store where they start.
     user_dict
         Your own words for the segmentation, a line each. Implies --segment.
+    fields
+        A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
     from forebear.training.corpora import TextSource
-    from forebear.using.pretraining import plan
+    from forebear.using.planning import plan
     from forebear.using.previewing import preview as previewed
 
     dictionary = str(user_dict) if user_dict else None

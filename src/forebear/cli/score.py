@@ -14,6 +14,7 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.text.tokenizer import Tokenizer
     from forebear.using.scoring import Scored, ScoredToken
 
 COLOURS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
@@ -74,12 +75,16 @@ def score(
         return
     places = ranks(answers)
     listed = [{"rank": rank, **answer.facts(tokens=tokens)} for rank, answer in zip(places, answers, strict=True)]
-    speaking.tell({"run": using.name, "texts": listed}, lambda console: _draw(console, answers, places, tokens))
+
+    def draw(console: Console) -> None:
+        for answer in answers if tokens else ():
+            _draw_tokens(console, answer, using.tokenizer)
+        _draw(console, answers, places)
+
+    speaking.tell({"run": using.name, "texts": listed}, draw)
 
 
-def _draw(console: Console, answers: list[Scored], places: list[int], tokens: bool) -> None:
-    for answer in answers if tokens else ():
-        _draw_tokens(console, answer)
+def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
     made = table(">rank", ">log P", ">perplexity", ">bits/byte", ">tokens", "text")
     for rank, answer in sorted(zip(places, answers, strict=True), key=lambda pair: pair[0]):
         made.add_row(
@@ -96,7 +101,9 @@ def _draw(console: Console, answers: list[Scored], places: list[int], tokens: bo
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 
-def _draw_tokens(console: Console, answer: Scored) -> None:
+def _draw_tokens(console: Console, answer: Scored, tokenizer: Tokenizer) -> None:
+    from forebear.using.continuing import readable
+
     ends = [0, *(token.end for token in answer.tokens)]
     spaced = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
     coloured = (f"[{_colour(token)}]{plain(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True))
@@ -104,7 +111,7 @@ def _draw_tokens(console: Console, answer: Scored) -> None:
     made = table("token", "original", ">P", ">log P", ">bits", "")
     for token in answer.tokens:
         made.add_row(
-            plain(token.token),
+            plain(readable(tokenizer, token.id)),
             plain(token.original),
             f"{token.probability:.4g}",
             number(token.log_probability),

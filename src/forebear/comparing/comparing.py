@@ -20,13 +20,13 @@ from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
 from forebear.errors import BadInput, ForebearError, Interrupted
 from forebear.lineage import LINEAGE, milestone_named, nearest
 from forebear.text.aside import disk_told, written_aside
-from forebear.text.corpus import FACTS, Corpus
+from forebear.text.corpus import Corpus
 from forebear.text.sources import STDIN
 from forebear.text.surveying import survey
 from forebear.training import machine
-from forebear.training.corpora import TextSource
+from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder
-from forebear.training.recipe import duration
+from forebear.training.recipe import OF_DESCENT, duration
 from forebear.using.pretraining import MEASURED
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _begun(
 ) -> Comparison:
     """The comparison that stands in the folder, if it is this one; else a new one, with its yardsticks."""
     source = wanted.source
-    text = Corpus.open(source.paths[0]).key if _is_corpus(source) else survey(source.paths, source.reading).text
+    text = Corpus.open(source.paths[0]).key if is_corpus(source) else survey(source.paths, source.reading).text
     settings = {
         **wanted.settings,
         "budget": shown(wanted.settings["time"]),
@@ -148,13 +148,9 @@ def _same(there: dict[str, Any], settings: dict[str, Any]) -> bool:
     return {**there, "seeds": ()} == {**settings, "seeds": ()}
 
 
-def _is_corpus(source: TextSource) -> bool:
-    return len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file()
-
-
 def _sides(wanted: _Wanted) -> Sides | None:
     """The text itself, for the yardsticks; a corpus holds it no more."""
-    if _is_corpus(wanted.source):
+    if is_corpus(wanted.source):
         return None
     source = wanted.source
     return sides(source.paths, source.reading, wanted.settings["held_out"], MEASURED, cast("Mode", source.sentences))
@@ -213,6 +209,11 @@ def _depends_on_chance(name: str) -> bool:
         return True
 
 
+def _heeded(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Of the settings for all, those that mean something to this one."""
+    return settings if _depends_on_chance(name) else {k: v for k, v in settings.items() if k not in OF_DESCENT}
+
+
 def _row(name: str) -> Row:
     entry = LINEAGE[name]
     return Row(entry.name, entry.title, entry.year, entry.idea, entry.authors)
@@ -225,7 +226,7 @@ def _job(name: str, seed: int, folder: Path, prompt: str, wanted: _Wanted) -> Jo
         size=wanted.sizes.get(name),
         tokenizer=wanted.tokenizer,
         vocabulary=wanted.vocabulary,
-        settings={**wanted.settings, "seed": seed},
+        settings={**_heeded(name, wanted.settings), "seed": seed},
         to=str(folder / RUNS / f"{name}-{seed}"),
         prompt=prompt,
         overwrite=wanted.overwrite,

@@ -145,8 +145,8 @@ def _done(job: Job) -> tuple[dict[str, Any], int]:
 
 
 def _run(job: Job) -> str:
-    from forebear.training.corpora import corpus_of
-    from forebear.using.pretraining import plan, pretrain
+    from forebear.using.planning import plan
+    from forebear.using.pretraining import pretrain
     from forebear.using.run import Run
 
     source = TextSource.from_json(job.source)
@@ -160,7 +160,7 @@ def _run(job: Job) -> str:
         settings=job.settings,
     )
     # made, or found, before memory is watched: learning a tokenizer may need more than the milestone itself
-    corpus_of(what.source, what.tokenizer, vocabulary=what.vocabulary, held_out=what.recipe.held_out)
+    what.corpus()
     _forget_peak()
     run = Run(pretrain(what, job.to, overwrite=job.overwrite, command=job.command))
     if "peak_memory" not in run.facts:

@@ -83,10 +83,12 @@ class Checkpoints:
         return one, [f"{damage}: fell back to step {one.step:,}" for damage in wrong] if one else []
 
     def save(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> Checkpoint:
-        """A new state. Until its folder has its name nothing of it counts."""
+        """A new state. Until its folder has its name nothing of it counts; one of this step that is whole stays."""
         aside = self.folder / f".{step}.tmp"
         final = Checkpoint(self.folder / f"{step:08d}")
         self.sweep()
+        if final.folder.exists() and final.damage() is None:
+            return final
         aside.mkdir(parents=True)
         try:
             _written(write, aside)
@@ -96,7 +98,7 @@ class Checkpoints:
                 _sync(aside / name)
             facts = {name: {"bytes": (aside / name).stat().st_size, "sha256": digest(aside / name)} for name in names}
             write_json(aside / MANIFEST, {"files": facts})
-            if final.folder.exists():  # of this very step: damaged, or its run was killed before it was told
+            if final.folder.exists():  # damaged, as we now know
                 final.folder.rename(self.folder / f".{step}.old")
             aside.rename(final.folder)
         except BaseException:

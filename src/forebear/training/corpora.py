@@ -46,25 +46,32 @@ class TextSource:
         return cls(tuple(told["paths"]), Reading(**told["reading"]), **rest)
 
 
+def is_corpus(source: TextSource) -> bool:
+    """Whether this is no text but a corpus that was prepared before."""
+    return len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file()
+
+
 def corpus_of(
     source: TextSource,
-    tokenizer: str | os.PathLike[str] | Tokenizer,
+    tokenizer: str | os.PathLike[str] | Tokenizer | None,
     *,
+    default: str = "bytepair",
     vocabulary: int | None = None,
     held_out: float = 0.0,
     workers: int | None = None,
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The corpus of this text with this tokenizer: a kind, learned from it, or a file; a corpus is taken as is."""
-    if len(source.paths) == 1 and (Path(source.paths[0]) / FACTS).is_file():
+    """The corpus of this text with this tokenizer: a kind, learned from it, or a file; None: the default kind.
+
+    A corpus is taken as it is, if it has what is asked for.
+    """
+    if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
-        if isinstance(tokenizer, Tokenizer) and tokenizer.digest != corpus.tokenizer.digest:
-            raise BadInput(
-                "this corpus was made with another tokenizer", file=corpus.folder, remedy="give the text instead"
-            )
+        _agree(corpus, tokenizer, vocabulary)
         return corpus
     segmenter = source.segmenter()
+    tokenizer = tokenizer or default
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary if vocabulary is not None else _vocabulary(str(tokenizer), source)
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
@@ -80,6 +87,22 @@ def corpus_of(
         workers=workers,
         progress=progress,
     )
+
+
+def _agree(corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocabulary: int | None) -> None:
+    """An error where a corpus was cut otherwise than is now asked for."""
+    own = corpus.tokenizer
+    if tokenizer is None or tokenizer == own.kind:
+        same = True
+    elif tokenizer in KINDS:
+        same = False
+    else:
+        asked = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
+        same = asked.digest == own.digest
+    if not same or vocabulary not in (None, own.size):
+        what = f"this corpus was cut by another tokenizer ({own.kind}, {own.size:,} entries)"
+        remedy = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
+        raise BadInput(what, file=corpus.folder, remedy=remedy)
 
 
 def _vocabulary(kind: str, source: TextSource) -> int | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 TRIAL = 3  # steps made and forgotten, with each number of threads
+SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are tried
 
 
 class Descending:
@@ -63,11 +64,16 @@ class Descending:
         """Given a time, it depends on the clock anyway: so the clock may also say how many threads are fastest."""
         free = self.recipe.threads is None and self.device.threads > 1
         counts = [self.device.threads, self.device.threads // 2] if free else [self.device.threads]
-        seconds = {}
-        for threads in counts:
+        seconds: dict[int, float] = {}
+        spent, most = 0.0, SHARE_OF_TRIAL * (self.recipe.time or math.inf)
+        for threads in counts * TRIAL:
+            if spent > most and seconds:
+                break
             torch.set_num_threads(threads)
-            seconds[threads] = min(self._timed(batch) for _ in range(TRIAL))
-        best = min(counts, key=lambda threads: seconds[threads])
+            took = self._timed(batch)
+            seconds[threads] = min(took, seconds.get(threads, took))
+            spent += took
+        best = min(seconds, key=lambda threads: seconds[threads])
         torch.set_num_threads(best)
         self.device = replace(self.device, threads=best)
         return seconds[best]

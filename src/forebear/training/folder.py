@@ -25,7 +25,7 @@ from typing import Any
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import milestone_named
 from forebear.milestones.milestone import Milestone
-from forebear.text.aside import disk_told, sync_folder, write_json, written_aside
+from forebear.text.aside import disk_told, write_json, written_aside
 from forebear.text.corpus import LEDGER, TOKENIZER
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.checkpoint import Checkpoint, Checkpoints, digest
@@ -135,17 +135,9 @@ class RunFolder:
 
     def publish(self, one: Checkpoint) -> None:
         """Makes a checkpoint's weights the run's own."""
-        source, target = one.folder / WEIGHTS, self.path / WEIGHTS
-        aside = target.with_name(f".{WEIGHTS}.{os.getpid()}.tmp")
-        with contextlib.suppress(FileNotFoundError):
-            aside.unlink()
-        try:
-            os.link(source, aside)  # no copy, where the file system can
-        except OSError:
-            with open(source, "rb") as read, written_aside(aside) as copy:
-                shutil.copyfileobj(read, copy)
-        aside.replace(target)
-        sync_folder(self.path)
+        target = self.path / WEIGHTS
+        with open(one.folder / WEIGHTS, "rb") as read, written_aside(target) as copy:
+            shutil.copyfileobj(read, copy)  # no link: what befalls one of them must not befall the other
         self.tell(weights={"sha256": digest(target), "bytes": target.stat().st_size, "step": one.step})
 
     def weights(self) -> tuple[Path, list[str]]:

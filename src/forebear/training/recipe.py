@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from forebear.errors import BadInput
 from forebear.lineage import nearest
 
 BUDGETS = ("time", "steps", "tokens", "epochs")
+OF_DESCENT = ("accumulate", "rate", "warmup", "fall", "cooldown", "decay", "memory", "clip", "patience")
+OF_DESCENT += ("device", "threads", "precision")  # to those who count all this means nothing
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,10 @@ def duration(text: str | float) -> float:
 
 def amount(text: str | float, name: str = "the number") -> int:
     """A whole number, from how people write it: 4096, 4_096, 200k, 1.5M, 2G."""
-    factors = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-    found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d+)?)([kmgbt]?)", str(text).strip().lower())
-    number = float(found[1].replace("_", "")) * factors[found[2]] if found else 0.5
-    if not number.is_integer():
+    zeros = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
+    found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d\d?)?)([kmgbt]?)", str(text).strip().lower())
+    number = Decimal(found[1].replace("_", "")).scaleb(zeros[found[2]]) if found else Decimal("0.5")
+    if number != int(number):
         raise BadInput(f"{_flag(name)} is {text!r}", remedy="write a whole number as 4096, 200k, 1.5M or 2G")
     return int(number)
 

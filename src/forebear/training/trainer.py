@@ -123,11 +123,13 @@ class Trainer:
         self.metrics.cut(self.at.step)
 
     def _afresh(self) -> None:
+        began = time.monotonic()
         self.learner.begin()
         seconds_a_step = 0.0
         if self.recipe.time is not None and not self.once:
             seconds_a_step = self.learner.tried(self._batch(0))
             self.learner.begin()
+            self.at.seconds = time.monotonic() - began  # trying too is a part of the time that was given
         self.folder.tell(recipe=self.folder.facts["recipe"] | self.learner.settled())
         tokens = self._batch(0).tokens if self.recipe.tokens is not None else None
         self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step, tokens)

@@ -12,6 +12,7 @@ from forebear.training.corpora import TextSource
 from forebear.training.recipe import read_recipe
 from forebear.training.trainer import Watcher
 from forebear.using import exchanging, pretraining
+from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
 
 Path = str | os.PathLike[str]
@@ -48,14 +49,14 @@ def pretrain(
     reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
     dictionary = os.fspath(user_dict) if user_dict is not None else None
     source = TextSource((), reading, sentences, segment or dictionary is not None, dictionary)
-    what = pretraining.plan(
+    what = plan(
         milestone,
         [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
         size=size,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
         source=source,
-        recipe=read_recipe(os.fspath(recipe), pretraining.WRITTEN) if recipe is not None else None,
+        recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
         settings=settings,
     )
     place = os.fspath(to) if to is not None else None

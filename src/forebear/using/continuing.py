@@ -30,6 +30,18 @@ def bytes_of(token: str) -> bytes:
         return token.encode()
 
 
+def readable(tokenizer: Tokenizer, number: int) -> str:
+    """A token as a person reads it: of pieces of bytes the text they spell, or the bytes where they spell none."""
+    token = tokenizer.token(number)
+    if tokenizer.kind != "bytepair" or number in tokenizer.specials:
+        return token
+    spelled = bytes_of(token)
+    try:
+        return spelled.decode().replace(" ", "␣").replace("\n", "⏎")
+    except UnicodeDecodeError:
+        return f"‹{spelled.hex(' ').upper()}›"
+
+
 class Continuation:
     """What follows a prompt. `text` is all of it up to now; `take` gives out what is certain to stay.
 

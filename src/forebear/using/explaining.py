@@ -17,7 +17,7 @@ from forebear.objectives.batch import Batch, Moment
 from forebear.text.corpus import Corpus
 from forebear.text.training import train
 from forebear.training.recipe import recipe_from
-from forebear.using.pretraining import plan
+from forebear.using.planning import plan
 from forebear.using.weighing import Weight, weigh
 
 if TYPE_CHECKING:

@@ -2,116 +2,30 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from forebear.errors import BadInput
-from forebear.lineage import milestone_named, name_of, nearest
+from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective
 from forebear.text.aside import disk_told
 from forebear.text.corpus import LEDGER, TOKENIZER, Corpus
 from forebear.text.portion import Portion, Split
-from forebear.text.tokenizer import Tokenizer
 from forebear.training import machine, troubles
 from forebear.training.card import write_card
-from forebear.training.corpora import Progress, TextSource, corpus_again, corpus_of
+from forebear.training.corpora import Progress, TextSource, corpus_again
 from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
-from forebear.training.recipe import BUDGETS, Recipe, read_recipe, recipe_from
+from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
+from forebear.using.planning import Plan, has_room
 
-__all__ = ["WRITTEN", "Plan", "again", "plan", "pretrain", "read_recipe", "resume"]
-
-DEFAULT_TIME = 300.0  # seconds, where nothing says how long
-WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 MEASURED = 1_000_000  # bytes of held-out text that the final measurement reads
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be trained, on what, and how; everything that a run's result depends on."""
-
-    milestone: Milestone
-    size: str | None
-    source: TextSource
-    tokenizer: str | Tokenizer
-    vocabulary: int | None
-    recipe: Recipe
-
-
-def plan(
-    milestone: str,
-    texts: Sequence[str],
-    *,
-    size: str | None = None,
-    tokenizer: str | Tokenizer | None = None,
-    vocabulary: int | None = None,
-    source: TextSource | None = None,
-    recipe: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> Plan:
-    """`settings` are fields of the milestone and of the recipe: they win over `recipe`, and that over the defaults."""
-    kind = milestone_named(milestone)
-    written = dict(recipe or {})
-    if written.get("milestone", milestone) != milestone:
-        told = written["milestone"]
-        raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
-    own, given = _shared_out(kind, settings or {})
-    size = size or written.get("size") or kind.size or None
-    made = _built(kind, size, {**written.get("fields", {}), **own})
-    default = {} if any(name in made.recipe() for name in BUDGETS) else {"time": DEFAULT_TIME}
-    resolved = recipe_from(default, made.recipe(), written.get("recipe", {}), given)
-    return Plan(
-        made,
-        size,
-        replace(source or TextSource(()), paths=tuple(map(str, texts))),
-        tokenizer or written.get("tokenizer") or kind.tokenizer,
-        vocabulary or written.get("vocabulary"),
-        resolved,
-    )
-
-
-def _shared_out(kind: type[Milestone], settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of the milestone, and settings of the recipe."""
-    own = {field.name for field in fields(kind)}
-    names = [*own, *(field.name for field in fields(Recipe))]
-    for name in settings:
-        if name not in names:
-            raise BadInput(
-                f"there is no setting {name!r} of {kind.__name__} or of a recipe", remedy=nearest(name, names)
-            )
-    given = {name: value for name, value in settings.items() if value is not None}
-    return (
-        {name: value for name, value in given.items() if name in own},
-        {name: value for name, value in given.items() if name not in own},
-    )
-
-
-def _built(kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
-    """The milestone in this size, with these fields; values may be written as on the command line."""
-    if size is not None and size not in kind.sizes:
-        raise BadInput(f"{kind.__name__} has no size {size!r}", remedy=nearest(size, kind.sizes))
-    kinds = {field.name: str(field.type) for field in fields(kind)}
-    values = {name: _typed(name, kinds[name], value) for name, value in own.items()}
-    return kind(**{**kind.sizes.get(size or "", {}), **values})
-
-
-def _typed(name: str, kind: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        if kind == "bool":
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[value.lower()]
-        return {"int": int, "float": float}.get(kind, str)(value)
-    except (ValueError, KeyError) as error:
-        raise BadInput(f"--{name.replace('_', '-')} is {value!r}", remedy=f"give a value of type {kind}") from error
 
 
 def pretrain(
@@ -131,15 +45,7 @@ def pretrain(
 
     `corpus` is the text as it is already prepared, where that is known.
     """
-    corpus = corpus or corpus_of(
-        what.source,
-        what.tokenizer,
-        vocabulary=what.vocabulary,
-        held_out=what.recipe.held_out,
-        workers=workers,
-        learning_progress=learning_progress,
-        progress=progress,
-    )
+    corpus = corpus or what.corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     asked = {
         "milestone": name_of(what.milestone),
         "fields": asdict(what.milestone),
@@ -170,7 +76,7 @@ def pretrain(
             **{name: corpus.facts["counts"][name] for name in ("documents", "tokens", "bytes")},
         },
         "asked": asked,
-        "command": command or _command(what, to),
+        "command": command or what.command(folder),
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": machine.versions(),
         "hardware": machine.hardware(),
@@ -268,13 +174,7 @@ class _Ready:
     @classmethod
     def of(cls, milestone: Milestone, corpus: Corpus, recipe: Recipe) -> _Ready:
         split, tokenizer = corpus.split(recipe.held_out), corpus.tokenizer
-        context = getattr(milestone, "context", 0)
-        if context > split.train.tokens:
-            raise BadInput(
-                f"a context of {context:,} tokens is longer than the whole text to learn from "
-                f"({split.train.tokens:,} tokens)",
-                remedy=f"give more text, or --context {max(8, split.train.tokens // 8)}",
-            )
+        has_room(milestone, split.train)
         notes = list(troubles.of_text(corpus))
         if split.how == "position":
             notes.append(
@@ -328,9 +228,3 @@ def _measure(run: RunFolder, held_out: Portion) -> None:
     run.facts |= {**facts, "notes": [*run.facts.get("notes", []), *opened.notes, *own]}
     write_card(run)
     run.tell(state="finished")  # last: what is finished is whole
-
-
-def _command(what: Plan, to: str | Path | None) -> str:
-    words = ["forebear", "pretrain", name_of(what.milestone), *what.source.paths]
-    words += ["--to", str(to)] if to is not None else []
-    return shlex.join(words)

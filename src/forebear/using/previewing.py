@@ -10,8 +10,9 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Batch, Moment
-from forebear.training.corpora import Progress, corpus_of
-from forebear.using.pretraining import Plan
+from forebear.training.corpora import Progress
+from forebear.using.continuing import readable
+from forebear.using.planning import Plan, has_room
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
@@ -49,16 +50,9 @@ def preview(
     """Batch number `step` of what was planned, exactly as training would see it."""
     if rows < 1 or step < 0:
         raise BadInput(f"rows is {rows}, step is {step}", remedy="give at least one row, and a step of 0 or more")
-    corpus = corpus_of(
-        what.source,
-        what.tokenizer,
-        vocabulary=what.vocabulary,
-        held_out=what.recipe.held_out,
-        workers=workers,
-        learning_progress=progress,
-        progress=progress,
-    )
+    corpus = what.corpus(workers=workers, learning_progress=progress, progress=progress)
     split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
+    has_room(what.milestone, split.train)
     objective = what.milestone.objective(tokenizer)
     batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
@@ -129,12 +123,3 @@ def _by_token(batch: Batch, arrays: Mapping[str, np.ndarray], but: tuple[str, ..
 
 def _token(tokenizer: Tokenizer, number: int) -> str | None:
     return None if number == NOTHING else readable(tokenizer, number)
-
-
-def readable(tokenizer: Tokenizer, number: int) -> str:
-    """A token as a person reads it: of pieces of bytes the text they spell, where they spell any."""
-    token = tokenizer.token(number)
-    if tokenizer.kind != "bytepair" or number in tokenizer.specials:
-        return token
-    text = tokenizer.decode([number])
-    return text.replace(" ", "␣").replace("\n", "⏎") if text and "\ufffd" not in text else token

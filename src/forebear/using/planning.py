@@ -1,0 +1,177 @@
+"""What is to be trained, on what, and how: sizes, fields, recipe files and flags, and which of them wins."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.lineage import milestone_named, name_of, nearest
+from forebear.milestones.milestone import Milestone
+from forebear.text.corpus import TOKENIZER, Corpus
+from forebear.text.portion import Portion
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
+from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, recipe_from
+
+DEFAULT_TIME = 300.0  # seconds, where nothing says how long
+WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained, on what, and how; everything that a run's result depends on."""
+
+    milestone: Milestone
+    size: str | None
+    source: TextSource
+    tokenizer: str | Tokenizer | None  # None: of the kind that the milestone is used with
+    vocabulary: int | None
+    recipe: Recipe
+
+    def corpus(
+        self,
+        *,
+        workers: int | None = None,
+        learning_progress: Progress | None = None,
+        progress: Progress | None = None,
+    ) -> Corpus:
+        """Its text, cut into tokens: as it was prepared before, or now."""
+        return corpus_of(
+            self.source,
+            self.tokenizer,
+            default=self.milestone.tokenizer,
+            vocabulary=self.vocabulary,
+            held_out=self.recipe.held_out,
+            workers=workers,
+            learning_progress=learning_progress,
+            progress=progress,
+        )
+
+    def command(self, to: Path) -> str:
+        """What to write on a command line for the same."""
+        kind = type(self.milestone)
+        usual_fields, usual_recipe = asdict(_built(kind, self.size, {})), _recipe_of(self.milestone).to_json()
+        usual_source = asdict(TextSource(()))
+        source = asdict(replace(self.source, paths=()))
+        changed = {
+            "size": None if self.size == kind.size else self.size,
+            "tokenizer": to / TOKENIZER if isinstance(self.tokenizer, Tokenizer) else self.tokenizer,
+            "vocabulary": self.vocabulary,
+            **_changed(asdict(self.milestone), usual_fields),
+            **_changed(self.recipe.to_json(), usual_recipe),
+            **_changed(source.pop("reading"), usual_source.pop("reading")),
+            **_changed(source, usual_source),
+            "to": to,
+        }
+        words = ["forebear", "pretrain", name_of(self.milestone), *self.source.paths]
+        for name, value in changed.items():
+            if value is not None:
+                flag = f"--{name.replace('_', '-')}"
+                words += [flag] if value is True and name == "segment" else [flag, str(value)]
+        return shlex.join(words)
+
+
+def _changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value != usual.get(name)}
+
+
+def plan(
+    milestone: str,
+    texts: Sequence[str],
+    *,
+    size: str | None = None,
+    tokenizer: str | Tokenizer | None = None,
+    vocabulary: int | None = None,
+    source: TextSource | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """`settings` are fields of the milestone and of the recipe: they win over `recipe`, and that over the defaults."""
+    kind = milestone_named(milestone)
+    written = dict(recipe or {})
+    if written.get("milestone", milestone) != milestone:
+        told = written["milestone"]
+        raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
+    own, given = _shared_out(kind, settings or {})
+    size = size or written.get("size") or kind.size or None
+    made = _built(kind, size, {**written.get("fields", {}), **own})
+    _heeded(milestone, kind, {**written.get("recipe", {}), **given})
+    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
+    if is_corpus(source) and replace(source, paths=()) != TextSource(()):
+        what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
+        raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
+    return Plan(
+        made,
+        size,
+        source,
+        tokenizer or written.get("tokenizer"),
+        vocabulary or written.get("vocabulary"),
+        _recipe_of(made, written.get("recipe", {}), given),
+    )
+
+
+def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
+    """The milestone's own recipe, and whatever is laid over it."""
+    own = milestone.recipe()
+    default = {} if any(name in own for name in BUDGETS) else {"time": DEFAULT_TIME}
+    return recipe_from(default, own, *layers)
+
+
+def _heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
+    """A setting that would change nothing is refused: who gives it believes that it does."""
+    if kind.learning == "counting":
+        for name in OF_DESCENT:
+            if given.get(name) is not None:
+                what = f"--{name.replace('_', '-')} means nothing to {milestone}, which counts"
+                raise BadInput(what, remedy="leave it out")
+
+
+def _shared_out(kind: type[Milestone], settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the milestone, and settings of the recipe."""
+    own = {field.name for field in fields(kind)}
+    names = [*own, *(field.name for field in fields(Recipe))]
+    for name in settings:
+        if name not in names:
+            raise BadInput(
+                f"there is no setting {name!r} of {kind.__name__} or of a recipe", remedy=nearest(name, names)
+            )
+    given = {name: value for name, value in settings.items() if value is not None}
+    return (
+        {name: value for name, value in given.items() if name in own},
+        {name: value for name, value in given.items() if name not in own},
+    )
+
+
+def _built(kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
+    """The milestone in this size, with these fields; values may be written as on the command line."""
+    if size is not None and size not in kind.sizes:
+        raise BadInput(f"{kind.__name__} has no size {size!r}", remedy=nearest(size, kind.sizes))
+    kinds = {field.name: str(field.type) for field in fields(kind)}
+    values = {name: _typed(name, kinds[name], value) for name, value in own.items()}
+    return kind(**{**kind.sizes.get(size or "", {}), **values})
+
+
+def _typed(name: str, kind: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        if kind == "bool":
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[value.lower()]
+        return {"int": int, "float": float}.get(kind, str)(value)
+    except (ValueError, KeyError) as error:
+        raise BadInput(f"--{name.replace('_', '-')} is {value!r}", remedy=f"give a value of type {kind}") from error
+
+
+def has_room(milestone: Milestone, train: Portion) -> None:
+    """An error where the milestone looks further back than there is text to learn from."""
+    context = getattr(milestone, "context", 0)
+    if context > train.tokens:
+        shorter = f", or --context {train.tokens // 8}" if train.tokens >= 16 else ""
+        raise BadInput(
+            f"a context of {context:,} tokens is longer than the whole text to learn from ({train.tokens:,} tokens)",
+            remedy=f"give more text{shorter}",
+        )
