@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
     from forebear.using.calling import import_run, load, pretrain, rerun, resume
+    from forebear.using.explaining import explain
+    from forebear.using.listing import runs
     from forebear.using.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "compare", "import_run", "load", "pretrain", "rerun", "resume"]
+__all__ = ["Run", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
 
 _PLACES = {
     "Run": "forebear.using.run",
     "compare": "forebear.comparing.comparing",
+    "explain": "forebear.using.explaining",
+    "runs": "forebear.using.listing",
     **dict.fromkeys(("import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
 }
 
@@ -36,4 +40,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return [*__all__, "__version__"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 
 class ForebearError(Exception):
@@ -46,6 +47,12 @@ class Interrupted(ForebearError):
     """Someone pressed Ctrl-C; what was finished is kept."""
 
     exit_code = 130
+
+
+def several(faults: Sequence[str], most: int = 8) -> str:
+    """Faults one by one, as long as they are few: a list of hundreds helps nobody."""
+    more = f"; and {len(faults) - most} more" if len(faults) > most else ""
+    return "; ".join(faults[:most]) + more
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -167,16 +168,24 @@ def test_folders_that_are_not_whole(folder, tmp_path):
         read_folder(tmp_path)
 
 
-def test_numbers_that_are_no_numbers_are_named(folder):
-    changed_config(folder, n_layer="two")
-    with pytest.raises(BadInput, match="n_layer is 'two'"):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_layer", "two"), ("n_layer", 2.0), ("n_layer", True), ("n_head", 0), ("n_embd", -8), ("n_positions", None),
+        ("layer_norm_epsilon", math.nan), ("layer_norm_epsilon", "1e-5"), ("resid_pdrop", 1.5), ("n_inner", -1),
+        ("n_inner", "wide"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_no_numbers_are_named(folder, name, value):
+    changed_config(folder, **{name: value})
+    with pytest.raises(BadInput, match=f"{name} is {value!r}"):
         read_folder(folder)
 
 
 def test_tensors_of_another_model_are_not_written(tmp_path):
     tensors = ours()
     tensors["heads.token.bias"] = tensors.pop("encoder.final_norm.bias")
-    with pytest.raises(BadInput, match=r"encoder\.final_norm\.bias, heads\.token\.bias"):
+    with pytest.raises(BadInput, match=r"encoder\.final_norm\.bias; heads\.token\.bias"):
         into_theirs(tensors, depth=DEPTH)
 
 

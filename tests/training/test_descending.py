@@ -1,7 +1,8 @@
-"""Gradients weigh what was asked, however a step is divided; evaluation draws no chance; saves follow the clock."""
+"""Gradients weigh what was asked, however a step is divided; evaluation draws no chance; all follows the clock."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,27 @@ def test_saves_follow_the_clock(tmp_path: Path):
 
     assert saved("often", 1e-6)
     assert not saved("never", 1000)
+
+
+def test_trying_is_a_part_of_the_time_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where steps take long, as of a large model, the trial must not come on top."""
+
+    def slow(self: Descending, batch: Batch) -> float:
+        time.sleep(1.5)
+        return 0.01
+
+    monkeypatch.setattr(Descending, "tried", slow)
+    run = trained("gpt2", tmp_path, time=2)
+    assert 1.5 < run.facts["seconds"] < 3
+
+
+def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
+    tried: list[float] = []
+    made = learner()
+    made.device = Device("cpu", 2, "float32")
+    monkeypatch.setattr(Descending, "_timed", lambda self, batch: tried.append(1.0) or 1.0)
+    for seconds, count in ((10.0, 1), (10_000.0, 6)):
+        made.recipe = Recipe(time=seconds)
+        assert made.tried(uneven()) == 1.0
+        assert len(tried) == count
+        tried.clear()

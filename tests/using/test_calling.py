@@ -26,6 +26,10 @@ def test_from_text_to_answers(tmp_path: Path):
     assert likely.log_probability > unlikely.log_probability
     assert run.next("The cat sat by the").candidates[0].probability > 0.1
     assert run.generate("The", seed=1, length=5)[0].text
+    assert "".join(run.stream("The", seed=1, length=5)) == run.generate("The", seed=1, length=5)[0].text
+    assert [line.folder for line in fb.runs(tmp_path)] == [str(tmp_path / "run")]
+    assert run.export(tmp_path / "book.arpa").read_text().startswith("\\data\\")
+    assert "NextToken" in fb.explain("gpt2").sentence
     again = fb.load(tmp_path / "run")
     assert again.score("The cat")[0].log_probability == run.score("The cat")[0].log_probability
     assert again.measure(["The cat sat."]).bits_per_byte > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import forebear as fb
 from forebear.cli.main import main
 from forebear.errors import BadInput
 from forebear.using import exchanging
@@ -52,6 +53,24 @@ def test_gpt2_to_transformers_and_back(tmp_path: Path):
     ]
     assert (back.facts["state"], back.parameters) == ("finished", run.parameters)
     assert (tmp_path / "back" / "card.md").read_text().startswith("# GPT-2")
+
+
+def test_a_table_that_was_rounded_up_loses_what_no_token_uses(tmp_path: Path):
+    """Fast models have vocabularies of 50,304 for tokenizers of 50,257: what is left is transformers' own opinion."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    run = opened("gpt2", tmp_path, tokenizer="bytepair", steps=5)
+    run.export(tmp_path / "theirs")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "theirs").eval()
+    model.resize_token_embeddings(run.tokenizer.size + 7, mean_resizing=False)
+    model.save_pretrained(tmp_path / "theirs")
+    back = fb.import_run(tmp_path / "theirs", to=tmp_path / "back")
+    assert any("7 entries more" in note for note in back.facts["notes"])
+    row = np.append([run.tokenizer.roles["end"]], run.tokenizer.encode(SENTENCES[0]).ids).astype(np.int64)
+    with torch.inference_mode():
+        theirs = model(torch.from_numpy(row)[None]).logits[0, -1, : run.tokenizer.size].log_softmax(-1)
+    assert back.predictor.follow([row])[0] == pytest.approx(theirs.numpy(), abs=1e-4)
 
 
 def test_ngram_to_kenlm_and_back(tmp_path: Path):

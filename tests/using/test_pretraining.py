@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
+import forebear as fb
+import small_runs
+from forebear.cli.main import main
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE
 from forebear.milestones.gpt2 import Gpt2
@@ -90,3 +94,65 @@ def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypa
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     run = trained("gpt2", tmp_path, tokens=960, batch=100)
     assert (run.facts["tokens"], run.facts["step"]) == (960, 10)
+
+
+@pytest.mark.parametrize("setting", ["rate", "threads", "patience", "accumulate"])
+def test_what_would_change_nothing_is_refused(setting: str):
+    with pytest.raises(BadInput, match=f"--{setting} means nothing to ngram, which counts"):
+        plan("ngram", ["b"], settings={setting: "1"})
+    with pytest.raises(BadInput, match="means nothing"):
+        plan("ngram", ["b"], recipe={"milestone": "ngram", "recipe": {setting: 1}})
+
+
+def test_a_corpus_is_taken_as_it_is_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It was cut once: another tokenizer, or another way of reading, asked for beside it would be ignored."""
+    from forebear.training.corpora import TextSource
+
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "book.txt").write_text(small_runs.text(), encoding="utf-8")
+    corpus = plan("ngram", [str(tmp_path / "book.txt")]).corpus()
+    place, file = [str(corpus.folder)], str(corpus.folder / "tokenizer.json")
+    for asked in (None, "words", file, corpus.tokenizer):
+        assert plan("gpt2", place, tokenizer=asked).corpus().key == corpus.key
+    assert plan("gpt2", place, vocabulary=corpus.tokenizer.size).corpus().key == corpus.key
+    for asked in ({"tokenizer": "characters"}, {"vocabulary": 77}, {"tokenizer": small_runs.tokenizer()}):
+        with pytest.raises(BadInput, match=r"cut by another tokenizer \(words, "):
+            plan("gpt2", place, **asked).corpus()
+    with pytest.raises(BadInput, match="is a corpus already"):
+        plan("gpt2", place, source=TextSource((), sentences="lines"))
+
+
+@pytest.mark.parametrize("name", LINEAGE)
+def test_a_run_begun_from_python_can_be_told_on_the_command_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The command on its card makes the very same run, so that calling it finds the run finished."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "my book.txt").write_text(small_runs.text(), encoding="utf-8")
+    settings = small_runs.settings(name, seed=3, held_out=0.2, save_every="7s")
+    run = fb.pretrain(
+        name,
+        tmp_path / "my book.txt",
+        to=tmp_path / "run",
+        tokenizer="characters",
+        documents="lines",
+        sentences="lines",
+        segment=True,
+        **settings,
+    )
+    told = (tmp_path / "run" / "run.json").read_bytes()
+    assert main(shlex.split(run.facts["command"])[1:]) == 0
+    assert (tmp_path / "run" / "run.json").read_bytes() == told
+
+
+def test_no_context_that_the_text_cannot_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Refused alike by preview and pretrain; the remedy is one that works."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "short.txt").write_text("A short text. " * 9, encoding="utf-8")
+    for command in (["preview", "gpt2"], ["pretrain", "gpt2", "--to", str(tmp_path / "run")]):
+        assert main([*command, str(tmp_path / "short.txt"), "--context", "1000"]) == 2
+    with pytest.raises(BadInput, match=r"longer than the whole text") as caught:
+        fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=1000)
+    shorter = int(caught.value.remedy.split("--context ")[1])
+    run = fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=shorter, steps=2)
+    assert run.folder.finished

@@ -15,13 +15,13 @@ def exported(
     /,
     *,
     to: Path,
-    form: Annotated[Literal["huggingface", "arpa"], Parameter(name="--format")],
+    form: Annotated[Literal["huggingface", "arpa"] | None, Parameter(name="--format")] = None,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Write a run as a folder that transformers opens (GPT-2), or as an ARPA file that KenLM reads (n-gram).
 
     ```
-    forebear export runs/book --format huggingface --to book-gpt2
+    forebear export runs/book --to book-gpt2
     forebear export runs/ngram --format arpa --to book.arpa
     ```
 
@@ -32,12 +32,13 @@ def exported(
     to
         The folder or file to write.
     form
-        huggingface or arpa.
+        huggingface or arpa. [default: what the run can be written as]
     """
     from forebear.using import exchanging
     from forebear.using.run import Run
 
     opened = Run.open(run)
-    place = exchanging.exported(opened, form, str(to))
-    facts = {"run": str(run), "format": form, "to": str(place)}
-    speaking.tell(facts, lambda console: console.print(f"{form}: {place}", markup=False, soft_wrap=True))
+    chosen = form or exchanging.form_of(opened)
+    place = exchanging.exported(opened, chosen, str(to))
+    facts = {"run": str(run), "format": chosen, "to": str(place)}
+    speaking.tell(facts, lambda console: console.print(f"{chosen}: {place}", markup=False, soft_wrap=True))

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from forebear.cli.printing import Speaking
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.training.folder import RunFolder
 
 
 def imported(source: str, /, *, to: Path, speaking: Speaking = Speaking()) -> None:
@@ -27,9 +33,11 @@ def imported(source: str, /, *, to: Path, speaking: Speaking = Speaking()) -> No
 
     run = exchanging.imported(source, str(to))
     facts = {"folder": str(run.path), **run.facts}
-    speaking.tell(
-        facts,
-        lambda console: console.print(
-            f"{facts['milestone']}, {facts['parameters']:,} parameters: {run.path}", markup=False, soft_wrap=True
-        ),
-    )
+    speaking.tell(facts, lambda console: _draw(console, run))
+
+
+def _draw(console: Console, run: RunFolder) -> None:
+    told = f"{run.facts['milestone']}, {run.facts['parameters']:,} parameters: {run.path}"
+    console.print(told, markup=False, soft_wrap=True)
+    for note in run.facts["notes"]:
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

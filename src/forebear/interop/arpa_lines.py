@@ -68,7 +68,8 @@ class Lines:
     def header(self) -> list[int]:
         """How many n-grams of each length the file says it has."""
         if (line := self.next("\\data\\").strip()) != "\\data\\":
-            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of \\data\\")
+            remedy = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
+            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of \\data\\", remedy)
         sizes: list[int] = []
         for line in self._lines:
             found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)\s*", line)

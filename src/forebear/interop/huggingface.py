@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forebear.errors import BadInput
+from forebear.errors import BadInput, several
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-NAMED_AT_MOST = 8  # faults told one by one
+TABLE = "encoder.embedding.token.weight"  # of our names, the one with a row for each entry of the vocabulary
 
 
 class Theirs(NamedTuple):
@@ -31,7 +31,7 @@ def _pair(ours: str, theirs: str, *, turned: bool = False) -> dict[str, Theirs]:
 
 # ours: theirs. `*` is the number of a block.
 GPT2: dict[str, Theirs] = {
-    "encoder.embedding.token.weight": Theirs("wte.weight"),
+    TABLE: Theirs("wte.weight"),
     "encoder.embedding.position.weight": Theirs("wpe.weight"),
     **_pair("encoder.blocks.*.attention_norm", "h.*.ln_1"),
     **_pair("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", turned=True),
@@ -77,6 +77,15 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return fields, into_ours(_stored(folder), depth=fields["depth"], file=folder)
 
 
+def without_padding(tensors: dict[str, Tensor], vocabulary: int) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights without entries of the table that only round it up, and a word about them if there are any."""
+    idle = len(tensors[TABLE]) - vocabulary
+    if idle <= 0:
+        return tensors, []
+    note = f"its table has {idle:,} entries more than its tokenizer has tokens: they are left out"
+    return tensors | {TABLE: tensors[TABLE][:vocabulary].clone()}, [note]
+
+
 def write_folder(
     folder: Path, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Mapping[str, tuple[int, str]]
 ) -> None:
@@ -87,7 +96,7 @@ def write_folder(
     from safetensors.torch import save_file
 
     theirs = into_theirs(tensors, depth=fields["depth"])
-    vocabulary = len(tensors["encoder.embedding.token.weight"])
+    vocabulary = len(tensors[TABLE])
     folder.mkdir(parents=True, exist_ok=True)
     save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
     ids = {"bos_token_id": specials["end"][0], "eos_token_id": specials["end"][0]}
@@ -108,14 +117,19 @@ def fields_of(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
         if config.get(name, built[0]) not in built:
             raise BadInput(f"{name} is {config[name]!r}; here it can only be {built[0]!r}", file=file)
     told = DEFAULTS | dict(config)
-    for name in DEFAULTS:
-        if not isinstance(told[name], int | float) or told[name] < 0:
-            raise BadInput(f"{name} is {told[name]!r}, not a number", file=file)
+    for name, default in DEFAULTS.items():
+        value = told[name]
+        if isinstance(default, int) and not (type(value) is int and value > 0):
+            raise BadInput(f"{name} is {value!r}, not a whole number above 0", file=file)
+        if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise BadInput(f"{name} is {value!r}, not a number from 0 to below 1", file=file)
     if len({told[name] for name in DROPOUTS}) > 1:
         differ = ", ".join(f"{name} {told[name]}" for name in DROPOUTS)
         raise BadInput(f"{differ}: here one dropout serves all three", file=file, remedy="make them equal in the file")
     fields = {ours: told[theirs] for ours, theirs in FIELDS.items()}
     inner = told.get("n_inner") or 0
+    if type(inner) is not int or inner < 0:
+        raise BadInput(f"n_inner is {inner!r}, not a whole number", file=file)
     return fields | {"inner": 0 if inner == 4 * fields["width"] else inner, "dropout": told[DROPOUTS[0]]}
 
 
@@ -153,9 +167,8 @@ def into_ours(theirs: Mapping[str, Tensor], *, depth: int, file: Path | None = N
     if not faults and tied is not None and not torch.equal(tied, bare["wte.weight"]):
         faults = [f"{TIED} is not the same table as wte.weight, as it is in GPT-2"]
     if faults:
-        more = f"; and {len(faults) - NAMED_AT_MOST} more" if len(faults) > NAMED_AT_MOST else ""
         remedy = "give the folder of a whole GPT-2 language model, not of one adapted to another task"
-        raise BadInput(f"not GPT-2's weights: {'; '.join(faults[:NAMED_AT_MOST])}{more}", file=file, remedy=remedy)
+        raise BadInput(f"not GPT-2's weights: {several(faults)}", file=file, remedy=remedy)
     return {
         ours: (bare[row.name].T if row.turned else bare[row.name]).to(torch.float32).contiguous()
         for ours, row in known.items()
@@ -166,7 +179,7 @@ def into_theirs(ours: Mapping[str, Tensor], *, depth: int) -> dict[str, Tensor]:
     """Our tensors under their names; the tied table is stored once, as they do."""
     known = names(depth)
     if differ := sorted(known.keys() ^ ours.keys()):
-        raise BadInput(f"not the tensors of a GPT-2 of {depth} blocks: {', '.join(differ[:NAMED_AT_MOST])}")
+        raise BadInput(f"not the tensors of a GPT-2 of {depth} blocks: {several(differ)}")
     return {
         PREFIX + row.name: (ours[name].T if row.turned else ours[name]).detach().cpu().contiguous()
         for name, row in known.items()

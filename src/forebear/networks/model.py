@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from forebear.errors import ForebearError
+from forebear.errors import ForebearError, several
 from forebear.networks.initial import first_values
 
 Tensors = dict[str, Tensor]
-
-NAMED_AT_MOST = 8  # faults told one by one; a list of hundreds helps nobody
 
 
 class Model(nn.Module):
@@ -52,10 +50,8 @@ class Model(nn.Module):
             if have != want:
                 faults.append(f"{name} has the shape {have}, not {want}")
         if faults:
-            shown = "; ".join(sorted(faults)[:NAMED_AT_MOST])
-            more = f"; and {len(faults) - NAMED_AT_MOST} more" if len(faults) > NAMED_AT_MOST else ""
             raise ForebearError(
-                f"the weights do not fit the model: {shown}{more}",
+                f"the weights do not fit the model: {several(sorted(faults))}",
                 file=file,
                 remedy="load weights that were saved from a model with the same fields and vocabulary",
             )

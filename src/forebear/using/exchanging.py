@@ -40,6 +40,7 @@ def imported(source: str, to: str) -> RunFolder:
     name = huggingface.milestone_of(path)
     fields, tensors = huggingface.read_folder(path)
     milestone, tokenizer = milestone_named(name)(**fields), Tokenizer.load(path)
+    tensors, notes = huggingface.without_padding(tensors, tokenizer.size)
     network = milestone.network(tokenizer).load(tensors, file=str(path))
 
     def write(file: Path) -> None:
@@ -47,7 +48,7 @@ def imported(source: str, to: str) -> RunFolder:
 
         save_file(network.tensors(), file)
 
-    return _begun(target, milestone, name, tokenizer, source, write)
+    return _begun(target, milestone, name, tokenizer, source, write, notes)
 
 
 def _fetched(name: str) -> Path:
@@ -137,10 +138,15 @@ def _begun(
     return RunFolder.open(target)
 
 
+def form_of(run: Run) -> str:
+    """How this run is written for others, where nothing else is asked."""
+    name = run.facts["milestone"]
+    return next((form for milestone, form in _ways() if milestone == name), "")
+
+
 def exported(run: Run, form: str, to: str) -> Path:
     """Writes a run as files of another program; returns where."""
-    name, target = run.facts["milestone"], Path(to)
-    ways = {("gpt2", "huggingface"): _to_huggingface, ("ngram", "arpa"): _to_arpa}
+    name, target, ways = run.facts["milestone"], Path(to), _ways()
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name) or "nothing yet"
         raise BadInput(f"a run of {name} cannot be written as {form!r}", remedy=f"it can be written as: {offered}")
@@ -150,6 +156,11 @@ def exported(run: Run, form: str, to: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         ways[name, form](run, target)
     return target
+
+
+def _ways() -> dict[tuple[str, str], Callable[[Run, Path], None]]:
+    """By milestone and form."""
+    return {("gpt2", "huggingface"): _to_huggingface, ("ngram", "arpa"): _to_arpa}
 
 
 def _to_huggingface(run: Run, target: Path) -> None:

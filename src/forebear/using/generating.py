@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
@@ -71,6 +71,18 @@ class _Row:
         if self.continuation.stopped:
             self.ended = "stop"
         return piece
+
+
+class Writing(TypedDict, total=False):
+    """How a text is to be continued: what `stream` takes."""
+
+    length: int
+    temperature: float
+    top_k: int | None
+    top_p: float
+    repetition_penalty: float
+    stop: str | Sequence[str]
+    seed: int
 
 
 def generate(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 from forebear.errors import BadInput
 from forebear.text.tokenizer import Tokenizer
@@ -15,7 +16,7 @@ from forebear.training.learners import loaded
 if TYPE_CHECKING:
     from forebear.text.portion import Portion
     from forebear.using.following import Following
-    from forebear.using.generating import Generated
+    from forebear.using.generating import Generated, Writing
     from forebear.using.measuring import Measured, Progress
     from forebear.using.predicting import Predictor
     from forebear.using.scoring import Scored
@@ -122,8 +123,20 @@ class Run:
             samples=samples,
         )
 
+    def stream(self, prompt: str = "", **how: Unpack[Writing]) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece as it comes; takes the words of `generate`."""
+        from forebear.using.generating import stream
+
+        return stream(self.predictor, self.tokenizer, prompt, **how)
+
     def measure(self, source: Portion | Iterable[str], *, progress: Progress | None = None) -> Measured:
         """How well it predicts texts, or a portion of a corpus that has its tokenizer."""
         from forebear.using.measuring import measure
 
         return measure(self.predictor, self.tokenizer, source, unit=self.unit, progress=progress)
+
+    def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
+        """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""
+        from forebear.using.exchanging import exported, form_of
+
+        return exported(self, format or form_of(self), os.fspath(to))
