@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import small_runs
 from forebear.cli.main import COMMANDS, main
 from forebear.lineage import LINEAGE
 
@@ -246,3 +247,16 @@ def test_the_demo_runs_and_goes_on(capsys):
     assert main(shlex.split(first)[1:]) == 0
     assert main(["demo", "--to", "kept", "--time", "4s"]) == 0
     assert "try next" in capsys.readouterr().out
+
+
+def test_measure_says_what_it_has_learned_from_and_what_its_tokenizer_forgets(capsys, tmp_path):
+    run = small_runs.trained("ngram", tmp_path, tokenizer="words")
+    learned = told(capsys, "measure", "run", "text.txt")
+    held_out = run.facts["metrics"]["held_out"]["documents"]
+    assert (learned["learned_from"], learned["forgotten"]) == (learned["documents"] - held_out, ["white space"])
+    assert main(["measure", "run", "text.txt"]) == 0
+    shown = capsys.readouterr().out
+    assert "learned from: no test of it" in shown
+    assert "does not keep white space" in shown
+    Path("other.txt").write_text("The cat is new.")
+    assert told(capsys, "measure", "run", "other.txt")["learned_from"] == 0

@@ -1,5 +1,7 @@
 """Which wins at which cost: worked by hand."""
 
+from dataclasses import replace
+
 from comparisons import BOTH, COUNTS, NETWORK, STICKS, comparison, row, trial
 
 from forebear.comparing.outcomes import Trial
@@ -36,6 +38,13 @@ def test_the_words_where_one_is_best_at_every_cost():
     for seconds, price in ((9.0, "and learns 4.5 times as fast"), (2.1, "for about the same seconds")):
         both = comparison(COUNTS, row("worse", 2000, trial(seconds, 3.125)))
         assert sentences(both)[1] == f"Counts needs 20% fewer bits than Worse, {price}."
+
+
+def test_what_a_tokenizer_forgets_is_said():
+    forgetful = row("counts", 1948, replace(trial(2.0, 2.5), tokenizer="words", forgotten=("white space", "case")))
+    told = sentences(comparison(forgetful, NETWORK))
+    assert told[-1] == "Counts does not pay for white space and case: its tokenizer (words) keeps none."
+    assert not any("does not pay" in text for text in sentences(BOTH))
 
 
 def test_the_words_where_nothing_came_out():

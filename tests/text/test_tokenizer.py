@@ -260,3 +260,23 @@ def test_long_texts_take_linear_time(made):
         for tokenizer in made.values():
             ids, counts = tokenizer.encode_many([text])
             assert len(ids) == counts[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "forgotten"),
+    [
+        ("characters", {}, ()),
+        ("bytepair", {}, ()),
+        ("words", {}, ("white space",)),
+        (
+            "words",
+            {"normalise": ("lower", "accents", "nfkc")},
+            ("white space", "case", "accents", "compatibility forms"),
+        ),
+        ("wordpiece", {}, ("white space", "case", "accents")),
+        ("wordpiece", {"lower": False}, ("white space",)),
+        ("characters", {"normalise": ("lower",)}, ("case",)),
+    ],
+)
+def test_what_a_tokenizer_forgets(kind, how, forgotten):
+    assert train(kind, ["The Café of 北京 ① A a" * 3], **how).forgets == forgotten

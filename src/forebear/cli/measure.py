@@ -14,6 +14,7 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.text.corpus import Corpus
     from forebear.training.corpora import TextSource
     from forebear.using.run import Run
 
@@ -73,7 +74,7 @@ def measure(
     portion = corpus.whole() if most is None else corpus.whole().first(most)
     with speaking.progress("measuring") as progress:
         measured = using.measure(portion, progress=progress)
-    facts = {"run": using.name, **measured.facts()}
+    facts = {"run": using.name, **measured.facts(), "learned_from": _learned_from(using, corpus, measured.documents)}
     speaking.tell(facts, lambda console: drawn(console, facts))
 
 
@@ -86,6 +87,16 @@ def _source(using: Run, texts: list[str], reading: ReadingOptions) -> TextSource
     return replace(own, paths=tuple(texts), reading=reading.reading())
 
 
+def _learned_from(using: Run, corpus: Corpus, count: int) -> int | None:
+    """How many of the first documents the run has learned from; None where nobody knows."""
+    from forebear.training.corpora import learned_from
+
+    if using.facts.get("data") is None:
+        return None
+    seen = learned_from(using.facts["data"], using.folder.recipe.held_out, corpus)
+    return None if seen is None else int(seen[:count].sum())
+
+
 def drawn(console: Console, facts: dict[str, Any]) -> None:
     """What was measured, as a table."""
     made = table("", ">")
@@ -95,6 +106,12 @@ def drawn(console: Console, facts: dict[str, Any]) -> None:
     rate = facts["unknown_rate"]
     made.add_row("unknown tokens", f"{facts['unknown_tokens']:,} ({rate:.2%})")
     console.print(made)
+    if facts["learned_from"]:
+        told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+    if facts["forgotten"]:
+        told = f"the run's tokenizer does not keep {' and '.join(facts['forgotten'])}: that is not counted"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if facts["impossible_tokens"]:
         told = (
             f"{facts['impossible_tokens']:,} of {facts['tokens']:,} tokens have the probability 0 for this run, so the "

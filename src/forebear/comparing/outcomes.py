@@ -29,6 +29,7 @@ class Trial:
     tokenizer: str = ""
     vocabulary: int | None = None
     unknown_rate: float | None = None
+    forgotten: tuple[str, ...] = ()  # what its tokenizer does not keep of a text, and it does not pay for
     held_out_bytes: int | None = None
     curve: Curve = ()
     sample: str = ""
@@ -164,7 +165,7 @@ class Comparison:
 
 def _trial(told: dict[str, Any]) -> Trial:
     curve = tuple((float(seconds), float(bits)) for seconds, bits in told["curve"])
-    return Trial(**{**_own(Trial, told), "curve": curve})
+    return Trial(**{**_own(Trial, told), "curve": curve, "forgotten": tuple(told["forgotten"])})
 
 
 def _own(kind: type, told: dict[str, Any]) -> dict[str, Any]:

@@ -189,8 +189,9 @@ def _samples(comparison: Comparison) -> str:
 def _reading(comparison: Comparison) -> str:
     texts = [
         "<b>Bits per byte</b> is how many bits a milestone needs to tell a byte of text it has never seen, if it"
-        " is used to compress it. It does not depend on how the text was cut into tokens. A word that is not in the"
-        " vocabulary is charged for its spelling, so that a small vocabulary cannot win."
+        " is used to compress it. It is by bytes of the original text, however that was cut into tokens. A word that"
+        " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
+        " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
     if comparison.settings.get("seeds", ()) and len(comparison.settings["seeds"]) > 1:
         texts.append("<b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.")

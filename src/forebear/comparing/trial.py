@@ -89,6 +89,7 @@ def result(run: RunFolder) -> Trial:
         tokenizer=facts["tokenizer"]["kind"],
         vocabulary=facts["tokenizer"]["size"],
         unknown_rate=measured.get("unknown_rate"),
+        forgotten=tuple(measured.get("forgotten", ())),
         held_out_bytes=measured.get("bytes"),
         curve=_curve(run, measured),
         finished=run.finished,

@@ -70,7 +70,7 @@ def sentences(comparison: Comparison) -> list[str]:
     best = comparison.best
     if best is not None:
         told += [*_price(comparison, best), *_beside(comparison, best)]
-    return told
+    return told + _unpaid(comparison)
 
 
 def _story(found: list[Reign]) -> str:
@@ -114,4 +114,14 @@ def _beside(comparison: Comparison, best: Row) -> list[str]:
             f"The text's true entropy is {comparison.limit:.3f}: the best is {lowest - comparison.limit:.3f} above what"
             " no model can go below."
         )
+    return told
+
+
+def _unpaid(comparison: Comparison) -> list[str]:
+    """Whose figures leave something out, because their tokenizers do."""
+    told = []
+    for row in comparison.rows:
+        if forgotten := next((trial.forgotten for trial in row.trials if trial.forgotten), ()):
+            kind = row.trials[0].tokenizer
+            told.append(f"{row.title} does not pay for {' and '.join(forgotten)}: its tokenizer ({kind}) keeps none.")
     return told

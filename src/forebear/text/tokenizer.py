@@ -239,6 +239,16 @@ class Tokenizer:
         model = self._blueprint["model"]
         return model.get("continuing_subword_prefix") or "" if self.kind == "wordpiece" else ""
 
+    @cached_property
+    def forgets(self) -> tuple[str, ...]:
+        """What of a text its tokens do not tell, so that no model of them pays for it."""
+        normalised, _ = blueprints.stages(self._blueprint["normalizer"], None)
+        lost = {"case": "A", "accents": "é", "compatibility forms": "①"}
+        spaced = "a \n b"
+        covered = sum(end - begin for begin, end in self.encode(spaced).spans)
+        told = ["white space"] if covered < len(spaced) else []
+        return (*told, *(name for name, sample in lost.items() if normalised(sample) != sample))
+
     # -- itself
 
     @cached_property

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
 from forebear.text.choosing import KINDS, Learning, tokenizer_for
 from forebear.text.corpus import FACTS, Corpus
+from forebear.text.portion import held_out_by
 from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
@@ -115,13 +119,8 @@ def _vocabulary(kind: str, source: TextSource) -> int | None:
 
 def corpus_again(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
     """The corpus that a run was begun with: where it was, or in the cache, or made again from the same text."""
-    for folder in (Path(data["folder"]), cache() / "corpora" / data["corpus"][:32]):
-        try:
-            corpus = Corpus.open(folder)
-        except ForebearError:
-            continue
-        if corpus.key == data["corpus"]:
-            return corpus
+    if (there := _there(data)) is not None:
+        return there
     source = TextSource.from_json(data["source"])
     for path in source.paths:
         if not os.path.exists(path):
@@ -136,3 +135,24 @@ def corpus_again(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
             remedy="put the old text back, or train a new run on the new text",
         )
     return corpus
+
+
+def _there(data: Mapping[str, Any]) -> Corpus | None:
+    """The corpus of a run as it still stands on disk."""
+    for folder in (Path(data["folder"]), cache() / "corpora" / data["corpus"][:32]):
+        with suppress(ForebearError):
+            corpus = Corpus.open(folder)
+            if corpus.key == data["corpus"]:
+                return corpus
+    return None
+
+
+def learned_from(data: Mapping[str, Any], held_out: float, corpus: Corpus) -> np.ndarray | None:
+    """Which documents of a corpus a run has learned from, by what they say; None where that is no longer known."""
+    there = _there(data)
+    if there is None:
+        return None
+    seen = np.isin(corpus.hashes, there.hashes)
+    if data.get("split", {}).get("by") == "content":
+        seen &= ~held_out_by(corpus.hashes, held_out)
+    return seen

@@ -42,6 +42,7 @@ class Measured:
     unknown_bytes: int
     impossible: int
     seconds: float
+    forgotten: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
 
     @property
     def bits_per_byte(self) -> float:
@@ -76,6 +77,7 @@ class Measured:
             "unknown_tokens": self.unknown_tokens,
             "unknown_rate": self.unknown_rate,
             "impossible_tokens": self.impossible,
+            "forgotten": list(self.forgotten),
             "seconds": round(self.seconds, 3),
         }
 
@@ -137,6 +139,7 @@ def measure(
         unknown_bytes=unknown_bytes,
         impossible=impossible,
         seconds=time.monotonic() - began,
+        forgotten=tokenizer.forgets,
     )
 
 
