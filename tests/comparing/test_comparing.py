@@ -12,6 +12,7 @@ from forebear.comparing.outcomes import Comparison, Trial
 from forebear.errors import BadInput
 from forebear.text.preparing import prepare
 from forebear.text.training import train
+from forebear.training.folder import held
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +174,9 @@ def test_bad_use_is_refused_before_anything_is_trained(book, tmp_path, attempts,
 def test_text_that_can_be_read_once_is_refused(tmp_path):
     with pytest.raises(BadInput, match="only once"):
         compare("/dev/stdin", to=tmp_path / "c")
+
+
+def test_two_at_once_in_one_folder_are_one_too_many(made, there, attempts):
+    with held(there, "x"), pytest.raises(BadInput, match="another process is comparing in this folder"):
+        again(made, there)
+    assert attempts == []

@@ -148,6 +148,9 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     if found.limit is not None:
         made.add_row("", "true entropy", f"{found.limit:.3f}", "limit", style="dim")
     console.print(made)
+    for row in found.rows:
+        if row.error:
+            console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
     for text in facts["verdict"]:
         console.print(text, markup=False)
     console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
@@ -162,7 +165,7 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     marks = [f"± {spread:.3f}"] if spread is not None else []
     marks += ["best"] if best else []
     if row.error:
-        marks.append(f"[red]{escape(row.error)}[/]")
+        marks.append("[red]failed[/]")
     elif bits is None and sum(row.of("impossible")):
         marks.append(f"infinite: {sum(row.of('impossible')):,} tokens are impossible to it")
     shown = [

@@ -25,7 +25,7 @@ from forebear.text.sources import STDIN
 from forebear.text.surveying import survey
 from forebear.training import machine
 from forebear.training.corpora import TextSource, is_corpus
-from forebear.training.folder import RunFolder
+from forebear.training.folder import RunFolder, held
 from forebear.training.recipe import OF_DESCENT, duration
 from forebear.using.pretraining import MEASURED
 
@@ -91,8 +91,9 @@ def compare(
     folder = Path(to)
     with disk_told(folder):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
-        made = _begun(folder, wanted, chosen, limit, prompt, overwrite)
-        return _gone_on(made, folder, names, chosen, wanted, hear or (lambda name, seed, told: None))
+        with held(folder, "another process is comparing in this folder"):
+            made = _begun(folder, wanted, chosen, limit, prompt, overwrite)
+            return _gone_on(made, folder, names, chosen, wanted, hear or (lambda name, seed, told: None))
 
 
 def _names(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:

@@ -36,6 +36,21 @@ FORMAT = "forebear-run/1"
 RUN, METRICS, CARD, CHECKPOINTS = "run.json", "metrics.jsonl", "card.md", "checkpoints"
 
 
+@contextlib.contextmanager
+def held(folder: Path, otherwise: str) -> Iterator[None]:
+    """A folder for this process alone, or an error with these words; the system lets go of it if we are killed."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise BadInput(otherwise, file=folder, remedy="wait for it, or stop it first") from error
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
 @dataclass(eq=False)
 class RunFolder:
     """A run on disk. `facts` is what run.json says."""
@@ -84,20 +99,9 @@ class RunFolder:
         self.facts |= facts
         self.save()
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """The run for this process alone; the system lets go of it if we are killed."""
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            remedy = "wait for it, or stop it first"
-            raise BadInput("another process is training this run", file=self.path, remedy=remedy) from error
-        try:
-            yield
-        finally:
-            os.close(handle)
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """The run for this process alone."""
+        return held(self.path, "another process is training this run")
 
     @property
     def busy(self) -> bool:
