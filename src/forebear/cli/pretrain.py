@@ -202,7 +202,8 @@ def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, An
 def _draw(console: Console, run: RunFolder) -> None:
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
-    what = f"{facts['parameters']:,} parameters, {facts['step']:,} steps in {clock(facts['seconds'])}"
+    steps = "1 step" if facts["step"] == 1 else f"{facts['step']:,} steps"
+    what = f"{facts['parameters']:,} parameters, {steps} in {clock(facts['seconds'])}"
     best = facts.get("best_step", facts["step"])
     kept = f"; the best weights, of step {best:,}, are kept" if best != facts["step"] else ""
     console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")

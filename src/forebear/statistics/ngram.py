@@ -72,7 +72,10 @@ class NgramModel:
     def count(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
         if self.smoothing == "given":
-            raise BadInput("this n-gram model was given its probabilities; it has no counts to add to")
+            remedy = "to count, choose --smoothing kneser-ney, add or none"
+            raise BadInput(
+                "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", remedy=remedy
+            )
         if not len(lengths):
             return
         self._parts.append(self._counted(np.asarray(tokens, np.int64), lengths, np.asarray(targets, np.int64)))

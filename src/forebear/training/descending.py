@@ -15,7 +15,7 @@ from forebear.errors import ForebearError
 from forebear.objectives.batch import Arrays, Batch
 from forebear.training.adamw import AdamW
 from forebear.training.device import Device
-from forebear.training.learner import MOMENTS, WEIGHTS
+from forebear.training.learner import REMEMBERED, WEIGHTS
 from forebear.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Descending:
 
         save_file({name: tensor.detach().cpu() for name, tensor in self.network.tensors().items()}, folder / WEIGHTS)
         moments = self.optimiser.tensors()
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in moments.items()}, folder / MOMENTS)
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in moments.items()}, folder / REMEMBERED)
 
     def load(self, folder: Path) -> None:
         from safetensors.torch import load_file
@@ -111,9 +111,9 @@ class Descending:
         weights = load_file(folder / WEIGHTS)
         self.network.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS))
         self._ready()
-        if strange := self.optimiser.load(load_file(folder / MOMENTS)):
+        if strange := self.optimiser.load(load_file(folder / REMEMBERED)):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
-                file=folder / MOMENTS,
+                file=folder / REMEMBERED,
                 remedy="resume with the version of forebear that wrote it",
             )

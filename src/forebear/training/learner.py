@@ -41,4 +41,4 @@ class Learner(Protocol):
 
 
 WEIGHTS = "weights.safetensors"  # the network
-MOMENTS = "learner.safetensors"  # what else is needed to go on
+REMEMBERED = "learner.safetensors"  # what else is needed to go on
