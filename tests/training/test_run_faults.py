@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -243,47 +240,7 @@ def test_run_json_that_cannot_be_read(book: Path):
         Run.open(run.path)
 
 
-# -- disks and processes
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place]).returncode:
-        pytest.skip("cannot mount a file system of its own here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def test_a_full_disk(book: Path, small_disk: Path):
-    """The error says so; the last checkpoint is whole, and with more room the run ends where an unbroken one does."""
-    changes = {"steps": 40, "evaluate_every": 6, "keep": 1}
-    whole = trained("gpt2", book.parent, to="whole", **changes)
-
-    class Filling(Watcher):
-        def report(self, report: Report) -> None:
-            if report.step == 20:
-                with open(small_disk / "filler", "wb", buffering=0) as file, suppress(OSError):
-                    while file.write(b"x" * 4096):
-                        pass
-
-    with pytest.raises(ForebearError, match="No space left") as raised:
-        pretraining.pretrain(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
-    assert raised.value.exit_code == 1
-    assert "free some space" in raised.value.remedy
-    run = RunFolder.open(small_disk / "run")
-    assert run.checkpoints.good()[0] is not None
-    (small_disk / "filler").unlink()
-    assert weights(pretraining.resume(run.path)) == weights(whole)
-
-
-def test_a_read_only_place(book: Path, small_disk: Path):
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    with pytest.raises(ForebearError, match="Read-only") as raised:
-        pretraining.pretrain(plan("ngram", book), small_disk / "run")
-    assert "--to" in raised.value.remedy
+# -- processes
 
 
 def test_a_second_process_is_refused(book: Path):

@@ -1,0 +1,93 @@
+"""Disks that are full or may not be written: the error says so, nothing is lost, and with room the run goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from forebear.errors import ForebearError
+from forebear.training.folder import RunFolder
+from forebear.training.trainer import Report, Watcher
+from forebear.using import pretraining
+from small_runs import NAMES, plan, text, trained, weights
+
+DISK = 2 << 20
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text(text(), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place]).returncode:
+        pytest.skip("cannot mount a file system of its own here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(disk: Path, room: int = 0) -> None:
+    """Leaves so many bytes free."""
+    filler = disk / "filler"
+    with open(filler, "wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+    os.truncate(filler, filler.stat().st_size - room)
+
+
+def test_a_full_disk(book: Path, small_disk: Path):
+    """The error says so; the last checkpoint is whole, and with more room the run ends where an unbroken one does."""
+    changes = {"steps": 40, "evaluate_every": 6, "keep": 1}
+    whole = trained("gpt2", book.parent, to="whole", **changes)
+
+    class Filling(Watcher):
+        def report(self, report: Report) -> None:
+            if report.step == 20:
+                fill(small_disk)
+
+    with pytest.raises(ForebearError, match="No space left") as raised:
+        pretraining.pretrain(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
+    assert raised.value.exit_code == 1
+    assert "free some space" in raised.value.remedy
+    run = RunFolder.open(small_disk / "run")
+    assert run.checkpoints.good()[0] is not None
+    (small_disk / "filler").unlink()
+    assert weights(pretraining.resume(run.path)) == weights(whole)
+
+
+@pytest.mark.parametrize("room", [0, 16, 48, 96, 160, 300, 450, 600, 900])
+@pytest.mark.parametrize("name", NAMES)
+def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk: Path, tmp_path: Path):
+    """So many kilobytes are free: too few for a beginning, for a checkpoint, for the final weights, for the card."""
+    whole = trained(name, tmp_path, to="whole")
+    fill(small_disk, room << 10)
+    told = None
+    try:
+        pretraining.pretrain(plan(name, book), small_disk / "run")
+    except ForebearError as error:
+        told = error
+    assert told is not None or room > (30 if name == "ngram" else 200)
+    assert told is None or ("No space left" in told.what and "free some space" in told.remedy)
+    (small_disk / "filler").unlink()
+    run = pretraining.pretrain(plan(name, book), small_disk / "run")
+    assert run.finished
+    assert weights(run) == weights(whole)
+    assert not [item.name for item in run.path.rglob("*") if item.name.endswith((".tmp", ".old"))]
+
+
+def test_a_read_only_place(book: Path, small_disk: Path):
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(ForebearError, match="Read-only") as raised:
+        pretraining.pretrain(plan("ngram", book), small_disk / "run")
+    assert "--to" in raised.value.remedy
