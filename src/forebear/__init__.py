@@ -10,6 +10,7 @@ Names are looked up when they are first used, so that importing this costs nothi
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Run", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
+
+# Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
+# they wait for one that is not running: twenty times slower. Few turns cost nothing where nobody disturbs.
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 _PLACES = {
     "Run": "forebear.using.run",

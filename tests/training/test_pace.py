@@ -71,7 +71,8 @@ def test_a_time_is_kept_whatever_the_speed():
 
 
 def test_a_short_time_has_a_short_warm_up():
-    assert Pace.of(Recipe(time=30), epoch=7, seconds_a_step=1).warmup == 3
+    given = [(30, 10), (12, 6), (300, 30), (5000, 100)]
+    assert [Pace.of(Recipe(time=time), epoch=7, seconds_a_step=1).warmup for time, _ in given] == [w for _, w in given]
 
 
 def test_evaluations_are_ever_more_seldom_or_regular():

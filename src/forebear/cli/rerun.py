@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from forebear.cli.printing import Speaking
 from forebear.cli.watching import watching
 
 
-def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking()) -> int:
+def rerun(
+    run: Path,
+    /,
+    *,
+    to: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    speaking: Speaking = Speaking(),
+) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
 
     Given a time, a run decides on its way how many steps it can make; the repetition makes as many.
@@ -23,13 +33,16 @@ def rerun(run: Path, /, *, to: Path | None = None, speaking: Speaking = Speaking
         A finished run.
     to
         Where the repetition goes. [default: beside it, with -again at its name]
+    overwrite
+        Replace another run there.
     """
     from forebear.training.folder import RunFolder
     from forebear.using import pretraining
 
     before = RunFolder.open(run)
     with watching(speaking) as watcher:
-        after = pretraining.again(run, to or run.with_name(f"{run.name}-again"), watcher=watcher)
+        place = to or run.with_name(f"{run.name}-again")
+        after = pretraining.again(run, place, overwrite=overwrite, watcher=watcher)
     same = before.facts["weights"]["sha256"] == after.facts["weights"]["sha256"]
     facts = {"folder": str(after.path), "same": same, **after.facts}
     words = "every weight is the same" if same else "the weights differ: other versions, hardware or threads"

@@ -12,12 +12,12 @@ import numpy as np
 from forebear.comparing.outcomes import Yardstick
 from forebear.errors import BadInput
 from forebear.text.documents import Document, ahead
-from forebear.text.encoding import content_hash, joined_hash
 from forebear.text.ledger import Ledger, size
 from forebear.text.portion import held_out_by
 from forebear.text.reading import Reading
 from forebear.text.sentences import Mode, split_sentences
 from forebear.text.sources import Paths, find
+from forebear.text.surveying import contents
 
 GZIP_SEES = 32_768  # bytes back: more learning text cannot help it
 XZ_SEES = 8_388_608  # bytes, at its usual level
@@ -39,7 +39,7 @@ class Sides:
 
 def sides(paths: Paths, reading: Reading, share: float, measured: int, mode: Mode = "split") -> Sides:
     """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
-    hashes, sizes = _surveyed(paths, reading)
+    hashes, sizes = contents(paths, reading)
     if not len(sizes):
         raise BadInput("there is no text to compare on", remedy="give files that hold text")
     apart = held_out_by(hashes, share)
@@ -105,22 +105,6 @@ def beginning(text: Sides, words: int = 4) -> str:
 
 def _xz(text: bytes) -> int:
     return len(lzma.compress(text, preset=6, check=lzma.CHECK_NONE))
-
-
-def _surveyed(paths: Paths, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-    """What each document says, in 64 bits as in a corpus, and its bytes."""
-    hashes: list[int] = []
-    sizes: list[int] = []
-    parts: list[int] = []
-    total = 0
-    for document, goes_on in ahead(reading.read(find(paths), Ledger())):
-        parts.append(content_hash(document.text))
-        total += size(document.text)
-        if not goes_on:
-            hashes.append(joined_hash(parts))
-            sizes.append(total)
-            parts, total = [], 0
-    return np.array(hashes, np.uint64), np.array(sizes, np.int64)
 
 
 def _numbered(paths: Paths, reading: Reading) -> Iterator[tuple[int, Document]]:

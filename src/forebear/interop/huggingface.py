@@ -42,6 +42,7 @@ GPT2: dict[str, Theirs] = {
     **_pair("encoder.final_norm", "ln_f"),
 }
 PREFIX, TIED = "transformer.", "lm_head.weight"  # the table is both wte and lm_head
+BLOCK = re.compile(r"h\.(\d+)\.")
 MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # constants that old versions saved with the weights
 
 # ours: theirs, of the numbers in config.json.
@@ -73,8 +74,12 @@ def milestone_of(folder: Path) -> str:
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The milestone's fields, and the weights under our names in float32, of a folder that transformers wrote."""
     milestone_of(folder)
-    fields = fields_of(_config(folder), folder / CONFIG)
-    return fields, into_ours(_stored(folder), depth=fields["depth"], file=folder)
+    fields, tensors = fields_of(_config(folder), folder / CONFIG), _stored(folder)
+    blocks = {int(found[1]) for name in tensors if (found := BLOCK.match(name.removeprefix(PREFIX)))}
+    if fields["depth"] > max(blocks, default=-1) + 1:
+        what = f"n_layer is {fields['depth']:,}, and the weights have {len(blocks):,} blocks"
+        raise BadInput(what, file=folder / CONFIG, remedy="fetch the whole folder again")
+    return fields, into_ours(tensors, depth=fields["depth"], file=folder)
 
 
 def without_padding(tensors: dict[str, Tensor], vocabulary: int) -> tuple[dict[str, Tensor], list[str]]:
@@ -164,6 +169,10 @@ def into_ours(theirs: Mapping[str, Tensor], *, depth: int, file: Path | None = N
     faults += [f"{name} is not known" for name in sorted(bare.keys() - wanted) if not MASKS.fullmatch(name)]
     strange = {name: tensor.dtype for name, tensor in bare.items() if name in wanted and not tensor.is_floating_point()}
     faults += [f"{name} is of {dtype}, not of floating point" for name, dtype in strange.items()]
+    if not faults and bare["wte.weight"].dim() != 2:
+        faults = [f"wte.weight has the shape {tuple(bare['wte.weight'].shape)}"]
+    if not faults:
+        faults = [f"{name} holds what is no number" for name in sorted(wanted) if not torch.isfinite(bare[name]).all()]
     if not faults and tied is not None and not torch.equal(tied, bare["wte.weight"]):
         faults = [f"{TIED} is not the same table as wte.weight, as it is in GPT-2"]
     if faults:

@@ -31,7 +31,7 @@ def written_aside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 def write_json(path: str | os.PathLike[str], facts: dict[str, Any]) -> None:
     with written_aside(path) as file:
-        file.write(json.dumps(facts, indent=1).encode() + b"\n")
+        file.write(json.dumps(facts, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def synced(file: IO[Any]) -> None:

@@ -15,12 +15,15 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
 from forebear.text.documents import Document
 from forebear.text.ledger import Ledger
+from forebear.text.portion import held_out_by
 from forebear.text.preparing import Progress
 from forebear.text.reading import Reading
 from forebear.text.sources import Paths, find
-from forebear.text.surveying import survey
+from forebear.text.surveying import contents, survey
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from forebear.text.segmentation import Segmenter
     from forebear.text.tokenizer import Tokenizer
 
@@ -121,35 +124,20 @@ def _learned(
         options["segmenter"] = None
     taught: Iterable[Document] = read
     if held_out:
-        border = _border(reading.read(find(paths), Ledger()), held_out)
-        taught = _not_held_out(read, held_out) if border is None else _before(read, border)
+        hashes, sizes = contents(paths, reading)
+        apart = held_out_by(hashes, held_out)
+        by_content = apart.any() and not apart.all()
+        taught = _not_held_out(read, apart) if by_content else _before(read, int(sizes.sum() * (1 - held_out)))
     return train(kind, map(_as_told if kind == "words" else _text, taught), **options), ledger.fingerprint
 
 
-def _is_held_out(document: Document, held_out: float) -> bool:
-    """Documents that travel in parts are kept: what they say as a whole is not known yet."""
-    import numpy as np
-
-    from forebear.text.encoding import content_hash
-    from forebear.text.portion import held_out_by
-
-    return not document.part and bool(held_out_by(np.array([content_hash(document.text)], np.uint64), held_out)[0])
-
-
-def _border(documents: Iterable[Document], held_out: float) -> int | None:
-    """None where documents are held out by what they say; else the bytes before the end that is held out instead."""
-    sides: set[bool] = set()
-    total = 0
+def _not_held_out(documents: Iterable[Document], apart: np.ndarray) -> Iterator[Document]:
+    """Those, or parts of those, that are not set apart."""
+    number = -1
     for document in documents:
-        sides.add(_is_held_out(document, held_out))
-        if len(sides) == 2:
-            return None
-        total += len(document.text.encode("utf-8", "surrogatepass"))
-    return int(total * (1 - held_out))
-
-
-def _not_held_out(documents: Iterable[Document], held_out: float) -> Iterator[Document]:
-    return (document for document in documents if not _is_held_out(document, held_out))
+        number += not document.part
+        if not apart[number]:
+            yield document
 
 
 def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:

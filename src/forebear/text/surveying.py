@@ -7,7 +7,13 @@ import hashlib
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from forebear.text.aside import cache, written_aside
+from forebear.text.documents import ahead
+from forebear.text.encoding import content_hash, joined_hash
+from forebear.text.ledger import Ledger
+from forebear.text.ledger import size as bytes_of
 from forebear.text.reading import Reading
 from forebear.text.sources import Paths, find, fingerprint
 
@@ -21,6 +27,22 @@ class Survey:
     text: str
     forms: str
     size: int
+
+
+def contents(paths: Paths, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """What each document says, in 64 bits as a corpus has it, and its bytes; reads everything."""
+    hashes: list[int] = []
+    sizes: list[int] = []
+    parts: list[int] = []
+    total = 0
+    for document, goes_on in ahead(reading.read(find(paths), Ledger())):
+        parts.append(content_hash(document.text))
+        total += bytes_of(document.text)
+        if not goes_on:
+            hashes.append(joined_hash(parts))
+            sizes.append(total)
+            parts, total = [], 0
+    return np.array(hashes, np.uint64), np.array(sizes, np.int64)
 
 
 def survey(paths: Paths, reading: Reading) -> Survey:

@@ -15,7 +15,6 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
 from forebear.text.choosing import KINDS, Learning, tokenizer_for
 from forebear.text.corpus import FACTS, Corpus
-from forebear.text.portion import held_out_by
 from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
@@ -148,11 +147,9 @@ def _there(data: Mapping[str, Any]) -> Corpus | None:
 
 
 def learned_from(data: Mapping[str, Any], held_out: float, corpus: Corpus) -> np.ndarray | None:
-    """Which documents of a corpus a run has learned from, by what they say; None where that is no longer known."""
+    """Which documents of a corpus a run has learned from, if only from their beginning; None where nobody knows."""
     there = _there(data)
     if there is None:
         return None
-    seen = np.isin(corpus.hashes, there.hashes)
-    if data.get("split", {}).get("by") == "content":
-        seen &= ~held_out_by(corpus.hashes, held_out)
-    return seen
+    taught = np.isin(there.documents[:-1], there.split(held_out).train.units[:, 0])
+    return np.isin(corpus.hashes, there.hashes[taught])

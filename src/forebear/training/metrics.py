@@ -21,7 +21,7 @@ class Metrics:
     def read(self) -> Iterator[dict[str, Any]]:
         if not self.file.exists():
             return
-        with open(self.file, encoding="utf-8") as lines:
+        with open(self.file, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 try:
                     yield json.loads(line)

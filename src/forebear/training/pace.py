@@ -7,7 +7,8 @@ from typing import Any
 
 from forebear.training.recipe import Recipe
 
-WARMUP = 100  # steps, and never more than a tenth of the run
+WARMUP = 100  # steps, or a tenth of a shorter run
+LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: without it high rates can stall for good
 
 
 @dataclass
@@ -40,7 +41,8 @@ class Pace:
         elif recipe.epochs is not None:
             total = max(1, round(recipe.epochs * epoch))
         guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))
-        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, guess // 10)
+        usual = max(guess // 10, min(LEAST_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
+        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, usual)
         fall = recipe.fall
         if fall is None and total is not None:
             fall = round(total * (1 - recipe.cooldown))
@@ -78,9 +80,10 @@ class Pace:
     def to_json(self) -> dict[str, Any]:
         return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.middle)}
 
-    def restore(self, told: dict[str, Any]) -> None:
-        self.warmup, self.total, self.fall = told["warmup"], told["total"], told["fall"]
-        self.middle = (told["middle"][0], told["middle"][1])
+    @classmethod
+    def from_json(cls, told: dict[str, Any], recipe: Recipe) -> Pace:
+        middle = (told["middle"][0], told["middle"][1])
+        return cls(told["warmup"], told["total"], told["fall"], recipe.time, recipe.cooldown, middle)
 
 
 def examined(step: int, every: int | None) -> bool:

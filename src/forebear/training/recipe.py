@@ -67,6 +67,8 @@ class Recipe:
             raise BadInput(f"--held-out is {self.held_out}", remedy="give a share between 0 and 1, such as 0.05")
         if not 0 < self.memory < 1:
             raise BadInput(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")
+        if self.fall is not None and (self.steps is None or self.fall < 0):
+            raise BadInput("--fall is a step of a run with so many --steps", remedy="give --cooldown instead")
         if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:
             raise BadInput("--decay, --warmup and --seed cannot be negative", remedy="give 0 or more")
 
@@ -107,8 +109,9 @@ def _read(name: str, kind: str, value: Any) -> Any:
 
 def duration(text: str | float) -> float:
     """Seconds, from how people write them: 90, 30s, 5m, 1.5h, 2d, 1h30m."""
-    if isinstance(text, int | float):
+    if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text)
+    text = str(text)
     units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):

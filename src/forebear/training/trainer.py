@@ -114,11 +114,10 @@ class Trainer:
         one, notes = self.folder.checkpoints.good()
         for note in notes:
             self.watcher.note(note)
-        if one is not None:
-            self.folder.checkpoints.set_aside(one.step)
         if one is None:
             self._afresh()
         else:
+            self.folder.checkpoints.set_aside(one.step)
             self._resume(one)
         self.metrics.cut(self.at.step)
 
@@ -140,8 +139,7 @@ class Trainer:
         state = one.state()
         self.learner.load(one.folder)
         self.at = _Position(**state["position"])
-        self.pace = Pace.of(self.recipe, self.epoch, 1.0)
-        self.pace.restore(state["pace"])
+        self.pace = Pace.from_json(state["pace"], self.recipe)
         self.watcher.note(f"going on from step {self.at.step:,}")
 
     # -- during
@@ -165,7 +163,11 @@ class Trainer:
         held_out, best = None, False
         if examined(step, self.recipe.evaluate_every) or over:
             held_out = self.examine()
+            if not self.once:  # what counts may well hold something impossible
+                troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
             best = self._best(sum(held_out.values()), troubles)
+            if over and "next" in held_out:
+                troubles.of_end(held_out["next"], self.at.seconds, self.recipe.time)
         if step % LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}

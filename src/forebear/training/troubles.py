@@ -14,7 +14,9 @@ from forebear.text.portion import Portion
 
 UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
 REPEATED = 0.2  # share of documents that say what another says already
-SAMPLE = 20_000_000  # tokens that frequencies are counted from
+SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
+LATE = 1.2  # times the time that was given
+TOGETHER = 1_000  # documents counted at once
 
 
 def of_text(corpus: Corpus) -> Iterator[str]:
@@ -45,14 +47,14 @@ def unigram_entropy(train: Portion, held_out: Portion, vocabulary: int, end: int
 
 def _frequencies(portion: Portion, vocabulary: int, end: int) -> np.ndarray:
     """How often each token is predicted, from a sample where there is very much text; an end for each document."""
-    counts, seen = np.zeros(vocabulary), 0
-    for number, (first, last) in enumerate(portion.spans.tolist()):
-        counts += np.bincount(portion.corpus.ids[first:last], minlength=vocabulary) if last - first > vocabulary else 0
-        if last - first <= vocabulary:
-            np.add.at(counts, portion.corpus.ids[first:last], 1)
-        seen += last - first
-        counts[end] += 1
-        if seen > SAMPLE and number:
+    counts = np.zeros(vocabulary)
+    for at in range(0, len(portion), TOGETHER):
+        spans = portion.spans[at : at + TOGETHER]
+        lengths = np.minimum(spans[:, 1] - spans[:, 0], SAMPLE // len(spans))
+        places = np.arange(lengths.sum()) + np.repeat(spans[:, 0] - (np.cumsum(lengths) - lengths), lengths)
+        counts += np.bincount(portion.corpus.ids[places], minlength=vocabulary)
+        counts[end] += len(spans)
+        if counts.sum() >= SAMPLE:
             break
     return counts
 
@@ -70,7 +72,7 @@ class Troubles:
         if not math.isfinite(loss):
             raise ForebearError(
                 f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
-                remedy=f"a lower rate: --rate {rate / 3:.1g}; the last checkpoint is kept",
+                remedy=f"a lower rate: --rate {rate / 3:.1g}; what was saved before stays",
             )
 
     def of_loss(self, step: int, loss: float) -> None:
@@ -80,6 +82,21 @@ class Troubles:
                 "nothing is learned",
                 f"after {step:,} steps the loss ({loss:.2f}) is above that of token frequencies alone "
                 f"({self.unigram:.2f}); the rate may be too high (try a third) or too low",
+            )
+
+    def of_end(self, loss: float, seconds: float, given: float | None) -> None:
+        """`loss` is that of the held-out text when training is over."""
+        if self.unigram is not None and loss > self.unigram:
+            self.say(
+                "little is learned",
+                f"held-out loss ({loss:.2f}) ends above that of token frequencies alone ({self.unigram:.2f}): give it "
+                "more time, or more text",
+            )
+        if given is not None and seconds > LATE * given:
+            self.say(
+                "late",
+                f"{seconds:.0f} s instead of {given:.0f} s: the machine became slower on the way; fewer --threads "
+                "suffer less from other programs",
             )
 
     def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> None:

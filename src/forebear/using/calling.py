@@ -15,18 +15,18 @@ from forebear.using import exchanging, pretraining
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
 
-Path = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
 
 def pretrain(
     milestone: str,
-    texts: Path | Sequence[Path],
+    texts: PathLike | Sequence[PathLike],
     *,
-    to: Path | None = None,
+    to: PathLike | None = None,
     size: str | None = None,
-    tokenizer: str | Tokenizer | None = None,
+    tokenizer: PathLike | Tokenizer | None = None,
     vocabulary: int | None = None,
-    recipe: Path | None = None,
+    recipe: PathLike | None = None,
     overwrite: bool = False,
     documents: str = "blank",
     format: str = "auto",  # noqa: A002 - the command line's word
@@ -36,7 +36,7 @@ def pretrain(
     on_bad_bytes: str = "fail",
     sentences: str = "split",
     segment: bool = False,
-    user_dict: Path | None = None,
+    user_dict: PathLike | None = None,
     workers: int | None = None,
     watcher: Watcher | None = None,
     **settings: Any,
@@ -63,21 +63,21 @@ def pretrain(
     return Run(pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher))
 
 
-def resume(folder: Path, *, watcher: Watcher | None = None) -> Run:
+def resume(folder: PathLike, *, watcher: Watcher | None = None) -> Run:
     """Goes on with a run that was broken off."""
     return Run(pretraining.resume(os.fspath(folder), watcher=watcher))
 
 
-def rerun(folder: Path, *, to: Path, watcher: Watcher | None = None) -> Run:
+def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: Watcher | None = None) -> Run:
     """Makes a finished run again, step by step, into another folder."""
-    return Run(pretraining.again(os.fspath(folder), os.fspath(to), watcher=watcher))
+    return Run(pretraining.again(os.fspath(folder), os.fspath(to), overwrite=overwrite, watcher=watcher))
 
 
-def load(folder: Path) -> Run:
+def load(folder: PathLike) -> Run:
     """A run that was trained or imported before."""
     return Run.open(folder)
 
 
-def import_run(source: Path, *, to: Path) -> Run:
+def import_run(source: PathLike, *, to: PathLike) -> Run:
     """A run from another program's files: a Hugging Face folder, an ARPA file."""
     return Run(exchanging.imported(os.fspath(source), os.fspath(to)))

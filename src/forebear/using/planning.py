@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,13 +14,15 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.lineage import milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
+from forebear.text.choosing import KINDS
 from forebear.text.corpus import TOKENIZER, Corpus
 from forebear.text.portion import Portion
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
-from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, recipe_from
+from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, amount, recipe_from
 
 DEFAULT_TIME = 300.0  # seconds, where nothing says how long
+OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 
 
@@ -54,11 +59,12 @@ class Plan:
     def command(self, to: Path) -> str:
         """What to write on a command line for the same."""
         kind = type(self.milestone)
-        usual_fields, usual_recipe = asdict(_built(kind, self.size, {})), _recipe_of(self.milestone).to_json()
+        size = self.size or kind.size
+        usual_fields, usual_recipe = asdict(kind(**kind.sizes.get(size, {}))), _recipe_of(self.milestone).to_json()
         usual_source = asdict(TextSource(()))
         source = asdict(replace(self.source, paths=()))
         changed = {
-            "size": None if self.size == kind.size else self.size,
+            "size": None if size == kind.size else size,
             "tokenizer": to / TOKENIZER if isinstance(self.tokenizer, Tokenizer) else self.tokenizer,
             "vocabulary": self.vocabulary,
             **_changed(asdict(self.milestone), usual_fields),
@@ -70,7 +76,7 @@ class Plan:
         words = ["forebear", "pretrain", name_of(self.milestone), *self.source.paths]
         for name, value in changed.items():
             if value is not None:
-                flag = f"--{name.replace('_', '-')}"
+                flag = f"--{_dashed(name)}"
                 words += [flag] if value is True and name == "segment" else [flag, str(value)]
         return shlex.join(words)
 
@@ -84,7 +90,7 @@ def plan(
     texts: Sequence[str],
     *,
     size: str | None = None,
-    tokenizer: str | Tokenizer | None = None,
+    tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
     vocabulary: int | None = None,
     source: TextSource | None = None,
     recipe: Mapping[str, Any] | None = None,
@@ -96,22 +102,37 @@ def plan(
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
-    own, given = _shared_out(kind, settings or {})
+    own, given = _shared_out(milestone, kind, settings or {})
     size = size or written.get("size") or kind.size or None
-    made = _built(kind, size, {**written.get("fields", {}), **own})
+    made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
     _heeded(milestone, kind, {**written.get("recipe", {}), **given})
+    tokenizer = tokenizer or written.get("tokenizer")
+    vocabulary = vocabulary or written.get("vocabulary")
+    if not isinstance(tokenizer, str | os.PathLike | Tokenizer | None):
+        raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
+    if vocabulary is not None:
+        vocabulary = amount(vocabulary, "vocabulary")
+        if tokenizer is not None and tokenizer not in KINDS:
+            what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
+            raise BadInput(what, remedy="leave it out")
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
     return Plan(
         made,
-        size,
+        _size_of(made),
         source,
-        tokenizer or written.get("tokenizer"),
-        vocabulary or written.get("vocabulary"),
+        os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer,
+        vocabulary,
         _recipe_of(made, written.get("recipe", {}), given),
     )
+
+
+def _size_of(milestone: Milestone) -> str | None:
+    """The name of the size that has these fields; None where they are one's own."""
+    kind = type(milestone)
+    return next((name for name, own in kind.sizes.items() if kind(**own) == milestone), None)
 
 
 def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
@@ -126,19 +147,25 @@ def _heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> 
     if kind.learning == "counting":
         for name in OF_DESCENT:
             if given.get(name) is not None:
-                what = f"--{name.replace('_', '-')} means nothing to {milestone}, which counts"
+                what = f"--{_dashed(name)} means nothing to {milestone}, which counts"
                 raise BadInput(what, remedy="leave it out")
+        if given.get("epochs") is not None and float(given["epochs"]) > 1:
+            raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
 
-def _shared_out(kind: type[Milestone], settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _shared_out(
+    milestone: str, kind: type[Milestone], settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the milestone, and settings of the recipe."""
-    own = {field.name for field in fields(kind)}
+    own = [field.name for field in fields(kind)]
     names = [*own, *(field.name for field in fields(Recipe))]
     for name in settings:
         if name not in names:
-            raise BadInput(
-                f"there is no setting {name!r} of {kind.__name__} or of a recipe", remedy=nearest(name, names)
+            near = difflib.get_close_matches(name, [*names, *OPTIONS], n=1)
+            remedy = (
+                f"did you mean --{_dashed(near[0])}?" if near else f"its own are: --{', --'.join(map(_dashed, own))}"
             )
+            raise BadInput(f"--{_dashed(name)} is no setting of {milestone} or of training", remedy=remedy)
     given = {name: value for name, value in settings.items() if value is not None}
     return (
         {name: value for name, value in given.items() if name in own},
@@ -146,24 +173,34 @@ def _shared_out(kind: type[Milestone], settings: Mapping[str, Any]) -> tuple[dic
     )
 
 
-def _built(kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _built(milestone: str, kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
     """The milestone in this size, with these fields; values may be written as on the command line."""
     if size is not None and size not in kind.sizes:
-        raise BadInput(f"{kind.__name__} has no size {size!r}", remedy=nearest(size, kind.sizes))
+        raise BadInput(f"{milestone} has no size {size!r}", remedy=nearest(str(size), kind.sizes))
     kinds = {field.name: str(field.type) for field in fields(kind)}
+    for name in own:
+        if name not in kinds:
+            raise BadInput(f"{milestone} has no field {name!r}", remedy=nearest(name, kinds))
     values = {name: _typed(name, kinds[name], value) for name, value in own.items()}
     return kind(**{**kind.sizes.get(size or "", {}), **values})
 
 
 def _typed(name: str, kind: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+    """A field as it is written on a command line, in a file or in Python, as what it stands for."""
     try:
-        if kind == "bool":
+        if kind == "bool" and isinstance(value, str):
             return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[value.lower()]
-        return {"int": int, "float": float}.get(kind, str)(value)
+        made = {"int": int, "float": float}.get(kind, str)(value) if isinstance(value, str) else value
+        made = float(made) if kind == "float" and type(made) is int else made
+        if type(made).__name__ != kind or (kind == "float" and not math.isfinite(made)):
+            raise ValueError
     except (ValueError, KeyError) as error:
-        raise BadInput(f"--{name.replace('_', '-')} is {value!r}", remedy=f"give a value of type {kind}") from error
+        raise BadInput(f"--{_dashed(name)} is {value!r}", remedy=f"give a value of type {kind}") from error
+    return made
 
 
 def has_room(milestone: Milestone, train: Portion) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +21,7 @@ from forebear.text.portion import Portion, Split
 from forebear.training import machine, troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
-from forebear.training.folder import RunFolder
+from forebear.training.folder import RUN, RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
@@ -52,15 +55,16 @@ def pretrain(
         "recipe": what.recipe.to_json(),
         "corpus": corpus.key,
     }
-    folder, there = _place(
-        Path(to) if to is not None else Path("runs") / asked["milestone"], asked, to is None, overwrite
-    )
-    if there is not None and there.finished:
+    wanted = Path(to) if to is not None else Path("runs") / asked["milestone"]
+    folder, there = _place(wanted, asked, to is None, overwrite)
+    goes_on = there is not None and there.facts.get("asked") == asked
+    if there is not None and goes_on and there.finished:
+        (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return there
-    recipe = what.recipe if there is None else there.recipe  # what was settled then holds now
+    recipe = there.recipe if there is not None and goes_on else what.recipe  # what was settled then holds now
     ready = _Ready.of(what.milestone, corpus, recipe)  # before anything is written: most mistakes show here
-    if there is not None:
-        return _trained(there, corpus, ready, watcher)
+    if there is not None and goes_on:
+        return _trained(there, ready, watcher)
     facts = {
         "name": folder.name,
         "milestone": asked["milestone"],
@@ -82,23 +86,25 @@ def pretrain(
         "hardware": machine.hardware(),
         "state": "begun",
     }
-    run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
-    return _trained(run, corpus, ready, watcher)
+    with _replaced(there):
+        run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
+    return _trained(run, ready, watcher)
 
 
 def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     """Goes on with a run that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
     if run.finished:
+        (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return run
     if run.facts.get("data") is None:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = corpus_again(run.facts["data"], run.tokenizer)
-    return _trained(run, corpus, _Ready.of(run.milestone, corpus, run.recipe), watcher)
+    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe), watcher)
 
 
-def again(folder: str | Path, to: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
+def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
     """Repeats a finished run, step by step as it was, into another folder."""
     run = RunFolder.open(folder)
     if run.facts.get("data") is None:
@@ -120,11 +126,14 @@ def again(folder: str | Path, to: str | Path, *, watcher: Watcher | None = None)
         recipe_from(settings, exact),
     )
     corpus = corpus_again(run.facts["data"], run.tokenizer)  # the text of then, or a word about its having changed
-    return pretrain(what, to, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
+    return pretrain(what, to, overwrite=overwrite, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
 
 
 def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> tuple[Path, RunFolder | None]:
-    """Where the run goes, and what of it is there already. A place of our own choice gets a number if it is taken."""
+    """Where the run goes, and the run that is there: this one, or one to be replaced.
+
+    A place of our own choice gets a number if it is taken.
+    """
     number = 1
     while True:
         place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
@@ -136,15 +145,11 @@ def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> 
             if not free:
                 raise BadInput("exists and is no run", file=place, remedy="choose another folder with --to") from None
             there = None
-        if there is not None and there.facts.get("asked") == asked:
+        if there is not None and (there.facts.get("asked") == asked or (overwrite and not free)):
             return place, there
         if not free:
-            if not overwrite or there is None:
-                remedy = "add --overwrite to replace it, or choose another folder with --to"
-                raise BadInput("holds another run", file=place, remedy=remedy)
-            with there.held():
-                _emptied(place)
-            return place, None
+            remedy = "add --overwrite to replace it, or choose another folder with --to"
+            raise BadInput("holds another run", file=place, remedy=remedy)
         number += 1
 
 
@@ -153,12 +158,24 @@ def _begun(name: str) -> bool:
     return name in (TOKENIZER, LEDGER) or (name.startswith(".") and name.endswith(".tmp"))
 
 
-def _emptied(place: Path) -> None:
-    import shutil
-
-    (place / "run.json").unlink()  # first: what is half removed is no run
-    for item in place.iterdir():
-        shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()
+@contextlib.contextmanager
+def _replaced(there: RunFolder | None) -> Iterator[None]:
+    """While another run begins in its place, the old one stands aside; it comes back if that fails."""
+    if there is None:
+        yield
+        return
+    aside = there.path.with_name(f".{there.path.name}.replaced")
+    with there.held():
+        if (aside / RUN).is_file():  # of an earlier replacement that was killed
+            shutil.rmtree(aside)
+        there.path.rename(aside)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(there.path, ignore_errors=True)
+            aside.rename(there.path)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -188,7 +205,7 @@ class _Ready:
         return cls(split, milestone.objective(tokenizer), learner, unigram, notes)
 
 
-def _trained(run: RunFolder, corpus: Corpus, ready: _Ready, watcher: Watcher | None) -> RunFolder:
+def _trained(run: RunFolder, ready: _Ready, watcher: Watcher | None) -> RunFolder:
     watcher = watcher or Watcher()
     with disk_told(run.path), run.held():
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
