@@ -58,16 +58,13 @@ class Reading:
         self.last = self.last[rows]
 
 
-class Opened:
-    """What the commands ask of a run."""
+class Opened(runs.Run):
+    """A run without a folder."""
 
-    name, notes, facts = "bigrams", [], {}
+    name, notes, facts, unit, tokenizer = "bigrams", [], {}, "document", None
 
     def __init__(self, tokenizer, add):
         self.tokenizer, self.predictor = tokenizer, Bigrams(tokenizer, add)
-
-    def measure(self, source, progress=None):
-        return measure(self.predictor, self.tokenizer, source, progress=progress)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def made(tmp_path_factory) -> Path:
     (folder / "short.txt").write_text("\n\n".join(text.split(". ")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        compare(folder / "short.txt", to=folder / "comparison", time="5s", sizes={"gpt2": "124M"}, limit=0.5)
+        compare(folder / "short.txt", to=folder / "comparison", time="5s", size={"gpt2": "124M"}, limit=0.5)
     return folder
 
 
@@ -53,7 +53,7 @@ def attempts(monkeypatch) -> list[str]:
 
 
 def again(made: Path, folder: Path, **more) -> Comparison:
-    given = {"time": "5s", "sizes": {"gpt2": "124M"}, "limit": 0.5, **more}
+    given = {"time": "5s", "size": {"gpt2": "124M"}, "limit": 0.5, **more}
     return compare(made / "short.txt", to=folder, **given)
 
 
@@ -96,14 +96,14 @@ def test_more_seeds_are_added_to_those_that_are_there(made, there, attempts):
 
 def test_a_run_that_is_gone_is_made_again(made, there, attempts):
     shutil.rmtree(there / "runs" / "ngram-0")
-    again(made, there, milestones=["ngram"])
+    again(made, there, only=["ngram"])
     assert attempts == ["ngram-0"]
 
 
 def test_a_torn_table_is_made_again_from_the_runs(made, there):
     began = json.loads((there / "runs" / "ngram-0" / "run.json").read_text())["began"]
     (there / "comparison.json").write_text('{"format": "forebear-comp')
-    found = again(made, there, milestones=["ngram"])
+    found = again(made, there, only=["ngram"])
     assert found.row("ngram") == told(made / "comparison").row("ngram")
     assert json.loads((there / "runs" / "ngram-0" / "run.json").read_text())["began"] == began
 
@@ -113,7 +113,7 @@ def test_other_settings_are_another_comparison(made, there, attempts, book):
         with pytest.raises(BadInput, match="other settings"):
             again(made, there, **more)
     with pytest.raises(BadInput, match="another text"):
-        compare(book, to=there, time="5s", sizes={"gpt2": "124M"})
+        compare(book, to=there, time="5s", size={"gpt2": "124M"})
     found = again(made, there, time="6s", overwrite=True)
     assert attempts == ["ngram-0", "gpt2-0"]
     assert found.best is None
@@ -137,7 +137,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made, tmp_path, monkeypatch):
 
 def test_a_prepared_corpus_is_compared_on_as_it_is(book, tmp_path):
     prepare([book], train("characters", [book.read_text()]), to=tmp_path / "corpus")
-    found = compare(tmp_path / "corpus", to=tmp_path / "c", milestones=["ngram"], sizes={"ngram": "bigram"})
+    found = compare(tmp_path / "corpus", to=tmp_path / "c", only=["ngram"], size={"ngram": "bigram"})
     (counted,) = found.row("ngram").trials
     assert (counted.tokenizer, counted.error) == ("characters", "")
     assert counted.bits_per_byte > 0
@@ -158,9 +158,9 @@ def test_different_held_out_text_is_told(made, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"milestones": ["ngarm"]}, "no milestone named"),
-        ({"sizes": {"gpt2": "124"}}, "no size"),
-        ({"sizes": {"bret": "tiny"}}, "no milestone named"),
+        ({"only": ["ngarm"]}, "no milestone named"),
+        ({"size": {"gpt2": "124"}}, "no size"),
+        ({"size": {"bret": "tiny"}}, "no milestone named"),
         ({"seeds": []}, "nothing to compare"),
         ({"time": "soon"}, "no duration"),
     ],

@@ -48,8 +48,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     ("arguments", "words"),
     [
         (["pretrain", "gtp2", "{book}"], "did you mean gpt2"),
-        (["pretrain", "gpt2", "{book}", "--widht", "8"], "did you mean width"),
-        (["pretrain", "gpt2", "{book}", "--tim", "5m"], "did you mean time"),
+        (["pretrain", "gpt2", "{book}", "--widht", "8"], "did you mean --width"),
+        (["pretrain", "gpt2", "{book}", "--tim", "5m"], "did you mean --time"),
         (["pretrain", "gpt2", "{book}", "--size", "tinny"], "did you mean tiny"),
         (["pretrain", "gpt2", "{book}", "--width", "wide"], "--width is 'wide'"),
         (["pretrain", "gpt2", "{book}", "--heads", "5", "--width", "32"], "cannot be"),

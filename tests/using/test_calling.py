@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
+from forebear.errors import BadInput
 from small_runs import text
 
 
@@ -32,7 +33,11 @@ def test_from_text_to_answers(tmp_path: Path):
     assert "NextToken" in fb.explain("gpt2").sentence
     again = fb.load(tmp_path / "run")
     assert again.score("The cat")[0].log_probability == run.score("The cat")[0].log_probability
-    assert again.measure(["The cat sat."]).bits_per_byte > 0
+    measured = again.measure(book, limit="1k")
+    assert measured.bits_per_byte > 0
+    assert 900 < measured.bytes < 1300
+    with pytest.raises(BadInput, match="no such file"):
+        again.measure("The cat sat.")
     assert (
         fb.rerun(tmp_path / "run", to=tmp_path / "again").facts["weights"]["sha256"] == run.facts["weights"]["sha256"]
     )

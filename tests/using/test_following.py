@@ -130,3 +130,10 @@ def test_wishes_without_sense_are_refused(words):
     nothing = Tabled(np.full((words.size, words.size), math.nan))
     with pytest.raises(Exception, match="no numbers"):
         what_follows(nothing, words, "the")
+
+
+def test_names_with_underscores_are_no_blanks(words):
+    predictor = counted(words, ["the cat sat"])
+    assert not what_follows(predictor, words, "the __init__ cat").has_blank
+    assert what_follows(predictor, words, "the __init__ ____").has_blank
+    assert what_follows(predictor, words, "the __.").has_blank

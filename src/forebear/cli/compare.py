@@ -88,10 +88,10 @@ def compare(
         found = compared(
             texts,
             to=to,
-            milestones=only.split(",") if only else None,
+            only=only.split(",") if only else None,
             time=time,
             seeds=seeds,
-            sizes=_sizes(size),
+            size=_sizes(size),
             tokenizer=tokenizer,
             vocabulary=vocabulary,
             held_out=held_out,

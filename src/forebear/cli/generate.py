@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, opened
 from forebear.cli.printing import Speaking
-from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,11 +101,8 @@ def generate(
 def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
     """Prompt and continuation as it comes; every call of `hear` is at least one token, `ids` has them all."""
     from forebear.using.generating import generate as generated
-    from forebear.using.sampling import Sampling
 
-    Sampling(how["temperature"], how["top_k"], how["top_p"], how["repetition_penalty"])  # speaks up before we do
-    if how["length"] < 1:
-        raise BadInput(f"length is {how['length']}", remedy="give a length of at least 1")
+    using.stream(prompt, **how)  # refuses what is wrong before we write anything
     sys.stdout.write(_harmless(prompt))
     after_space = prompt[-1:].isspace()
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import opened
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
-from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from forebear.text.corpus import Corpus
-    from forebear.training.corpora import TextSource
-    from forebear.using.run import Run
 
 
 ROWS = (  # name among the facts, in words, digits
@@ -62,39 +56,13 @@ def measure(
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
     """
-    from forebear.training.corpora import corpus_of
-    from forebear.training.recipe import amount
-
-    most = None if limit is None else amount(limit, "limit")
-    if most is not None and most < 1:
-        raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
     using = opened(run, speaking)
-    with speaking.progress("preparing") as progress:
-        corpus = corpus_of(_source(using, texts, reading), using.tokenizer, workers=workers, progress=progress)
-    portion = corpus.whole() if most is None else corpus.whole().first(most)
-    with speaking.progress("measuring") as progress:
-        measured = using.measure(portion, progress=progress)
-    facts = {"run": using.name, **measured.facts(), "learned_from": _learned_from(using, corpus, measured.documents)}
+    with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
+        measured = using.measure(
+            texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress
+        )
+    facts = {"run": using.name, **measured.facts()}
     speaking.tell(facts, lambda console: drawn(console, facts))
-
-
-def _source(using: Run, texts: list[str], reading: ReadingOptions) -> TextSource:
-    """This text, taken as the run's own was where that decides which tokens it has."""
-    from forebear.training.corpora import TextSource
-
-    told = (using.facts.get("data") or {}).get("source")
-    own = TextSource(()) if told is None else TextSource.from_json(told)
-    return replace(own, paths=tuple(texts), reading=reading.reading())
-
-
-def _learned_from(using: Run, corpus: Corpus, count: int) -> int | None:
-    """How many of the first documents the run has learned from; None where nobody knows."""
-    from forebear.training.corpora import learned_from
-
-    if using.facts.get("data") is None:
-        return None
-    seen = learned_from(using.facts["data"], using.folder.recipe.held_out, corpus)
-    return None if seen is None else int(seen[:count].sum())
 
 
 def drawn(console: Console, facts: dict[str, Any]) -> None:

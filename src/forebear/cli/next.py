@@ -31,8 +31,9 @@ def next(  # noqa: A001 - the command's name
 ) -> None:
     """Show what a run expects to come next, or in a blank, with probabilities.
 
-    A blank is ____ (two underscores or more). At the end of a text it is the next token; elsewhere every candidate is
-    judged by the probability of the whole text with it.
+    A blank is ____ (two underscores or more, not inside a name). Every candidate that can be read there is judged by
+    the probability of the whole text with it, and probabilities are shared out among those; without a blank they are
+    those of every token that may come next.
 
     ```
     forebear next runs/ngram "判断这个词的____"
@@ -79,7 +80,8 @@ def _draw(console: Console, answer: Following, tokenizer: Tokenizer) -> None:
     from forebear.using.continuing import readable
 
     console.print(f"[bold]{plain(answer.text)}[/]", soft_wrap=True)
-    made = table(">", "token", ">probability", "", ">log P", *(["text"] if answer.has_blank else []))
+    columns = (">log P of the text", "text") if answer.has_blank else (">log P",)
+    made = table(">", "token", ">probability", "", *columns)
     for place, candidate in enumerate(answer.candidates, 1):
         cells = [plain(candidate.whole)] if candidate.whole is not None else []
         share = candidate.probability

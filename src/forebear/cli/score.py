@@ -96,6 +96,9 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
             plain(answer.text),
         )
     console.print(made)
+    if unknown := sum(answer.unknown for answer in answers):
+        told = f"{unknown:,} unknown tokens: bits, and the rank, charge their spelling; log P and perplexity do not"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if impossible := sum(answer.impossible for answer in answers):
         told = f"{impossible:,} tokens have the probability 0 for this run, which makes their texts impossible (-inf)"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)

@@ -55,10 +55,10 @@ def compare(
     texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     to: str | os.PathLike[str] = "comparison",
-    milestones: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
     time: str | float = "2m",
     seeds: int | Sequence[int] = 1,
-    sizes: Mapping[str, str] | None = None,
+    size: Mapping[str, str] | None = None,
     tokenizer: str | None = None,
     vocabulary: int | None = None,
     held_out: float = 0.05,
@@ -73,12 +73,13 @@ def compare(
     """Trains each milestone (all of the lineage, unless some are named) for `time` with each seed, and compares them.
 
     The results stand in `to`: comparison.json, comparison.html, and the runs. Called again with the same settings it
-    goes on; a milestone that failed is a row with its error, and is tried again then. `seeds` is how many, or which.
+    goes on; a milestone that failed is a row with its error, and is tried again then. `seeds` is how many, or which;
+    `size` is by milestone: {"gpt2": "mini"}.
     `limit` is the text's true entropy in bits per byte, where it is known. `prompt` is what everyone continues.
     """
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
-    names = _names(milestones, sizes or {})
+    names = _names(only, size or {})
     chosen = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
     if not chosen or not source.paths:
         raise BadInput("nothing to compare", remedy="give at least one text and one seed")
@@ -87,7 +88,7 @@ def compare(
             "standard input can be read only once", remedy="save the text in a file: it is read several times"
         )
     settings = {"time": duration(time), "held_out": held_out, "threads": threads}
-    wanted = _Wanted(source, dict(sizes or {}), tokenizer, vocabulary, settings, overwrite, command)
+    wanted = _Wanted(source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command)
     folder = Path(to)
     with disk_told(folder):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)

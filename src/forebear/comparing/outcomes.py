@@ -84,6 +84,11 @@ class Row:
         return next((trial.size for trial in self.trials if trial.size), "")
 
     @property
+    def forgotten(self) -> tuple[str, ...]:
+        """What its tokenizer does not keep of a text."""
+        return next((trial.forgotten for trial in self.trials if trial.forgotten), ())
+
+    @property
     def error(self) -> str:
         """The first complaint among its trials."""
         return next((trial.error for trial in self.trials if trial.error), "")

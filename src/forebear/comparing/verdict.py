@@ -56,9 +56,10 @@ def headline(comparison: Comparison) -> str:
         return "No milestone has come to a result"
     bits = best.mean("bits_per_byte")
     others = [row for row in comparison.rows if row.name != best.name and row.mean("bits_per_byte") is not None]
+    but = f", {' and '.join(best.forgotten)} not counted" if best.forgotten else ""
     if not others:
-        return f"{best.title} needs {bits:.3f} bits for a byte"
-    return f"{best.title} describes this text best, in {bits:.3f} bits a byte"
+        return f"{best.title} needs {bits:.3f} bits for a byte{but}"
+    return f"{best.title} describes this text best, in {bits:.3f} bits a byte{but}"
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -66,18 +67,19 @@ def sentences(comparison: Comparison) -> list[str]:
     found = reigns(comparison.rows)
     if not found:
         return ["Nothing to compare yet: no milestone has scored the held-out text."]
-    told = [_story(found)]
+    told = [_story(found, several=len(comparison.rows) > 1), *_unpaid(comparison)]
     best = comparison.best
     if best is not None:
         told += [*_price(comparison, best), *_beside(comparison, best)]
-    return told + _unpaid(comparison)
+    return told
 
 
-def _story(found: list[Reign]) -> str:
+def _story(found: list[Reign], *, several: bool) -> str:
     first, *later = found
     if not later:
+        best = " is best at every cost" if several else ""
         return (
-            f"{first.row.title} is best at every cost: it gives its first answer after {duration(first.start)}"
+            f"{first.row.title}{best}: it gives its first answer after {duration(first.start)}"
             f" of learning and ends at {first.last:.3f} bits a byte."
         )
     parts = [f"up to {duration(later[0].start)} of learning, {first.row.title} is best ({first.last:.3f} bits a byte)"]
@@ -109,6 +111,8 @@ def _beside(comparison: Comparison, best: Row) -> list[str]:
         return []
     if sticks := sorted(comparison.yardsticks, key=lambda stick: stick.bits_per_byte):
         told.append("For scale: " + ", ".join(f"{stick.name} {stick.bits_per_byte:.3f}" for stick in sticks) + ".")
+        if sticks[0].bits_per_byte < lowest:
+            told.append(f"No milestone has come below {sticks[0].name} yet: more time, or more text, may.")
     if comparison.limit is not None:
         told.append(
             f"The text's true entropy is {comparison.limit:.3f}: the best is {lowest - comparison.limit:.3f} above what"
@@ -121,7 +125,9 @@ def _unpaid(comparison: Comparison) -> list[str]:
     """Whose figures leave something out, because their tokenizers do."""
     told = []
     for row in comparison.rows:
-        if forgotten := next((trial.forgotten for trial in row.trials if trial.forgotten), ()):
+        if row.forgotten:
             kind = row.trials[0].tokenizer
-            told.append(f"{row.title} does not pay for {' and '.join(forgotten)}: its tokenizer ({kind}) keeps none.")
+            told.append(
+                f"{row.title} does not pay for {' and '.join(row.forgotten)}: its tokenizer ({kind}) keeps none."
+            )
     return told

@@ -13,6 +13,7 @@ from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import Counts, counted, merged
 
 SMOOTHINGS = ("none", "add", "kneser-ney", "given")
+NAMED = 5  # lengths of n-grams that are told one by one
 
 
 def check(order: int, smoothing: str, k: float) -> None:
@@ -194,17 +195,15 @@ class NgramModel:
     def notes(self) -> list[str]:
         """What a person should be told of how the probabilities came about."""
         ngrams = self.settle().ngrams
-        why = {
-            "absolute": "how many were seen 1 to 4 times allows no three discounts; one",
-            "half": "none was seen just once or none just twice; a discount",
-        }
         if self.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
-        return [
-            f"{n}-grams: {why[told.way]} of {told.taken[0]:.3g} is taken from all"
-            for n, told in enumerate(self._discounts, start=1)
-            if told.way != "modified" and ngrams.size(n)
-        ]
+        told = enumerate(self._discounts, start=1)
+        thin = [f"{n} ({one.taken[0]:.3g})" for n, one in told if one.way != "modified" and ngrams.size(n)]
+        if not thin:
+            return []
+        which = ", ".join(thin[:NAMED]) + (", …" if thin[NAMED:] else "")
+        what = "Kneser–Ney's three discounts cannot be told from so few counts, and one is taken from all"
+        return [f"{what}: of n-grams of length {which}; usual for little or repetitive text"]
 
     def describe(self) -> dict[str, Any]:
         """Facts as JSON values."""

@@ -127,9 +127,7 @@ def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts
         finally:
             joining.close()
     if not arrays["ids"]["shape"][0]:
-        raise BadInput(
-            "the text holds nothing to learn from: no token in it", remedy="give more text, or another tokenizer"
-        )
+        raise BadInput("there is no token in this text", remedy="give files that hold text, or another tokenizer")
     ledger.check()
     _copied(work / TOKENIZER, whole)
     _copied(work / DROPPED, whole)

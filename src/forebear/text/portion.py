@@ -119,8 +119,7 @@ def by_position(corpus: Corpus, share: float) -> Split:
     if total < 2:
         raise BadInput(
             "the text is a single sentence, of which nothing can be held out",
-            file=corpus.folder,
-            remedy="divide it more finely (--documents lines, --sentences split), or give more text",
+            remedy="give more text, or divide it more finely (--sentences lines)",
         )
     wanted = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
     border = min(_reached(corpus.sizes, wanted), total - 1)

@@ -27,7 +27,7 @@ def card(facts: Mapping[str, Any]) -> str:
         "## What it was made from",
         _table(_data(facts)),
         "## How it was trained",
-        _table(facts["recipe"] | {name: value for name, value in facts.get("pace", {}).items() if value is not None}),
+        _table(facts["recipe"] | _pace(facts)),
         "## With what",
         _table(facts["versions"] | facts["hardware"] | {"began": facts["began"]}),
     ]
@@ -46,13 +46,23 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
     data, tokenizer = facts.get("data") or {}, facts["tokenizer"]
-    told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus", "split") if name in data}
+    told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus") if name in data}
+    if split := data.get("split"):
+        counts = f"{split['train']:,} tokens to learn from, {split['held_out']:,} held out"
+        told["split"] = f"{counts}, by {split['by']}"
     paths = (data.get("source") or {}).get("paths")
     return {
         **({"text": ", ".join(paths)} if paths else {}),
         **told,
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['size']:,} entries",
     }
+
+
+def _pace(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """When the rate rose and fell, as it was decided on the way."""
+    pace = facts.get("pace", {})
+    words = {"warmup": "steps of warm-up", "fall": "the rate falls from step", "total": "steps in all"}
+    return {words[name]: pace[name] for name in words if pace.get(name) is not None}
 
 
 def _table(values: Mapping[str, Any]) -> str:

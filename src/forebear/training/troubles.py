@@ -28,6 +28,8 @@ def of_text(corpus: Corpus) -> Iterator[str]:
             file=corpus.folder,
             remedy="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
         )
+    for how, listed in corpus.ledger.mended.items():
+        yield f"{listed.count:,} bytes that are not in the text's encoding were {how}; its ledger.json lists them"
     if unknown > UNKNOWN:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)

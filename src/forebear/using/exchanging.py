@@ -87,7 +87,8 @@ def _from_arpa(path: Path, target: Path) -> RunFolder:
 
         save_file(network.arrays(), file)
 
-    return _begun(target, milestone, "ngram", tokenizer, str(path), write, read.notes)
+    spaces = "words are what stands between spaces: write text for it as it was cut when it was counted"
+    return _begun(target, milestone, "ngram", tokenizer, str(path), write, [*read.notes, spaces])
 
 
 def _begun(

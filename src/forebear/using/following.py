@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
     from forebear.using.predicting import Predictor
 
-BLANK = re.compile("[_＿]{2,}")
+BLANK = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not those of __init__
 AFFORDABLE = 1 << 13  # tokens that a run may score for one blank: seconds on a laptop
 CHEAP = 1 << 20  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
 NEAR = 16
@@ -175,7 +175,7 @@ def _filled(
     left, right = row_of(left, end, ends=False), row_of(right, end, ends=ends)[1:]
     fitting = blank.fitting(tokenizer)
     if not len(fitting):
-        raise BadInput("no token can fill this blank", remedy="write it elsewhere, or leave a space before it")
+        raise BadInput("no token can fill this blank", remedy=_spaced(blank))
     after = _following(predictor, left)[fitting]
     tried = np.arange(len(fitting))
     if len(right):
@@ -189,6 +189,13 @@ def _filled(
     covered = _share(after, tried) if len(tried) < len(fitting) else 1.0
     candidates = (_candidate(tokenizer, blank, int(ids[n]), float(scores[n]), total) for n in chosen)
     return Following(blank.text, True, tuple(candidates), len(fitting), len(tried), covered)
+
+
+def _spaced(blank: _Blank) -> str:
+    """Whether a space stands before the blank decides what fits."""
+    if blank.text[: blank.start].endswith(" "):
+        return "take away the space before it: the tokenizer knows nothing that begins so here"
+    return "write it elsewhere, or leave a space before it"
 
 
 def _share(after: np.ndarray, tried: np.ndarray) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from forebear.using.texts import batches, end_of, log_probabilities, row_of, spe
 
 if TYPE_CHECKING:
     from forebear.text.portion import Portion
+    from forebear.text.reading import Reading
     from forebear.text.tokenizer import Tokenizer
     from forebear.using.predicting import Predictor
+    from forebear.using.run import Run
 
 UNITS = ("document", "sentence")
 Progress = Callable[[int, int], object]  # bytes done, bytes in all
@@ -43,6 +46,7 @@ class Measured:
     impossible: int
     seconds: float
     forgotten: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
+    learned_from: int | None = None  # documents that the run has learned from, where that is known
 
     @property
     def bits_per_byte(self) -> float:
@@ -78,6 +82,7 @@ class Measured:
             "unknown_rate": self.unknown_rate,
             "impossible_tokens": self.impossible,
             "forgotten": list(self.forgotten),
+            "learned_from": self.learned_from,
             "seconds": round(self.seconds, 3),
         }
 
@@ -95,6 +100,27 @@ class _Unit:
     bytes: int
     unknown_bytes: int
     is_first: bool
+
+
+def prepared(
+    run: Run,
+    texts: Portion | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    reading: Reading | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Portion:
+    """Files as the run's tokenizer cuts them, taken as its own text was where that decides which tokens they have."""
+    from forebear.text.portion import Portion
+    from forebear.text.reading import Reading
+    from forebear.training.corpora import TextSource, corpus_of
+
+    if isinstance(texts, Portion):
+        return texts
+    told = (run.facts.get("data") or {}).get("source")
+    own = TextSource(()) if told is None else TextSource.from_json(told)
+    paths = [texts] if isinstance(texts, str | os.PathLike) else texts
+    source = replace(own, paths=tuple(os.fspath(path) for path in paths), reading=reading or Reading())
+    return corpus_of(source, run.tokenizer, workers=workers, progress=progress).whole()
 
 
 def measure(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from forebear.errors import BadInput
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.corpora import learned_from
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
+from forebear.training.recipe import amount
 
 if TYPE_CHECKING:
+    from forebear.text.corpus import Corpus
     from forebear.text.portion import Portion
+    from forebear.text.reading import Reading
     from forebear.using.following import Following
     from forebear.using.generating import Generated, Writing
     from forebear.using.measuring import Measured, Progress
@@ -129,11 +134,34 @@ class Run:
 
         return stream(self.predictor, self.tokenizer, prompt, **how)
 
-    def measure(self, source: Portion | Iterable[str], *, progress: Progress | None = None) -> Measured:
-        """How well it predicts texts, or a portion of a corpus that has its tokenizer."""
-        from forebear.using.measuring import measure
+    def measure(
+        self,
+        texts: Portion | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        limit: str | int | None = None,
+        reading: Reading | None = None,
+        workers: int | None = None,
+        preparing: Progress | None = None,
+        progress: Progress | None = None,
+    ) -> Measured:
+        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes."""
+        from forebear.using.measuring import measure, prepared
 
-        return measure(self.predictor, self.tokenizer, source, unit=self.unit, progress=progress)
+        portion = prepared(self, texts, reading, workers, preparing)
+        if limit is not None:
+            most = amount(limit, "limit")
+            if most < 1:
+                raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
+            portion = portion.first(most)
+        measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
+        return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))
+
+    def _learned_from(self, corpus: Corpus, count: int) -> int | None:
+        """How many of the first documents it has learned from; None where nobody knows."""
+        if self.facts.get("data") is None:
+            return None
+        seen = learned_from(self.facts["data"], self.folder.recipe.held_out, corpus)
+        return None if seen is None else int(seen[:count].sum())
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
         """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""

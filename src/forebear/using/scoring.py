@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,9 +84,19 @@ class Scored:
         return size(sound(self.text))
 
     @property
+    def bits(self) -> float:
+        """What the text costs to tell: every token, and the spelling of what is unknown."""
+        return math.fsum(token.bits for token in self.tokens)
+
+    @property
     def bits_per_byte(self) -> float:
         """Comparable among all runs: what is unknown is charged its spelling."""
-        return math.fsum(token.bits for token in self.tokens) / self.bytes
+        return self.bits / self.bytes
+
+    @property
+    def unknown(self) -> int:
+        """How many tokens are unknown."""
+        return sum(token.spelling > 0 for token in self.tokens)
 
     @property
     def impossible(self) -> int:
@@ -103,6 +113,7 @@ class Scored:
             "bits_per_byte": finite(self.bits_per_byte),
             "token_count": len(self.tokens),
             "bytes": self.bytes,
+            "unknown_tokens": self.unknown,
             "impossible_tokens": self.impossible,
         }
         return {**told, "tokens": [token.facts() for token in self.tokens]} if tokens else told
@@ -143,7 +154,7 @@ def _tokens(text: str, pieces: Pieces, scores: Sequence[float], tokenizer: Token
 
 
 def ranks(scored: Sequence[Scored]) -> list[int]:
-    """The place of each text among all by probability: 1 is the most probable, equal ones share a place."""
-    values = [one.log_probability for one in scored]
-    rising = sorted(values)
-    return [1 + len(values) - bisect_right(rising, value) for value in values]
+    """The place of each text by what it costs, spelling included: 1 is the likeliest; equal ones share one."""
+    bits = [one.bits for one in scored]
+    rising = sorted(bits)
+    return [1 + bisect_left(rising, value) for value in bits]
