@@ -115,3 +115,15 @@ def test_parts_are_the_whole(count: int, lengths: list[int]):
         assert np.array_equal(np.concatenate([part.targets[name] for part in parts]), whole.targets[name])
         assert sum(part.asked()[name] for part in parts) == whole.asked()[name]
     assert all(sum(part.inputs["lengths"]) == part.tokens for part in parts)
+
+
+def test_every_epoch_cuts_elsewhere(corpus: Corpus):
+    """Rows of six begin at other letters in another epoch, so that each token is asked in another context."""
+    objective = NextToken(6, corpus.tokenizer.roles["end"])
+    steps = objective.steps(corpus.whole(), 6)
+
+    def begun(epoch: int) -> set[int]:
+        batches = [objective.batch(corpus.whole(), 6, Moment(5, epoch * steps + step)) for step in range(steps)]
+        return {tuple(batch.inputs["tokens"].tolist()[:2]) for batch in batches}
+
+    assert len({frozenset(begun(epoch)) for epoch in range(4)}) > 2

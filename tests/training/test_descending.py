@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forebear.milestones.gpt2 import Gpt2
-from forebear.objectives.batch import NOTHING, Batch
+from forebear.objectives.batch import NOTHING, Batch, Moment
+from forebear.objectives.next_token import NextToken
 from forebear.training.checkpoint import Checkpoints
+from forebear.training.corpora import corpus_again
 from forebear.training.descending import Descending
 from forebear.training.device import Device
 from forebear.training.metrics import Metrics
 from forebear.training.recipe import Recipe
-from forebear.training.trainer import Report
-from small_runs import Notes, tokenizer, trained
+from forebear.training.trainer import Report, Trainer
+from forebear.using import pretraining
+from small_runs import Notes, tokenizer, trained, weights
 
 
 def learner(dropout: float = 0.0, **recipe: int) -> Descending:
@@ -103,3 +107,27 @@ def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
         assert made.tried(uneven()) == 1.0
         assert len(tried) == count
         tried.clear()
+
+
+def test_what_was_only_tried_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Steps of the trial leave nothing in the weights nor in the optimiser."""
+    run = trained("gpt2", tmp_path, time=1.5, threads=1)
+    again = pretraining.again(run.path, tmp_path / "again")
+    assert weights(again) == weights(run)
+
+
+def test_held_out_losses_are_weighed_by_what_was_asked(tmp_path: Path):
+    """A learner for which every token costs two nats costs two nats a token, also where a batch is not full."""
+
+    class Two:
+        def examine(self, batch: Batch) -> dict[str, float]:
+            return {"next": 2.0 * batch.asked()["next"]}
+
+    run = trained("gpt2", tmp_path, steps=1)
+    split = corpus_again(run.facts["data"], run.tokenizer).split(run.recipe.held_out)
+    objective = NextToken(13, run.tokenizer.roles["end"])  # more than divides the text
+    trainer = Trainer(run, Two(), objective, split)  # pyright: ignore[reportArgumentType]
+    batches = [trainer.objective.batch(split.held_out, 100, Moment(0, number)) for number in range(10)]
+    assert any(batch.asked()["next"] < batch.tokens for batch in batches)
+    trainer.recipe = replace(run.recipe, batch=100)
+    assert trainer.examine() == pytest.approx({"next": 2.0})

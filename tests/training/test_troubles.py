@@ -82,3 +82,44 @@ def test_an_interrupted_command_says_how_to_go_on(book: Path):
     assert process.returncode == 130
     assert f"forebear pretrain --resume {book.parent / 'run'}" in told
     assert RunFolder.open(book.parent / "run").facts["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_an_evaluation_without_a_number_is_never_the_best(steps: int, tmp_path: Path):
+    """The first step ruins the weights and has a fine loss itself: what is no number shows in the evaluation."""
+    with pytest.raises(ForebearError, match=r"the loss is (nan|inf)") as raised:
+        trained("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
+    assert "--rate" in raised.value.remedy
+    run = RunFolder.open(tmp_path / "run")
+    assert run.facts["state"] == "training"
+    assert run.checkpoints.all() == []
+    assert "NaN" not in (run.path / "run.json").read_text()
+
+
+def test_a_run_that_ends_above_mere_frequencies_says_so(tmp_path: Path):
+    notes = Notes()
+    run = trained("gpt2", tmp_path, steps=2, rate=1e-5, watcher=notes)
+    assert any("little is learned" in words for words in notes.words)
+    assert any("little is learned" in words for words in run.facts["notes"])
+
+
+BUSY = """
+import hashlib
+from forebear.training.interruption import Interruption
+with Interruption():
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes, with Python's lock let go of, as in a step of a network
+"""
+
+
+def test_a_second_interrupt_ends_even_a_long_step():
+    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    began = time.monotonic()
+    for _ in range(2):
+        process.send_signal(2)
+        time.sleep(0.8)
+    _, told = process.communicate(timeout=20)
+    assert (process.returncode, time.monotonic() - began < 15) == (130, True)
+    assert "what was saved before is whole" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_from_text_to_answers(tmp_path: Path):
 def test_importing_loads_nothing():
     code = "import sys; import forebear; forebear.__version__; print('numpy' in sys.modules, 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
+
+
+def test_threads_wait_for_few_turns_unless_told_otherwise():
+    code = "import os, forebear; print(os.environ['GOMP_SPINCOUNT'])"
+    own = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    for given, told in (({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7")):
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own | given)
+        assert said.stdout.strip() == told
 
 
 def test_every_public_name_is_there_typed_and_documented():

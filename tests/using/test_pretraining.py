@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,3 +157,61 @@ def test_no_context_that_the_text_cannot_fill(tmp_path: Path, monkeypatch: pytes
     shorter = int(caught.value.remedy.split("--context ")[1])
     run = fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=shorter, steps=2)
     assert run.folder.finished
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "words"),
+    [
+        ("gpt2", {"fields": {"widht": 32}}, "gpt2 has no field 'widht'"),
+        ("gpt2", {"fields": {"width": 32.0}}, "--width is 32.0"),
+        ("gpt2", {"fields": {"width": [1]}}, r"--width is \[1\]"),
+        ("gpt2", {"fields": {"width": True}}, "--width is True"),
+        ("gpt2", {"fields": {"epsilon": float("inf")}}, "--epsilon is inf"),
+        ("gpt2", {"fields": {"apart": 2}}, "--apart is 2"),
+        ("ngram", {"fields": {"order": 2.5}}, "--order is 2.5"),
+        ("gpt2", {"size": 3}, "gpt2 has no size 3"),
+        ("gpt2", {"tokenizer": 5}, "--tokenizer is 5"),
+        ("gpt2", {"vocabulary": "many"}, "--vocabulary is 'many'"),
+        ("gpt2", {"tokenizer": "x.json", "vocabulary": 9}, "means nothing beside a tokenizer that is not learned"),
+        ("gpt2", {"recipe": {"time": True}}, "'True' is no duration"),
+        ("gpt2", {"recipe": {"time": "1m", "fall": 3}}, "--fall is a step"),
+        ("ngram", {"recipe": {"epochs": 3}}, "counts every text once"),
+    ],
+)
+def test_recipe_files_and_python_are_read_as_strictly_as_flags(name: str, written: dict[str, Any], words: str):
+    with pytest.raises(BadInput, match=words):
+        plan(name, ["b"], recipe=written)
+
+
+def test_a_size_is_told_by_its_name_only_where_it_is_that_size():
+    assert plan("ngram", ["b"], settings={"order": 3}).size == "trigram"
+    assert plan("gpt2", ["b"], settings={"width": 64}).size is None
+    assert plan("gpt2", ["b"], recipe={"vocabulary": "2k"}).vocabulary == 2000
+
+
+def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where the end of the text is held out, a document behind the border was not learned from."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    book = tmp_path / "book.txt"
+    book.write_text("The cat sat on the mat. " * 40 + "\n\n" + "A dog ran. " * 9, encoding="utf-8")
+    run = fb.pretrain("ngram", book, to=tmp_path / "run", held_out=0.2)
+    assert run.facts["data"]["split"]["by"] == "position"
+    (tmp_path / "end.txt").write_text("A dog ran. " * 9, encoding="utf-8")
+    assert run.measure(book).learned_from == 1
+    assert run.measure(tmp_path / "end.txt").learned_from == 0
+
+
+def test_a_long_document_that_examines_teaches_no_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It travels in parts: what it says as a whole decides on which side it is, for the vocabulary too."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("forebear.text.documents.PART", 1000)
+    short = [f"Story {number} tells of a cat and a dog." for number in range(60)]
+    for number in range(40):  # until one of them is held out
+        long = f"Long {number}. " + "The zebra flew. " * 400
+        (tmp_path / "book.txt").write_text("\n\n".join([*short, long]) + "\n", encoding="utf-8")
+        corpus = plan("ngram", [str(tmp_path / "book.txt")], settings={"held_out": 0.3}).corpus()
+        if corpus.split(0.3).held_out.tokens > 1000:
+            break
+    assert corpus.split(0.3).held_out.tokens > 1000
+    assert corpus.tokenizer.id("zebra") is None
+    assert corpus.tokenizer.id("cat") is not None

@@ -86,6 +86,15 @@ def test_lone_surrogates_count_as_the_character_that_stands_for_them(words):
     assert one.bytes == len("the \ufffd".encode())
 
 
+def test_gibberish_is_not_the_likeliest_because_it_is_one_token(words):
+    """One unknown token may be likelier than a sentence; spelled out it is not."""
+    predictor = counted(words, ["the cat sat on the mat", "the dog sat"], add=0.5)
+    sentence, gibberish = score(predictor, words, ["the cat sat on the mat", "zxqvwvutzzzzzzzzzzzz"])
+    assert gibberish.log_probability > sentence.log_probability
+    assert (gibberish.unknown, sentence.unknown) == (1, 0)
+    assert ranks([sentence, gibberish]) == [1, 2]
+
+
 def test_ranks_are_by_probability_and_shared_by_equals(words):
     predictor = counted(words, ["the cat sat", "the dog sat"])
     texts = ["the mat", "the cat", "the", "the dog", "the log"]

@@ -210,8 +210,6 @@ def _draw(console: Console, run: RunFolder) -> None:
     if held_out and held_out["bits_per_byte"] is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
-    for note in facts.get("notes", []):
-        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     verbs = "score, next, generate, measure" if held_out else "runs"
     console.print(f"what now: forebear generate {run.path}  ({verbs})", markup=False, soft_wrap=True)

@@ -46,8 +46,8 @@ class NextToken:
             shifts[mine] = np.random.default_rng([moment.seed, epoch]).integers(length)
         asked = places[:, None] + np.arange(width)  # (rows, width)
         stream = (asked + shifts[:, None]) % length
-        targets = self._tokens(source, stream)
-        seen, begins = self._inputs(source, (stream - 1) % length)
+        targets, _ = self._tokens(source, stream)
+        seen, begins = self._tokens(source, (stream - 1) % length)
         lengths = np.full(rows, width, np.int64)
         if self.apart:
             begins[:, 0] = True
@@ -62,10 +62,7 @@ class NextToken:
         windows = -(-length // width)
         return max(1, size // width), windows, width
 
-    def _tokens(self, source: Portion, stream: np.ndarray) -> np.ndarray:
-        return self._inputs(source, stream)[0]
-
-    def _inputs(self, source: Portion, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _tokens(self, source: Portion, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
         unit = np.searchsorted(source.stream_ends, stream, side="right")
         before_end = source.stream_ends[unit] - 1 - stream  # tokens of the document from here on

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -45,16 +46,27 @@ class Plan:
         progress: Progress | None = None,
     ) -> Corpus:
         """Its text, cut into tokens: as it was prepared before, or now."""
-        return corpus_of(
-            self.source,
-            self.tokenizer,
-            default=self.milestone.tokenizer,
-            vocabulary=self.vocabulary,
-            held_out=self.recipe.held_out,
-            workers=workers,
-            learning_progress=learning_progress,
-            progress=progress,
-        )
+        with self.about():
+            return corpus_of(
+                self.source,
+                self.tokenizer,
+                default=self.milestone.tokenizer,
+                vocabulary=self.vocabulary,
+                held_out=self.recipe.held_out,
+                workers=workers,
+                learning_progress=learning_progress,
+                progress=progress,
+            )
+
+    @contextlib.contextmanager
+    def about(self) -> Iterator[None]:
+        """What is wrong in here, and names no place, is wrong with this text."""
+        try:
+            yield
+        except BadInput as error:
+            if error.file is None and self.source.paths:
+                error.file = self.source.paths[0]
+            raise
 
     def command(self, to: Path) -> str:
         """What to write on a command line for the same."""
@@ -161,7 +173,7 @@ def _shared_out(
     names = [*own, *(field.name for field in fields(Recipe))]
     for name in settings:
         if name not in names:
-            near = difflib.get_close_matches(name, [*names, *OPTIONS], n=1)
+            near = difflib.get_close_matches(name, [*names, *OPTIONS], n=1, cutoff=0.7)
             remedy = (
                 f"did you mean --{_dashed(near[0])}?" if near else f"its own are: --{', --'.join(map(_dashed, own))}"
             )

@@ -62,7 +62,10 @@ def pretrain(
         (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return there
     recipe = there.recipe if there is not None and goes_on else what.recipe  # what was settled then holds now
-    ready = _Ready.of(what.milestone, corpus, recipe)  # before anything is written: most mistakes show here
+    with what.about():
+        split = corpus.split(recipe.held_out)
+        has_room(what.milestone, split.train)
+    ready = _Ready.of(what.milestone, corpus, recipe, split)  # before anything is written: most mistakes show here
     if there is not None and goes_on:
         return _trained(there, ready, watcher)
     facts = {
@@ -101,7 +104,8 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = corpus_again(run.facts["data"], run.tokenizer)
-    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe), watcher)
+    split = corpus.split(run.recipe.held_out)
+    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe, split), watcher)
 
 
 def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
@@ -189,9 +193,8 @@ class _Ready:
     notes: list[str]
 
     @classmethod
-    def of(cls, milestone: Milestone, corpus: Corpus, recipe: Recipe) -> _Ready:
-        split, tokenizer = corpus.split(recipe.held_out), corpus.tokenizer
-        has_room(milestone, split.train)
+    def of(cls, milestone: Milestone, corpus: Corpus, recipe: Recipe, split: Split) -> _Ready:
+        tokenizer = corpus.tokenizer
         notes = list(troubles.of_text(corpus))
         if split.how == "position":
             notes.append(
@@ -227,10 +230,10 @@ def _finish(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
             run, ready.learner, ready.objective, split, once=counting, unigram=ready.unigram, watcher=watcher
         )
         trainer.run()
-    _measure(run, ready.split.held_out)
+    _measure(run, ready.split.held_out, watcher)
 
 
-def _measure(run: RunFolder, held_out: Portion) -> None:
+def _measure(run: RunFolder, held_out: Portion, watcher: Watcher) -> None:
     """The final measurement on held-out text, the same documents for every milestone; then the run is finished."""
     from forebear.using.run import Run
 
@@ -241,7 +244,9 @@ def _measure(run: RunFolder, held_out: Portion) -> None:
         measured = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": measured}
         facts["measuring_seconds"] = round(time.monotonic() - began, 3)
-    own = list(getattr(opened.network, "notes", []))
-    run.facts |= {**facts, "notes": [*run.facts.get("notes", []), *opened.notes, *own]}
+    notes = [*opened.notes, *getattr(opened.network, "notes", [])]
+    for note in notes:
+        watcher.note(note)
+    run.facts |= {**facts, "notes": [*run.facts.get("notes", []), *notes]}
     write_card(run)
     run.tell(state="finished")  # last: what is finished is whole

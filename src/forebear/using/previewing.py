@@ -51,8 +51,9 @@ def preview(
     if rows < 1 or step < 0:
         raise BadInput(f"rows is {rows}, step is {step}", remedy="give at least one row, and a step of 0 or more")
     corpus = what.corpus(workers=workers, learning_progress=progress, progress=progress)
-    split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
-    has_room(what.milestone, split.train)
+    with what.about():
+        split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
+        has_room(what.milestone, split.train)
     objective = what.milestone.objective(tokenizer)
     batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
