@@ -73,7 +73,7 @@ def test_the_end_is_held_out_where_documents_are_too_few(documents, share, block
     if len(corpus.sizes) == 1:
         with pytest.raises(BadInput, match="single sentence") as caught:
             corpus.split(share)
-        assert "--documents lines" in caught.value.remedy
+        assert "--sentences lines" in caught.value.remedy
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(portion, "BLOCK", block)

@@ -100,11 +100,11 @@ def test_what_has_no_tokens_is_dropped_by_name(tmp_path, pieces):
 
 def test_text_without_any_token_is_refused(tmp_path, pieces):
     (tmp_path / "t.txt").write_text("\u200d\u200e")
-    with pytest.raises(BadInput, match="nothing to learn from"):
+    with pytest.raises(BadInput, match="no token in this text"):
         prepare([tmp_path / "t.txt"], pieces, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
     (tmp_path / "t.txt").write_text("")
-    with pytest.raises(BadInput, match="nothing to learn from"):
+    with pytest.raises(BadInput, match="no token in this text"):
         prepare([tmp_path / "t.txt"], pieces)
 
 
