@@ -197,7 +197,9 @@ def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkey
     run = fb.pretrain("ngram", book, to=tmp_path / "run", held_out=0.2)
     assert run.facts["data"]["split"]["by"] == "position"
     (tmp_path / "end.txt").write_text("A dog ran. " * 9, encoding="utf-8")
+    assert run.facts["metrics"]["held_out"]["learned_from"] is None
     assert run.measure(book).learned_from == 1
+    assert run.measure(book, limit=300).learned_from == 1
     assert run.measure(tmp_path / "end.txt").learned_from == 0
 
 

@@ -27,13 +27,14 @@ class Interruption(contextlib.AbstractContextManager["Interruption"]):
         self.asked = False
         self._before: dict[signal.Signals, Any] = {}
         self._ears: tuple[socket.socket, socket.socket] | None = None
+        self._heard_before = -1  # another's ear, such as that of an event loop
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._heard) for number in SIGNALS}
             self._ears = socket.socketpair()
             self._ears[1].setblocking(False)
-            signal.set_wakeup_fd(self._ears[1].fileno(), warn_on_full_buffer=False)
+            self._heard_before = signal.set_wakeup_fd(self._ears[1].fileno(), warn_on_full_buffer=False)
             threading.Thread(target=_listen, args=(self._ears[0],), daemon=True).start()
         return self
 
@@ -44,7 +45,7 @@ class Interruption(contextlib.AbstractContextManager["Interruption"]):
             handler: Callable[..., Any] | int | None = before
             signal.signal(number, handler)
         if self._ears is not None:
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(self._heard_before)
             self._ears[1].close()  # the thread hears that, and ends
 
     def _heard(self, number: int, frame: FrameType | None) -> None:

@@ -46,7 +46,7 @@ class Measured:
     impossible: int
     seconds: float
     forgotten: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
-    learned_from: int | None = None  # documents that the run has learned from, where that is known
+    learned_from: int | None = None  # documents of files that the run has learned from, where that is known
 
     @property
     def bits_per_byte(self) -> float:

@@ -147,13 +147,14 @@ class Run:
         """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes."""
         from forebear.using.measuring import measure, prepared
 
+        most = None if limit is None else amount(limit, "limit")
+        if most is not None and most < 1:
+            raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
         portion = prepared(self, texts, reading, workers, preparing)
-        if limit is not None:
-            most = amount(limit, "limit")
-            if most < 1:
-                raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
-            portion = portion.first(most)
+        portion = portion if most is None else portion.first(most)
         measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
+        if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
+            return measured
         return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))
 
     def _learned_from(self, corpus: Corpus, count: int) -> int | None:
