@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 __all__ = ["Run", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
 
 # Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
-# they wait for one that is not running: twenty times slower. Few turns cost nothing where nobody disturbs.
+# they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 _PLACES = {
