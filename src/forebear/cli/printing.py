@@ -34,8 +34,8 @@ class Speaking:
     "Print one JSON document instead of tables."
     quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
     "No progress, no notes; only the result."
-    config: Annotated[str | None, Parameter(show_default=False)] = None
-    "A TOML file with settings, a table for each command; what is given here wins. (The front door has read it.)"
+    config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
+    "A TOML file with settings, a table for each command; what is given here wins."
 
     def tell(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
         """The result: as JSON, or drawn for people."""
