@@ -94,6 +94,13 @@ def test_more_seeds_are_added_to_those_that_are_there(made, there, attempts):
     assert attempts == ["gpt2-0", "gpt2-1", "gpt2-2"]  # counting does not depend on chance
 
 
+def test_fewer_seeds_take_nothing_away(made, there, attempts):
+    again(made, there, seeds=3)
+    found = again(made, there, seeds=1)
+    assert found.settings["seeds"] == [0, 1, 2]
+    assert [trial.seed for trial in found.row("gpt2").trials] == [0, 1, 2]
+
+
 def test_a_run_that_is_gone_is_made_again(made, there, attempts):
     shutil.rmtree(there / "runs" / "ngram-0")
     again(made, there, only=["ngram"])

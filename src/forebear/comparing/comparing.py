@@ -127,6 +127,7 @@ def _begun(
     }
     there = _read(folder)
     if there is not None and _same(there.settings, settings) and prompt in (None, there.prompt):
+        settings["seeds"] = sorted({*there.settings["seeds"], *seeds})  # what is there already stays in the table
         return replace(there, settings=settings, limit=limit, finished=False)
     if there is not None and not overwrite:
         remedy = "add --overwrite to replace it, or choose another folder with --to"
