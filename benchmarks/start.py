@@ -67,10 +67,7 @@ def main() -> None:
                 sys.exit(f"the first token differs: ours {one[1]}, theirs {other[1]}")
             seconds["ours"].append(one[0])
             seconds["theirs"].append(other[0])
-        mine, others = (
-            seconds["ours"][-options.rounds :],
-            seconds["theirs"][-options.rounds :],
-        )  # the first only warms up
+        mine, others = (told[-options.rounds :] for told in seconds.values())  # the first only warms up
         ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
         told = f"import to first token: {statistics.median(mine):.2f} s, transformers {statistics.median(others):.2f} s"
         print(f"{told}   ours/theirs = {ratio:.2f} times as fast")

@@ -122,7 +122,7 @@ def test_every_epoch_cuts_elsewhere(corpus: Corpus):
     objective = NextToken(6, corpus.tokenizer.roles["end"])
     steps = objective.steps(corpus.whole(), 6)
 
-    def begun(epoch: int) -> set[int]:
+    def begun(epoch: int) -> set[tuple[int, ...]]:
         batches = [objective.batch(corpus.whole(), 6, Moment(5, epoch * steps + step)) for step in range(steps)]
         return {tuple(batch.inputs["tokens"].tolist()[:2]) for batch in batches}
 

@@ -50,23 +50,20 @@ def test_where_beginning_fails_the_old_run_comes_back(book: Path, monkeypatch: p
 def test_a_kill_while_replacing_blocks_nothing(book: Path, monkeypatch: pytest.MonkeyPatch):
     """Killed when the old run stands aside: the same command begins the new one, and the old one goes in the end."""
     trained("gpt2", book.parent, steps=3)
-    begin, moved = RunFolder.begin, shutil.rmtree
 
     class Killed(BaseException):
-        pass
-
-    def killed(*_: object) -> RunFolder:
-        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-        monkeypatch.setattr(Path, "rename", lambda *_: None)
-        raise Killed
+        """Nothing is tidied up after it."""
 
     with monkeypatch.context() as patch:
-        monkeypatch, before = patch, monkeypatch
+
+        def killed(*_: object) -> RunFolder:
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            patch.setattr(Path, "rename", lambda *_: None)
+            raise Killed
+
         patch.setattr(RunFolder, "begin", killed)
         with pytest.raises(Killed):
             replaced(book, steps=4)
-        monkeypatch = before
-    assert (RunFolder.begin, shutil.rmtree) == (begin, moved)
     assert not (book.parent / "run").exists()
     assert replaced(book, steps=4).facts["step"] == 4
     assert replaced(book, steps=5).facts["step"] == 5

@@ -72,9 +72,11 @@ def test_every_public_name_is_there_typed_and_documented():
 def test_the_words_are_those_of_the_command_line():
     from forebear.cli.pretrain import TrainingOptions, pretrain
     from forebear.training.recipe import Recipe
+    from forebear.using.planning import OPTIONS
 
     options = set(inspect.signature(pretrain).parameters) - {"training", "reading", "speaking", "fields", "resume"}
     assert options <= set(inspect.signature(fb.pretrain).parameters)
+    assert set(OPTIONS) <= {*options, "resume"}
     assert set(TrainingOptions.__dataclass_fields__) <= set(Recipe.__dataclass_fields__)
 
 

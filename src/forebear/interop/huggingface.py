@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+AGAIN = "fetch the whole folder again"
 TABLE = "encoder.embedding.token.weight"  # of our names, the one with a row for each entry of the vocabulary
 
 
@@ -78,7 +79,7 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     blocks = {int(found[1]) for name in tensors if (found := BLOCK.match(name.removeprefix(PREFIX)))}
     if fields["depth"] > max(blocks, default=-1) + 1:
         what = f"n_layer is {fields['depth']:,}, and the weights have {len(blocks):,} blocks"
-        raise BadInput(what, file=folder / CONFIG, remedy="fetch the whole folder again")
+        raise BadInput(what, file=folder / CONFIG, remedy=AGAIN)
     return fields, into_ours(tensors, depth=fields["depth"], file=folder)
 
 
@@ -120,21 +121,22 @@ def fields_of(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Our fields of their config; what it asks for and is not built here is refused by its name."""
     for name, built in BUILT.items():
         if config.get(name, built[0]) not in built:
-            raise BadInput(f"{name} is {config[name]!r}; here it can only be {built[0]!r}", file=file)
+            what = f"{name} is {config[name]!r}; here it can only be {built[0]!r}"
+            raise BadInput(what, file=file, remedy="give the folder of a plain GPT-2 language model")
     told = DEFAULTS | dict(config)
     for name, default in DEFAULTS.items():
         value = told[name]
         if isinstance(default, int) and not (type(value) is int and value > 0):
-            raise BadInput(f"{name} is {value!r}, not a whole number above 0", file=file)
+            raise BadInput(f"{name} is {value!r}, not a whole number above 0", file=file, remedy=AGAIN)
         if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise BadInput(f"{name} is {value!r}, not a number from 0 to below 1", file=file)
+            raise BadInput(f"{name} is {value!r}, not a number from 0 to below 1", file=file, remedy=AGAIN)
     if len({told[name] for name in DROPOUTS}) > 1:
         differ = ", ".join(f"{name} {told[name]}" for name in DROPOUTS)
         raise BadInput(f"{differ}: here one dropout serves all three", file=file, remedy="make them equal in the file")
     fields = {ours: told[theirs] for ours, theirs in FIELDS.items()}
     inner = told.get("n_inner") or 0
     if type(inner) is not int or inner < 0:
-        raise BadInput(f"n_inner is {inner!r}, not a whole number", file=file)
+        raise BadInput(f"n_inner is {inner!r}, not a whole number", file=file, remedy=AGAIN)
     return fields | {"inner": 0 if inner == 4 * fields["width"] else inner, "dropout": told[DROPOUTS[0]]}
 
 
@@ -206,9 +208,9 @@ def _facts(file: Path) -> dict[str, Any]:
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadInput(f"this is not JSON: {error}", file=file) from None
+        raise BadInput(f"this is not JSON: {error}", file=file, remedy=AGAIN) from None
     if not isinstance(facts, dict):
-        raise BadInput("this is not an object", file=file)
+        raise BadInput("this is not an object", file=file, remedy=AGAIN)
     return facts
 
 
@@ -222,7 +224,7 @@ def _stored(folder: Path) -> dict[str, Tensor]:
         try:
             tensors |= load_file(file)
         except FileNotFoundError:
-            raise BadInput("this file is missing", file=file, remedy="fetch the whole folder again") from None
+            raise BadInput("this file is missing", file=file, remedy=AGAIN) from None
         except SafetensorError as error:
             remedy = "fetch the file again"
             raise BadInput(f"this is not a whole safetensors file ({error})", file=file, remedy=remedy) from None
@@ -235,10 +237,10 @@ def _files(folder: Path) -> list[Path]:
     if (folder / INDEX).is_file():
         where = _facts(folder / INDEX).get("weight_map")
         if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
-            raise BadInput("this is not an index: it has no weight_map of files", file=folder / INDEX)
+            raise BadInput("this is not an index: it has no weight_map of files", file=folder / INDEX, remedy=AGAIN)
         named = sorted(set(where.values()))
         if any(Path(name).name != name for name in named):
-            raise BadInput("it names files outside its folder", file=folder / INDEX)
+            raise BadInput("it names files outside its folder", file=folder / INDEX, remedy=AGAIN)
         return [folder / name for name in named]
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         raise BadInput(

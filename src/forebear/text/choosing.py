@@ -136,7 +136,7 @@ def _not_held_out(documents: Iterable[Document], apart: np.ndarray) -> Iterator[
     number = -1
     for document in documents:
         number += not document.part
-        if not apart[number]:
+        if number >= len(apart) or not apart[number]:  # a file may have grown since they were told apart
             yield document
 
 
@@ -145,15 +145,14 @@ def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
     left = border
     for document in documents:
         data = document.text.encode("utf-8", "surrogatepass")
-        text = document.text if len(data) <= left else data[: max(left, 1)].decode("utf-8", "ignore")
-        words = None if document.words is None else tuple(end for end in document.words if end < len(text))
-        yield (
-            document
-            if len(data) <= left
-            else replace(document, text=text, words=None if words is None else (*words, len(text)))
-        )
+        if len(data) > left:
+            text = data[: max(left, 1)].decode("utf-8", "ignore")
+            words = None if document.words is None else (*(end for end in document.words if end < len(text)), len(text))
+            yield replace(document, text=text, words=words)
+            return
+        yield document
         left -= len(data)
-        if left <= 0:
+        if not left:
             return
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from forebear.training.recipe import Recipe
 
 WARMUP = 100  # steps, or a tenth of a shorter run
-LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: without it high rates can stall for good
+LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
 
 
 @dataclass
