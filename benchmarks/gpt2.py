@@ -16,16 +16,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import re
 import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +26,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSF
 
 import numpy as np
 import torch
+from side_by_side import alternated, machine, natural_text, sgemm, told, write_figures
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from forebear.interop.huggingface import config_of, into_theirs
@@ -43,8 +37,6 @@ from forebear.training.descending import Descending
 from forebear.training.device import Device
 from forebear.training.recipe import Recipe
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
 PROMPT = 32
 
 
@@ -76,7 +68,7 @@ GENERATED = [small(256), Size("124M", {}, 50257, 0, 64)]
 TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 400, 256, 8, 200_000)
 
 
-# --- the text, the peer, the clock ---
+# --- the text, the peer ---
 
 
 @cache
@@ -84,13 +76,7 @@ def natural_ids(vocabulary: int, size: int) -> np.ndarray:
     """Text as ids, of a tokenizer learned from it."""
     from forebear.text.training import train
 
-    file = DATA / "corpora" / "wikitext2" / "train.txt"
-    if file.exists():
-        text = file.read_bytes()[:size].decode("utf-8", "ignore")
-    else:
-        from forebear.demo.manual import documents
-
-        text = "\n".join(documents())[:size]
+    text = natural_text(size)
     lines = [line for line in text.split("\n") if line.strip()]
     tokenizer = train("bytepair", lines, size=vocabulary)
     return tokenizer.encode_many(lines)[0].astype(np.int64)
@@ -106,32 +92,6 @@ def peer_of(size: Size, network) -> GPT2LMHeadModel:
     missing, extra = peer.load_state_dict(theirs, strict=False)
     assert (missing, extra) == (["lm_head.weight"], []), (missing, extra)
     return peer
-
-
-def alternated(
-    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int
-) -> Iterator[tuple[Any, Any, float, float]]:
-    """(our answer, their answer, our seconds, their seconds) of each round, after one to warm up."""
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    for turn in range(rounds + 1):
-        began = clock()
-        theirs_said = theirs()
-        between = clock()
-        ours_said = ours()
-        if turn:
-            yield ours_said, theirs_said, clock() - between, between - began
-
-
-def sgemm() -> float:
-    """Floating-point operations a second of this machine's matrix product: the limit of any training."""
-    matrix = torch.randn(1536, 1536)
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    seconds = []
-    for _ in range(5):
-        began = clock()
-        torch.mm(matrix, matrix)
-        seconds.append(clock() - began)
-    return 2 * 1536**3 / statistics.median(seconds)
 
 
 # --- what is measured ---
@@ -220,49 +180,6 @@ def compare_generation(size: Size, rows: int, rounds: int) -> list[str]:
     return told(f"generation, {size.label}, batch {rows}", rows * length, mine, others, "")
 
 
-def told(label: str, tokens: int, mine: list[float], others: list[float], share: str) -> list[str]:
-    """Prints one comparison; returns its cells."""
-    ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
-    rates = [tokens / statistics.median(seconds) for seconds in (mine, others)]
-    limit = f"   {share} of sgemm" if share else ""
-    peer = f"theirs {rates[1]:8,.0f}"
-    print(f"{label:46}{rates[0]:8,.0f} tokens/s   {peer}   ours/theirs = {ratio:.2f}{limit}", flush=True)
-    return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", share or "–"]
-
-
-# --- what is told ---
-
-
-def machine(threads: int) -> str:
-    cpu = Path("/proc/cpuinfo")
-    names = re.findall(r"^model name\s*: (.*)$", cpu.read_text(), re.M) if cpu.exists() else []
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
-    processor = names[0] if names else platform.machine()
-    return f"{processor}, {threads} thread{'s' * (threads > 1)}; Python {platform.python_version()}, {versions}"
-
-
-def write_figures(rows: list[list[str]], where: str, rounds: int) -> None:
-    """Into both READMEs, between their marks."""
-    said = {
-        "README.md": ("| work | tokens/s | against transformers | share of sgemm |", "Medians of {} rounds on {}."),
-        "README.zh-CN.md": ("| 工作 | 词元/秒 | 相对于 transformers | 占 sgemm 的比例 |", "{} 轮的中位数，机器为 {}。"),
-    }
-    chinese = {"training, ": "训练，", "generation, ": "生成，", ", batch ": "，批大小 ", ", context ": "，上下文 "}
-    chinese |= {" blocks of ": " 层，宽 "}
-    mark = "<!-- written by `./dev bench gpt2 --write`: do not edit by hand -->\n"
-    for name, (head, measured) in said.items():
-        path = ROOT / name
-        before, found, rest = path.read_text(encoding="utf-8").partition(mark)
-        if not found:
-            sys.exit(f"{name} has no place for these figures: a line {mark.strip()} and a line <!-- end --> below it")
-        lines = [head, "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
-        if "zh" in name:
-            for english, word in chinese.items():
-                lines = [line.replace(english, word) for line in lines]
-        block = "\n".join([*lines, "", measured.format(rounds, where)]) + "\n"
-        path.write_text(before + mark + block + rest[rest.index("<!-- end -->") :], encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
@@ -282,7 +199,9 @@ def main() -> None:
         sizes = [TINY] if options.quick else GENERATED
         rows += [compare_generation(size, count, rounds) for size in sizes for count in (1, 8)]
     if options.write:
-        write_figures(rows, where, rounds)
+        chinese = {"training, ": "训练，", "generation, ": "生成，", ", batch ": "，批大小 "}
+        chinese |= {", context ": "，上下文 ", " blocks of ": " 层，宽 "}
+        write_figures("gpt2", rows, where, rounds, chinese)
 
 
 if __name__ == "__main__":

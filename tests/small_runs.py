@@ -12,11 +12,14 @@ from forebear.text.training import train
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Watcher
 from forebear.using import planning, pretraining
+from forebear.using.explaining import abilities
 from forebear.using.run import Run
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
 NAMES = list(LINEAGE)
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
+PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
+HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
 
 _ANIMALS, _PLACES = ("cat", "dog", "bird", "old fox", "young hare"), ("mat", "tree", "hill", "river", "red roof")
 
@@ -40,6 +43,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     """The small values of the fields this milestone has, and a short recipe."""
     own = {field.name for field in fields(milestone_named(name))}
     small = {field: value for field, value in SMALL.items() if field in own}
+    if "pairs" in own:  # rows that hold two sentences
+        small |= {"context": 40} | ({"table": 16} if "table" in own else {})
     counting = milestone_named(name).learning == "counting"
     recipe = {"epochs": 1, "batch": 300} if counting else {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1}
     budget = {"steps", "tokens", "time", "epochs"}

@@ -103,7 +103,7 @@ def test_a_folder_without_runs_says_so(capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["explain", "gpt3"], "did you mean gpt2?"),
+        (["explain", "gtp2"], "did you mean gpt2?"),
         (["explain", "gpt2", "--size", "12M"], "did you mean"),
         (["explain", "gpt2", "--widht", "9"], "did you mean --width?"),
         (["explain", "gpt2", "--width", "wide"], "--width is 'wide'"),

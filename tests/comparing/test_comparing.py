@@ -14,6 +14,8 @@ from forebear.text.preparing import prepare
 from forebear.text.training import train
 from forebear.training.folder import held
 
+BOTH = ["ngram", "gpt2"]
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
@@ -23,7 +25,8 @@ def made(tmp_path_factory) -> Path:
     (folder / "short.txt").write_text("\n\n".join(text.split(". ")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        compare(folder / "short.txt", to=folder / "comparison", time="5s", size={"gpt2": "124M"}, limit=0.5)
+        more = {"only": BOTH, "size": {"gpt2": "124M"}, "limit": 0.5}
+        compare(folder / "short.txt", to=folder / "comparison", time="5s", **more)
     return folder
 
 
@@ -53,7 +56,7 @@ def attempts(monkeypatch) -> list[str]:
 
 
 def again(made: Path, folder: Path, **more) -> Comparison:
-    given = {"time": "5s", "size": {"gpt2": "124M"}, "limit": 0.5, **more}
+    given = {"only": BOTH, "time": "5s", "size": {"gpt2": "124M"}, "limit": 0.5, **more}
     return compare(made / "short.txt", to=folder, **given)
 
 
@@ -120,7 +123,7 @@ def test_other_settings_are_another_comparison(made, there, attempts, book):
         with pytest.raises(BadInput, match="other settings"):
             again(made, there, **more)
     with pytest.raises(BadInput, match="another text"):
-        compare(book, to=there, time="5s", size={"gpt2": "124M"})
+        compare(book, to=there, only=BOTH, time="5s", size={"gpt2": "124M"})
     found = again(made, there, time="6s", overwrite=True)
     assert attempts == ["ngram-0", "gpt2-0"]
     assert found.best is None

@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import BadInput
-from forebear.interop.huggingface import into_ours, into_theirs, milestone_of, names, read_folder, write_folder
+from forebear.interop.families import FAMILIES, GPT2
+from forebear.interop.huggingface import milestone_of, read_folder, write_folder
+from forebear.interop.names import into_ours, into_theirs
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
 FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}
@@ -24,15 +26,15 @@ def ours() -> dict[str, torch.Tensor]:
     shapes |= {"c_attn": (3 * WIDTH, WIDTH), "attn.c_proj": (WIDTH, WIDTH)}
     shapes |= {"c_fc": (4 * WIDTH, WIDTH), "mlp.c_proj": (WIDTH, 4 * WIDTH)}
     found = {}
-    for name, row in names(DEPTH).items():
-        matrix = next((shape for part, shape in shapes.items() if part in row.name), (WIDTH,))
-        found[name] = torch.randn(matrix if name.endswith("weight") else matrix[:1])
+    for row in GPT2.table.written(DEPTH):
+        matrix = next((shape for part, shape in shapes.items() if part in row.theirs[0]), (WIDTH,))
+        found[row.ours] = torch.randn(matrix if row.ours.endswith("weight") else matrix[:1])
     return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_folder(tmp_path / "gpt2", FIELDS, ours(), SPECIALS)
+    write_folder(tmp_path / "gpt2", "gpt2", FIELDS, ours(), SPECIALS)
     return tmp_path / "gpt2"
 
 
@@ -48,19 +50,19 @@ def changed_weights(folder: Path, change) -> None:
 
 
 def test_what_is_written_is_read_again(folder):
-    fields, tensors = read_folder(folder)
-    assert milestone_of(folder) == "gpt2"
-    assert fields == FIELDS
-    wanted = ours()
+    found = read_folder(folder)
+    assert milestone_of(folder) == found.milestone == "gpt2"
+    assert (found.fields, found.heads) == (FIELDS, ("next",))
+    tensors, wanted = found.tensors, ours()
     assert tensors.keys() == wanted.keys()
     assert all(torch.equal(tensors[name], wanted[name]) for name in wanted)
 
 
 def test_inner_and_defaults(folder):
     changed_config(folder, n_inner=4 * WIDTH)
-    assert read_folder(folder)[0]["inner"] == 0
+    assert read_folder(folder).fields["inner"] == 0
     changed_config(folder, n_inner=40)
-    assert read_folder(folder)[0]["inner"] == 40
+    assert read_folder(folder).fields["inner"] == 40
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_inner_and_defaults(folder):
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"quantization_config": {"bits": 8}}, "quantization_config is"),
-        ({"attn_pdrop": 0.3}, "attn_pdrop 0.3: here one dropout serves all three"),
+        ({"attn_pdrop": 0.3}, "attn_pdrop 0.3: here one dropout serves all"),
     ],
 )
 def test_a_config_that_is_not_built_here_is_refused_by_name(folder, facts, said):
@@ -87,7 +89,7 @@ def test_a_config_that_is_not_built_here_is_refused_by_name(folder, facts, said)
 def test_missing_extra_and_untied_tensors_are_named(folder):
     def change(tensors):
         del tensors["transformer.h.1.mlp.c_fc.bias"]
-        tensors["score.weight"] = torch.zeros(2, WIDTH)
+        tensors["transformer.adapter.weight"] = torch.zeros(2, WIDTH)
         tensors["transformer.h.0.attn.c_attn.weight"] = torch.zeros(4, 4, dtype=torch.int8)
 
     changed_weights(folder, change)
@@ -95,7 +97,7 @@ def test_missing_extra_and_untied_tensors_are_named(folder):
         read_folder(folder)
     said = str(caught.value)
     assert "h.1.mlp.c_fc.bias is missing" in said
-    assert "score.weight is not known" in said
+    assert "adapter.weight is not known" in said
     assert "h.0.attn.c_attn.weight is of torch.int8" in said
 
 
@@ -106,17 +108,17 @@ def test_tied_heads_masks_and_bare_names_of_older_versions(folder):
         return bare | masks | {"lm_head.weight": bare["wte.weight"].clone()}
 
     changed_weights(folder, change)
-    tensors = read_folder(folder)[1]
+    tensors = read_folder(folder).tensors
     assert all(torch.equal(tensors[name], value) for name, value in ours().items())
     changed_weights(folder, lambda tensors: tensors | {"lm_head.weight": tensors["lm_head.weight"] + 1})
-    with pytest.raises(BadInput, match=r"lm_head\.weight is not the same table"):
+    with pytest.raises(BadInput, match=r"lm_head\.weight is not the same as wte\.weight"):
         read_folder(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_becomes_whole(folder, dtype):
     changed_weights(folder, lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()})
-    tensors = read_folder(folder)[1]
+    tensors = read_folder(folder).tensors
     for name, value in ours().items():
         assert tensors[name].dtype == torch.float32
         assert torch.equal(tensors[name], value.to(dtype).float())
@@ -133,7 +135,7 @@ def test_weights_in_several_files(folder):
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": where}))
-    assert all(torch.equal(read_folder(folder)[1][name], value) for name, value in ours().items())
+    assert all(torch.equal(read_folder(folder).tensors[name], value) for name, value in ours().items())
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(BadInput, match=r"model-00002-of-00002\.safetensors: this file is missing"):
         read_folder(folder)
@@ -186,11 +188,32 @@ def test_tensors_of_another_model_are_not_written(tmp_path):
     tensors = ours()
     tensors["heads.token.bias"] = tensors.pop("encoder.final_norm.bias")
     with pytest.raises(BadInput, match=r"encoder\.final_norm\.bias; heads\.token\.bias"):
-        into_theirs(tensors, depth=DEPTH)
+        into_theirs(GPT2.table, tensors, depth=DEPTH)
 
 
-def test_the_table_is_read_both_ways():
-    tensors = ours()
-    again = into_ours(into_theirs(tensors, depth=DEPTH), depth=DEPTH)
+def drawn(milestone: str) -> dict[str, torch.Tensor]:
+    """Tensors of every name of an architecture, of shapes that need not fit a model."""
+    torch.manual_seed(0)
+    found = {}
+    for row in FAMILIES[milestone].table.written(DEPTH):
+        rows = 4 * len(row.theirs)
+        found[row.ours] = torch.randn(rows) if "norm" in row.ours or row.ours.endswith("bias") else torch.randn(rows, 5)
+    return found
+
+
+@pytest.mark.parametrize("milestone", FAMILIES)
+def test_the_table_is_read_both_ways_to_the_bit(milestone):
+    table, tensors = FAMILIES[milestone].table, drawn(milestone)
+    theirs = into_theirs(table, tensors, depth=DEPTH, before=2)
+    again, report = into_ours(table, theirs, depth=DEPTH, before=2)
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], value) for name, value in tensors.items())
+    assert (report.matched, report.heads, report.missing, report.left_out) == (len(theirs), table.heads, {}, {})
+
+
+@pytest.mark.parametrize("milestone", FAMILIES)
+def test_no_name_stands_twice_in_a_table(milestone):
+    rows = FAMILIES[milestone].table.written(3)
+    theirs = [name for row in rows for name in row.theirs]
+    assert len(set(theirs)) == len(theirs)
+    assert len({row.ours for row in rows}) == len(rows)

@@ -8,7 +8,7 @@ import torch
 from building import VOCABULARY, decoder_model, inputs, rows_of
 
 from forebear.errors import ForebearError
-from forebear.networks import cross_entropy, decoding, layouts, predictor
+from forebear.networks import batching, cross_entropy, decoding, layouts
 from forebear.networks.decoding import Decoder
 from forebear.networks.predictor import NetworkPredictor
 from forebear.networks.windows import beginning, windows
@@ -128,7 +128,7 @@ def test_windows_predict_every_token_once_from_at_least_half_a_context(length, c
 
 
 def test_scores_are_those_of_every_beginning(monkeypatch):
-    monkeypatch.setattr(predictor, "AT_ONCE", 40)
+    monkeypatch.setattr(batching, "AT_ONCE", 40)
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
     for row, found in zip(rows, NetworkPredictor(model).score(rows), strict=True):
         wanted = [log_softmax(read_whole(model, row[:at].tolist()))[row[at]] for at in range(1, len(row))]

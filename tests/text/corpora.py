@@ -1,12 +1,16 @@
-"""A small story, reading with balanced books, and a folder's contents, for the tests of the text room."""
+"""A small story, reading with balanced books, a folder's contents, and a corpus's entities, for the text room."""
 
 from pathlib import Path
 
+import numpy as np
+
 from forebear.text.characters import sound
+from forebear.text.corpus import Corpus
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
 from forebear.text.sources import find, fingerprint
+from forebear.text.tokenizer import Tokenizer
 
 STORY = "The cat sat. It was warm!\nA dog came.\n\n他走了。她也走了！\n\nThe end"
 
@@ -39,3 +43,22 @@ def lost(tokenizer, text):
     pieces = tokenizer.encode(text)
     spans = [span for span, i in zip(pieces.spans, pieces.ids.tolist(), strict=True) if i == tokenizer.unknown]
     return sum(len(sound(text)[begin:end].encode()) for begin, end in spans)
+
+
+def spoken(tokenizer: Tokenizer, ids: np.ndarray, flags: np.ndarray | None) -> list[str]:
+    """What the entities say of tokens that are flagged so."""
+    assert flags is not None
+    assert flags.dtype == np.uint8
+    assert len(flags) == len(ids)
+    assert not (flags[1:][flags[:-1] == 0] == 2).any()
+    said: list[list[int]] = []
+    for i, flag in zip(ids.tolist(), flags.tolist(), strict=True):
+        if flag == 1:
+            said.append([])
+        if flag:
+            said[-1].append(i)
+    return [tokenizer.decode(some).strip() for some in said]
+
+
+def named(corpus: Corpus) -> list[str]:
+    return spoken(corpus.tokenizer, np.asarray(corpus.ids), corpus.entities)

@@ -9,6 +9,8 @@ import numpy as np
 class Tabled:
     """log P(next given last) from a table (V, V); context and cost are as asked."""
 
+    pseudo = False
+
     def __init__(self, table, context=None):
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.asarray(table, np.float64))

@@ -7,7 +7,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE
 from forebear.milestones.gpt2 import Gpt2
-from forebear.using.explaining import EXAMPLE, Nominal, abilities, explain, sample, verbs
+from forebear.using.abilities import verbs
+from forebear.using.explaining import EXAMPLE, Nominal, abilities, explain, sample
 from forebear.using.planning import plan
 from forebear.using.weighing import weigh
 
@@ -135,5 +136,7 @@ def test_a_milestone_that_cannot_be_loaded_is_not_ready_and_says_why(monkeypatch
 
 
 def test_abilities_follow_from_heads():
-    assert verbs(("next",)) == ("score", "next", "generate", "measure")
-    assert verbs(("something",)) == ()
+    assert verbs(("next",), encodes=False) == ("score", "next", "generate", "measure")
+    assert verbs(("token", "pair"), encodes=True) == ("fill", "score", "measure", "embed")
+    assert verbs(("something",), encodes=False) == ()
+    assert verbs((), encodes=True) == ("embed",)

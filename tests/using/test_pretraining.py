@@ -131,12 +131,13 @@ def test_a_run_begun_from_python_can_be_told_on_the_command_line(
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "my book.txt").write_text(small_runs.text(), encoding="utf-8")
     settings = small_runs.settings(name, seed=3, held_out=0.2, save_every="7s")
+    hides = name in small_runs.HIDING
     run = fb.pretrain(
         name,
         tmp_path / "my book.txt",
         to=tmp_path / "run",
-        tokenizer="characters",
-        documents="lines",
+        tokenizer="words" if hides else "characters",
+        documents="blank" if hides else "lines",  # to ask about two halves a document must have two sentences
         sentences="lines",
         segment=True,
         **settings,

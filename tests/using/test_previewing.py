@@ -66,7 +66,7 @@ def test_figures_by_hand(words):
     assert told["rows_as_long_as_the_context"] == 1
     first, second = _rows(batch, words, 5)
     assert first.asked == {"token": [None, "a", None]}
-    assert (first.asked_of_row, second.asked_of_row) == ({"label": 1}, {"label": None})
+    assert (first.asked_of_row, second.asked_of_row) == ({"label": "1"}, {"label": None})
     assert second.inputs == {"segments": [3, 4]}
 
 

@@ -126,11 +126,12 @@ def hearing(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
 
         def hear(name: str, seed: int, told: Any) -> None:
             if isinstance(told, dict):
-                loss = (told.get("held_out") or told.get("losses") or {}).get("next")
-                more = f", {loss:.3f} nats a token" if loss is not None else ""
+                losses = told.get("held_out") or told.get("losses") or {}
+                more = "".join(f", {name} {loss:.3f} nats" for name, loss in losses.items())
                 status.update(f"{name}, seed {seed}: step {told['step']:,}, {told['seconds']:.0f} s{more}")
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
+            bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
             screen.print(f"{name}, seed {seed}: {told.error or bits}", markup=False, soft_wrap=True)
 
         yield hear
@@ -166,6 +167,8 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
+    elif row.finds:
+        marks.append(row.finds)
     elif bits is None and sum(row.of("impossible")):
         marks.append(f"infinite: {sum(row.of('impossible')):,} tokens are impossible to it")
     shown = [

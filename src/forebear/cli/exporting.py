@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from forebear.cli.printing import Speaking
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def exported(
@@ -18,7 +21,7 @@ def exported(
     form: Annotated[Literal["huggingface", "arpa"] | None, Parameter(name="--format")] = None,
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Write a run as a folder that transformers opens (GPT-2), or as an ARPA file that KenLM reads (n-gram).
+    """Write a run as a folder that transformers opens (all that descend), or as an ARPA file for KenLM (n-gram).
 
     ```
     forebear export runs/book --to book-gpt2
@@ -40,5 +43,12 @@ def exported(
     opened = Run.open(run)
     chosen = form or exchanging.form_of(opened)
     place = exchanging.exported(opened, chosen, str(to))
-    facts = {"run": str(run), "format": chosen, "to": str(place)}
-    speaking.tell(facts, lambda console: console.print(f"{chosen}: {place}", markup=False, soft_wrap=True))
+    facts = {"run": str(run), "format": chosen, "to": str(place), "notes": opened.notes}
+    notes = [] if speaking.quiet else opened.notes
+    speaking.tell(facts, lambda console: _draw(console, f"{chosen}: {place}", notes))
+
+
+def _draw(console: Console, told: str, notes: list[str]) -> None:
+    console.print(told, markup=False, soft_wrap=True)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from forebear.training.folder import RunFolder
 
 
-def imported(source: str, /, *, to: Path, speaking: Speaking = Speaking()) -> None:
-    """Make a run from a Hugging Face folder or hub name (GPT-2), or from an ARPA file (n-gram).
+def imported(source: str, /, *, to: Path, heads: int | None = None, speaking: Speaking = Speaking()) -> None:
+    """Make a run from a Hugging Face folder or hub name, from OpenAI's files of GPT, or from an ARPA file (n-gram).
+
+    Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has. What was
+    read, what it lacks and what was left out is told, and kept in the run.
 
     ```
-    forebear import ./gpt2 --to runs/gpt2
+    forebear import ./bert-base-chinese --to runs/bert
     forebear import openai-community/gpt2 --to runs/gpt2
     forebear import model.arpa --to runs/kenlm
     ```
@@ -25,19 +28,25 @@ def imported(source: str, /, *, to: Path, speaking: Speaking = Speaking()) -> No
     Parameters
     ----------
     source
-        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, or an ARPA file.
+        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, a folder or archive of
+        params_0.npy … that OpenAI published, or an ARPA file.
     to
         The run folder.
+    heads
+        Of attention, for OpenAI's files, which do not tell. [default: one for every 64 numbers of width]
     """
     from forebear.using import exchanging
 
-    run = exchanging.imported(source, str(to))
+    run = exchanging.imported(source, str(to), heads=heads)
     facts = {"folder": str(run.path), **run.facts}
-    speaking.tell(facts, lambda console: _draw(console, run))
+    speaking.tell(facts, lambda console: _draw(console, run, [] if speaking.quiet else run.facts["notes"]))
 
 
-def _draw(console: Console, run: RunFolder) -> None:
+def _draw(console: Console, run: RunFolder, notes: list[str]) -> None:
     told = f"{run.facts['milestone']}, {run.facts['parameters']:,} parameters: {run.path}"
     console.print(told, markup=False, soft_wrap=True)
-    for note in run.facts["notes"]:
+    if "heads" in run.facts:
+        heads = ", ".join(run.facts["heads"]) or "none, an encoder only"
+        console.print(f"heads: {heads}", markup=False, soft_wrap=True)
+    for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

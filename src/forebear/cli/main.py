@@ -25,6 +25,8 @@ COMMANDS = {
     "score": "How probable a run finds sentences, in all and token by token.",
     "next": "What a run expects next, or in a blank (____).",
     "generate": "Let a run write on.",
+    "fill": "What a run finds in the blanks (____, [MASK]) of a text.",
+    "embed": "Vectors of texts and words, from any layer of a run.",
     "measure": "How well a run predicts a text: bits per byte and perplexity.",
     "compare": "Every milestone on the same text with the same budget: one table, one page.",
     "runs": "The runs in a folder.",
@@ -38,6 +40,7 @@ COMMANDS = {
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
 PLACES = {"import": ("importing", "imported"), "export": ("exporting", "exported")}  # where names differ
+WITH_FIELDS = ("preview", "pretrain", "explain")  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         tokens, config = _config(["/dev/stdin" if token == "-" else token for token in given])
-        return _app(_command(tokens), config)(tokens, exit_on_error=False, print_error=False) or 0
+        return _app(_command(tokens), config)(_switched(tokens), exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
         command = f"{given[0]} " if given and given[0] in COMMANDS else ""
         return _fail(BadInput(str(error).strip(), remedy=f"see: forebear {command}--help"), given)
@@ -86,6 +89,28 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
         else:
             made.command(f"{place}:{function}", name=name, help=about)
     return made
+
+
+def _switched(tokens: list[str]) -> list[str]:
+    """Fields of milestones that are switches may stand alone: --whole-words is --whole-words true."""
+    if tokens[:1] not in ([name] for name in WITH_FIELDS):
+        return tokens
+    switches, words = _switches(), ("true", "false", "yes", "no", "1", "0")
+    made: list[str] = []
+    for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
+        made.append(token)
+        if token in switches and after not in words:
+            made.append("true")
+    return made
+
+
+def _switches() -> set[str]:
+    from dataclasses import fields
+
+    from forebear.lineage import LINEAGE, milestone_named
+
+    found = (field for name in LINEAGE for field in fields(milestone_named(name)) if str(field.type) == "bool")
+    return {f"--{field.name.replace('_', '-')}" for field in found}
 
 
 def _command(tokens: Sequence[str]) -> str | None:

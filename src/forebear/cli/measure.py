@@ -23,6 +23,12 @@ ROWS = (  # name among the facts, in words, digits
     ("units", "texts scored, each by itself", 0),
     ("seconds", "seconds", 2),
 )
+OF_HIDDEN = (  # of runs that find hidden tokens
+    ("accuracy", "hidden tokens found", 4),
+    ("guess", "found by always saying the commonest", 4),
+    ("pair_accuracy", "questions about two halves answered", 4),
+    ("asked", "tokens hidden", 0),
+)
 
 
 def measure(
@@ -68,12 +74,17 @@ def measure(
 def drawn(console: Console, facts: dict[str, Any]) -> None:
     """What was measured, as a table."""
     made = table("", ">")
-    for name, about, digits in ROWS:
+    for name, about, digits in [*(OF_HIDDEN if facts["pseudo"] else ()), *ROWS]:
+        if name in ("accuracy", "guess", "pair_accuracy") and facts[name] is None:
+            continue
         value = "infinite" if facts[name] is None else f"{facts[name]:,.{digits}f}"
         made.add_row(about, value, style="bold" if name == "bits_per_byte" else "")
     rate = facts["unknown_rate"]
     made.add_row("unknown tokens", f"{facts['unknown_tokens']:,} ({rate:.2%})")
     console.print(made)
+    if facts["pseudo"]:
+        told = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
+        console.print(f"[yellow]pseudo-likelihood: {told}[/]", soft_wrap=True)
     if facts["learned_from"]:
         told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)

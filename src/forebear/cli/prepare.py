@@ -32,6 +32,7 @@ def prepare(
     sentences: Mode = "split",
     segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
+    entities: Path | None = None,
     workers: int | None = None,
     reading: ReadingOptions = ReadingOptions(),
     learning: LearningOptions = LearningOptions(),
@@ -65,10 +66,13 @@ def prepare(
         Find Chinese words and store where they start (for whole-word masking).
     user_dict
         Your own words for the segmentation, a line each: word [frequency] [tag]. Implies --segment.
+    entities
+        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
         Processes to use. [default: as many as there are cores]
     """
     from forebear.text.choosing import tokenizer_for
+    from forebear.text.entities import Names
     from forebear.text.preparing import prepare as prepared
 
     if tokenizer not in KINDS and replace(learning, lower=None) != LearningOptions():
@@ -78,7 +82,8 @@ def prepare(
             file=tokenizer,
             remedy=remedy,
         )
-    how, cutter = reading.reading(), segmenter_of(segment, user_dict)
+    how, cutter = reading.reading(), segmenter_of(segment or entities is not None, user_dict)
+    names = Names.from_file(entities) if entities is not None else None
     began = time.monotonic()
     with speaking.progress("learning the tokenizer") as progress:
         chosen = tokenizer_for(tokenizer, texts, how, learning.learning(), cutter, progress)
@@ -90,6 +95,7 @@ def prepare(
             reading=how,
             sentences=sentences,
             segmenter=cutter,
+            entities=names,
             to=to,
             overwrite=overwrite,
             workers=workers,
@@ -113,6 +119,8 @@ def _draw(console: Console, corpus: Corpus, facts: dict[str, Any]) -> None:
     entries = f"{tokenizer.kind}, {tokenizer.size:,} entries{unknown}"
     how = "were there already" if facts["was_there"] else f"in {facts['seconds']:.1f} s"
     console.print(f"[bold]{counts['tokens']:,} tokens[/] {how} ({entries})")
+    if counts.get("entities"):
+        console.print(f"{counts['entities']:,} entities")
     for note in ledger_notes(corpus.ledger):
         console.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
     console.print(f"corpus: {corpus.folder}", soft_wrap=True, markup=False)

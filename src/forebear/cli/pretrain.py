@@ -86,10 +86,13 @@ def pretrain(
     vocabulary: int | None = None,
     recipe: Path | None = None,
     resume: Path | None = None,
+    from_run: Annotated[Path | None, Parameter(name="--from")] = None,
+    add_words: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     sentences: Mode = "split",
     segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
+    entities: Path | None = None,
     workers: int | None = None,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
@@ -104,7 +107,8 @@ def pretrain(
     forebear pretrain gpt2 book.txt --time 5m --to runs/book
     forebear pretrain ngram book.txt --order 5
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
-    forebear pretrain gpt2 book.txt --recipe recipes/02-gpt2.toml --rate 5e-4
+    forebear pretrain gpt2 book.txt --recipe recipes/04-gpt2.toml --rate 5e-4
+    forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain --resume runs/book
     ```
 
@@ -126,6 +130,10 @@ def pretrain(
         A TOML file with settings; options given here win.
     resume
         Go on with this run; nothing else is needed.
+    from_run
+        Begin with the weights, the fields and the tokenizer of this run, trained here or imported.
+    add_words
+        Words to add to the vocabulary of --from, a line each; their vectors begin as the mean of their pieces'.
     overwrite
         Replace another run at --to.
     sentences
@@ -134,6 +142,8 @@ def pretrain(
         Find Chinese words and store where they start.
     user_dict
         Your own words for the segmentation, a line each. Implies --segment.
+    entities
+        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
         Processes that prepare the text. [default: as many as there are cores]
     fields
@@ -141,6 +151,7 @@ def pretrain(
     """
     from forebear.training.recipe import read_recipe
     from forebear.using import pretraining
+    from forebear.using.calling import begun
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
@@ -157,19 +168,23 @@ def pretrain(
             size=size,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
-            source=_source(reading, sentences, segment, user_dict),
+            source=_source(reading, sentences, segment, user_dict, entities),
             recipe=read_recipe(recipe, WRITTEN) if recipe else None,
             settings=settings,
+            beginning=begun(from_run, add_words),
         )
         run = _trained(what, to, overwrite, workers, speaking)
     speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
 
 
-def _source(reading: ReadingOptions, sentences: Mode, segment: bool, user_dict: Path | None) -> TextSource:
+def _source(
+    reading: ReadingOptions, sentences: Mode, segment: bool, user_dict: Path | None, entities: Path | None
+) -> TextSource:
     from forebear.training.corpora import TextSource
 
-    dictionary = str(user_dict) if user_dict is not None else None
-    return TextSource((), reading.reading(), sentences, segment or dictionary is not None, dictionary)
+    dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
+    segment = segment or dictionary is not None or names is not None
+    return TextSource((), reading.reading(), sentences, segment, dictionary, names)
 
 
 def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking) -> RunFolder:
@@ -200,6 +215,8 @@ def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, An
 
 
 def _draw(console: Console, run: RunFolder) -> None:
+    from forebear.using.explaining import abilities
+
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
     steps = "1 step" if facts["step"] == 1 else f"{facts['step']:,} steps"
@@ -207,9 +224,15 @@ def _draw(console: Console, run: RunFolder) -> None:
     best = facts.get("best_step", facts["step"])
     kept = f"; the best weights, of step {best:,}, are kept" if best != facts["step"] else ""
     console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")
-    if held_out and held_out["bits_per_byte"] is not None:
+    if held_out.get("pseudo"):
+        found = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
+        pairs = held_out["pair_accuracy"]
+        answered = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
+        console.print(f"held out: [bold]{found}[/]{answered}, pseudo-perplexity {held_out['perplexity']:,.2f}")
+    elif held_out and held_out["bits_per_byte"] is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
-    verbs = "score, next, generate, measure" if held_out else "runs"
-    console.print(f"what now: forebear generate {run.path}  ({verbs})", markup=False, soft_wrap=True)
+    able, _ = abilities(facts["milestone"])
+    first = next((verb for verb in ("generate", "fill") if verb in able), "runs")
+    console.print(f"what now: forebear {first} {run.path}  ({', '.join(able)})", markup=False, soft_wrap=True)

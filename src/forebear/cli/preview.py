@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from forebear.using.previewing import Preview, Seen
+    from forebear.using.staging import Stage
 
 LONGEST = 60  # tokens of a row that are drawn; --json has them all
+FATES = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
+SECOND = "cyan"  # the second half of a row
 
 
 def preview(
@@ -30,9 +34,11 @@ def preview(
     vocabulary: int | None = None,
     rows: int = 4,
     step: int = 0,
+    stages: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     sentences: Mode = "split",
     segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
+    entities: Path | None = None,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
     **fields: str,
@@ -43,6 +49,8 @@ def preview(
 
     ```
     forebear preview gpt2 book.txt
+    forebear preview bert 红楼梦.txt --whole-words
+    forebear preview bert book.txt --stages
     forebear preview ngram book.txt --tokenizer characters --rows 8
     forebear preview gpt2 红楼梦.txt --context 32 --batch 256 --step 7 --json
     ```
@@ -61,50 +69,78 @@ def preview(
         How many rows of the batch to show.
     step
         Which batch: the one of this step of training.
+    stages
+        Show the nine steps of pre-training instead, from the text to the evaluation, each with its figures.
     sentences
         split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces; whole: none.
     segment
         Find Chinese words and store where they start.
     user_dict
         Your own words for the segmentation, a line each. Implies --segment.
+    entities
+        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     fields
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
     from forebear.training.corpora import TextSource
     from forebear.using.planning import plan
     from forebear.using.previewing import preview as previewed
+    from forebear.using.staging import stages as staged
 
-    dictionary = str(user_dict) if user_dict else None
+    dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
+    segment = segment or dictionary is not None or names is not None
     what = plan(
         milestone,
         texts,
         size=size,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
-        source=TextSource((), reading.reading(), sentences, segment or dictionary is not None, dictionary),
+        source=TextSource((), reading.reading(), sentences, segment, dictionary, names),
         settings={name.replace("-", "_"): value for name, value in fields.items()},
     )
+    if stages:
+        with speaking.progress("preparing") as progress:
+            nine = staged(what, progress=progress)
+        speaking.tell({"stages": [one.facts() for one in nine]}, lambda console: _draw_stages(console, nine))
+        return
     with speaking.progress("preparing") as progress:
         told = previewed(what, rows=rows, step=step, progress=progress)
     speaking.tell(told.facts(), lambda console: _draw(console, told))
 
 
 def _draw(console: Console, told: Preview) -> None:
-    from rich.text import Text
-
     for number, row in enumerate(told.rows):
         console.print(f"[bold]row {number}[/]" + _of_row(row))
         names = ["seen", *row.asked]
         console.print(_columns(told, row, max(map(len, names)), console.width), soft_wrap=True)
-    legend = Text("blue: where one document ends and the next begins; red: unknown; ", style="dim")
-    legend.append("beneath each token what has to be predicted there, seeing it and what the milestone may see", "dim")
-    console.print(legend)
+    console.print(_legend(told))
     console.print(_figures(told))
 
 
+def _draw_stages(console: Console, nine: list[Stage]) -> None:
+    made = table(">", "step", "")
+    for stage in nine:
+        made.add_row(str(stage.number), f"[bold]{stage.name}[/]", stage.words)
+    console.print(made)
+
+
+def _legend(told: Preview) -> Text:
+    from rich.text import Text
+
+    made = Text()
+    if "fates" in told.figures:
+        for fate, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):
+            made.append(f"asked {meaning}", FATES[fate]).append("; ", "dim")
+        made.append("second half", SECOND).append("; ", "dim")
+    else:
+        made.append("blue: where one document ends and the next begins; ", "dim")
+    made.append("red: unknown; beneath each token what has to be predicted there, ", "dim")
+    return made.append("seeing it and what the milestone may see", "dim")
+
+
 def _of_row(row: Seen) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in row.asked_of_row.items())
-    return f", of the whole row: {told}" if told else ""
+    told = ", ".join(f"{name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
+    return f", {told}" if told else ""
 
 
 def _columns(told: Preview, row: Seen, margin: int, width: int) -> Text:
@@ -125,7 +161,7 @@ def _columns(told: Preview, row: Seen, margin: int, width: int) -> Text:
             made.append(name.ljust(margin + 2), "dim")
             for at in range(first, last):
                 padding = " " * (widths[at] - cell_len(tokens[at]))
-                made.append(tokens[at] + padding, _style(lines[name][at], told, seen=name == "seen"))
+                made.append(tokens[at] + padding, _style(told, row, name, at))
             made.append("\n")
         first = last
     if len(row.tokens) > LONGEST:
@@ -133,10 +169,18 @@ def _columns(told: Preview, row: Seen, margin: int, width: int) -> Text:
     return made
 
 
-def _style(token: str | None, told: Preview, *, seen: bool) -> str:
+def _style(told: Preview, row: Seen, name: str, at: int) -> str:
+    """Of the token at a place of one of the lines."""
+    token = row.tokens[at] if name == "seen" else row.asked[name][at]
     if token is None:
         return "dim"
-    return "red" if token == told.unknown else "blue" if token == told.end else "" if seen else "green"
+    if name == "seen" and row.fates[at]:
+        return FATES[row.fates[at]]
+    if token == told.unknown:
+        return "red"
+    if name != "seen":
+        return "green"
+    return "blue" if token == told.end else SECOND if any(row.inputs.get("segments", [])[at : at + 1]) else ""
 
 
 def _plain(token: str | None) -> str:
@@ -153,6 +197,8 @@ def _figures(told: Preview):
     made.add_row("tokens", f"{figures['tokens']:,}, {figures['distinct_tokens']:,} different ones")
     for name, count in figures["asked"].items():
         made.add_row(f"asked for {name}", f"{count:,}, {figures['asked_share'][name]:.1%} of what could be")
+    for name, told_of_it in _of_hidden(figures):
+        made.add_row(name, told_of_it)
     made.add_row("unknown", f"{figures['unknown_share']:.2%} of the tokens")
     if "documents_begun" in figures:
         inside = figures["rows_begun_inside_a_document"]
@@ -164,3 +210,21 @@ def _figures(told: Preview):
     made.add_row("text", f"{sizes}, by {figures['split_by']}")
     made.add_row("tokenizer", f"{told.tokenizer['kind']}, {told.tokenizer['size']:,} entries")
     return made
+
+
+def _of_hidden(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What can be said where something is hidden."""
+    if "fates" not in figures:
+        return
+    fates = figures["fates"]
+    shares = f"{fates['masked']:.1%} masked, {fates['random']:.1%} another token, {fates['kept']:.1%} shown"
+    yield "hidden", f"{figures['hidden_share']:.1%} of the text; of that {shares}"
+    if figures["words_half_hidden"] is not None:
+        yield "words half hidden", f"{figures['words_half_hidden']:,}"
+    if "pairs" in figures:
+        asked = ", ".join(f"{count:,} {answer}" for answer, count in figures["pairs"].items())
+        yield "halves", f"{asked}; {figures['pairs_unasked']:,} rows are not asked"
+    yield "across documents", f"{figures['mixed_halves']:,} halves of a row hold more than one document"
+    if "long_sentences" in figures:
+        left = f"{figures['tokens_left_away']:,} tokens of them left away"
+        yield "too long for a row", f"{figures['long_sentences']:,} sentences of the whole text; {left}"

@@ -34,7 +34,8 @@ def score(
     """Say how probable a run finds texts: log-probability, perplexity, bits per byte; several are ranked.
 
     Log-probabilities are natural. Bits per byte charge unknown words their spelling, so that they can be compared
-    between runs; perplexity is by the run's own tokens.
+    between runs; perplexity is by the run's own tokens. A run that finds hidden tokens (bert) tells each token by all
+    others: that ranks texts, but is no probability of them, and is marked pseudo.
 
     ```
     forebear score runs/ngram "判断这个词的词性" "判断这个词的磁性"
@@ -60,7 +61,7 @@ def score(
     counts = {"texts": 0, "tokens": 0}
 
     def ask(group: list[str]) -> list[Scored]:
-        answers = scored(using.predictor, using.tokenizer, group, ends=ends)
+        answers = scored(using.scorer, using.tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
@@ -96,6 +97,9 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
             plain(answer.text),
         )
     console.print(made)
+    if any(answer.pseudo for answer in answers):
+        told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if unknown := sum(answer.unknown for answer in answers):
         told = f"{unknown:,} unknown tokens: bits, and the rank, charge their spelling; log P and perplexity do not"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)

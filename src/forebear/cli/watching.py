@@ -72,6 +72,9 @@ def _log() -> Watcher:
         def note(self, words: str) -> None:
             print(f"note: {words}", file=sys.stderr)  # noqa: T201
 
+        def stage(self, number: int, name: str, words: str) -> None:
+            print(f"{number}/9 {name}: {words}", file=sys.stderr)  # noqa: T201
+
     return Log()
 
 
@@ -98,7 +101,7 @@ def _live() -> Iterator[Watcher]:
             if report.held_out:
                 self.held_out = "held out " + ", ".join(f"{n} {v:.3f}" for n, v in report.held_out.items())
             if report.losses:
-                self.points.append((report.step, sum(report.losses.values())))
+                self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
             width = min(72, console.width - 10)
             lines = chart(self.points, level=report.unigram, width=max(width, 10))
             legend = f"        ⠤ loss by step, {self.held_out}"
@@ -110,6 +113,9 @@ def _live() -> Iterator[Watcher]:
 
         def note(self, words: str) -> None:
             console.print(f"[yellow]note: {words}[/]", markup=True, soft_wrap=True)
+
+        def stage(self, number: int, name: str, words: str) -> None:
+            console.print(f"{number}/9 {name}: {words}", style="dim", markup=False, soft_wrap=True)
 
     live = Live(console=console, auto_refresh=False, transient=False)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-FORMAT = "forebear-comparison/1"
+FORMAT = "forebear-comparison/2"
 Curve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in the order of time
 
 
@@ -24,6 +24,10 @@ class Trial:
     tokens: int | None = None  # that it learned from
     memory: int | None = None  # bytes, at its peak
     bits_per_byte: float | None = None  # of the held-out text; None: infinite, or not a model that scores
+    pseudo_bits: float | None = None  # per byte, of one that finds hidden tokens: no bits of the text
+    found: float | None = None  # share of hidden tokens that it finds
+    guess: float | None = None  # share that is found by always saying the commonest
+    paired: float | None = None  # share of questions about two halves that it answers
     perplexity: float | None = None  # for each of its own tokens: comparable between equal tokenizers only
     impossible: int = 0  # held-out tokens to which it gives no probability at all
     tokenizer: str = ""
@@ -87,6 +91,15 @@ class Row:
     def forgotten(self) -> tuple[str, ...]:
         """What its tokenizer does not keep of a text."""
         return next((trial.forgotten for trial in self.trials if trial.forgotten), ())
+
+    @property
+    def finds(self) -> str:
+        """What one that finds hidden tokens reached, in words; nothing for others."""
+        found, guess, paired = self.mean("found"), self.mean("guess"), self.mean("paired")
+        if found is None or guess is None:
+            return ""
+        pairs = "" if paired is None else f", answers {paired:.0%} of questions about two halves"
+        return f"finds {found:.1%} of hidden tokens (always the commonest: {guess:.1%}){pairs}"
 
     @property
     def error(self) -> str:

@@ -123,7 +123,7 @@ def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
         _cell(str(row.year), row.year),
         f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(about)}</span></th>',
     ]
-    if row.error and not row.of("bits_per_byte"):
+    if row.error and not row.of("bits_per_byte") and not row.finds:
         cells.append(f'<td class="wrong" colspan="{len(COLUMNS) - 2}">{escape(row.error)}</td>')
     else:
         cells += [_bits(number, row, widest), *_figures(row)]
@@ -138,6 +138,8 @@ def _bits(number: int, row: Row, widest: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
     if bits is None:
         lost = sum(row.of("impossible"))
+        if row.finds:
+            return _cell(f"—<span class='idea'>{escape(row.finds)}</span>", "", "number bits")
         told = f"∞<span class='idea'>{lost:,} tokens are impossible to it</span>" if lost else "—"
         return _cell(told, "", "number bits")
     wrong = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
@@ -193,6 +195,12 @@ def _reading(comparison: Comparison) -> str:
         " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
         " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
+    if any(row.finds for row in comparison.rows):
+        texts.append(
+            "Milestones that <b>find hidden tokens</b> see a text from both sides, so that what they say of its tokens"
+            " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"
+            " always naming the commonest token would find; their perplexity is of hidden tokens."
+        )
     if comparison.settings.get("seeds", ()) and len(comparison.settings["seeds"]) > 1:
         texts.append("<b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.")
     if comparison.facts.get("note"):

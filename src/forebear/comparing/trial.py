@@ -75,6 +75,7 @@ def result(run: RunFolder) -> Trial:
     """What a run folder says of its cost and quality."""
     facts = run.facts
     measured = facts.get("metrics", {}).get("held_out", {})
+    pseudo = measured.get("pseudo", False)
     return Trial(
         facts["recipe"].get("seed", 0),
         run=f"{run.path.parent.name}/{run.path.name}",
@@ -83,7 +84,11 @@ def result(run: RunFolder) -> Trial:
         seconds=facts.get("seconds"),
         tokens=facts.get("tokens"),
         memory=facts.get("peak_memory"),
-        bits_per_byte=measured.get("bits_per_byte"),
+        bits_per_byte=None if pseudo else measured.get("bits_per_byte"),
+        pseudo_bits=measured.get("bits_per_byte") if pseudo else None,
+        found=measured.get("accuracy"),
+        guess=measured.get("guess"),
+        paired=measured.get("pair_accuracy"),
         perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=facts["tokenizer"]["kind"],
@@ -103,7 +108,7 @@ def _curve(run: RunFolder, measured: dict[str, Any]) -> Curve:
     into bits per byte and put upon that state's final measurement, so that the curve leads to the result.
     """
     final, kept = measured.get("bits_per_byte"), run.facts.get("held_out_loss")
-    if final is None or kept is None:
+    if final is None or kept is None or measured.get("pseudo"):
         return ()
     a_token = measured["tokens"] / measured["bytes"] / math.log(2)
     lines = (line for line in Metrics(run.path / METRICS).read() if line.get("held_out"))

@@ -64,10 +64,10 @@ def headline(comparison: Comparison) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """Which wins at which cost; how far apart they are; how near to the yardsticks and to the limit."""
-    found = reigns(comparison.rows)
+    found, finders = reigns(comparison.rows), [f"{row.title} {row.finds}." for row in comparison.rows if row.finds]
     if not found:
-        return ["Nothing to compare yet: no milestone has scored the held-out text."]
-    told = [_story(found, several=len(comparison.rows) > 1), *_unpaid(comparison)]
+        return finders or ["Nothing to compare yet: no milestone has scored the held-out text."]
+    told = [_story(found, several=len(comparison.rows) > 1), *_unpaid(comparison), *finders]
     best = comparison.best
     if best is not None:
         told += [*_price(comparison, best), *_beside(comparison, best)]
@@ -125,7 +125,7 @@ def _unpaid(comparison: Comparison) -> list[str]:
     """Whose figures leave something out, because their tokenizers do."""
     told = []
     for row in comparison.rows:
-        if row.forgotten:
+        if row.forgotten and row.of("bits_per_byte"):
             kind = row.trials[0].tokenizer
             told.append(
                 f"{row.title} does not pay for {' and '.join(row.forgotten)}: its tokenizer ({kind}) keeps none."

@@ -1,200 +1,183 @@
-"""Folders of Hugging Face transformers, in and out: one table of names for each milestone, read both ways, strictly."""
+"""Folders of Hugging Face transformers, in and out: config.json and the weights of every architecture known here."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from forebear.errors import BadInput, several
+from forebear.errors import BadInput
+from forebear.interop import names
+from forebear.interop.configs import AGAIN, before_of, config_of, fields_of
+from forebear.interop.families import ALBERT, ERNIE, FAMILIES, TABLE, TASKS, TOKEN_BIAS, Family
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-AGAIN = "fetch the whole folder again"
-TABLE = "encoder.embedding.token.weight"  # of our names, the one with a row for each entry of the vocabulary
+TABLES = tuple(family.table for family in FAMILIES.values())
+Specials = Mapping[str, tuple[int, str]]  # our roles with their ids and tokens
 
 
-class Theirs(NamedTuple):
-    """What a tensor is called there; `turned` if it is stored [in, out] instead of [out, in]."""
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What another program's files hold, in our words: a milestone's name and fields, its weights and its heads."""
 
-    name: str
-    turned: bool = False
-
-
-def _pair(ours: str, theirs: str, *, turned: bool = False) -> dict[str, Theirs]:
-    """The weight and the bias of one layer."""
-    return {f"{ours}.weight": Theirs(f"{theirs}.weight", turned), f"{ours}.bias": Theirs(f"{theirs}.bias")}
-
-
-# ours: theirs. `*` is the number of a block.
-GPT2: dict[str, Theirs] = {
-    TABLE: Theirs("wte.weight"),
-    "encoder.embedding.position.weight": Theirs("wpe.weight"),
-    **_pair("encoder.blocks.*.attention_norm", "h.*.ln_1"),
-    **_pair("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", turned=True),
-    **_pair("encoder.blocks.*.attention.output", "h.*.attn.c_proj", turned=True),
-    **_pair("encoder.blocks.*.feedforward_norm", "h.*.ln_2"),
-    **_pair("encoder.blocks.*.expand", "h.*.mlp.c_fc", turned=True),
-    **_pair("encoder.blocks.*.contract", "h.*.mlp.c_proj", turned=True),
-    **_pair("encoder.final_norm", "ln_f"),
-}
-PREFIX, TIED = "transformer.", "lm_head.weight"  # the table is both wte and lm_head
-BLOCK = re.compile(r"h\.(\d+)\.")
-MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # constants that old versions saved with the weights
-
-# ours: theirs, of the numbers in config.json.
-FIELDS = {"width": "n_embd", "depth": "n_layer", "heads": "n_head", "context": "n_positions"}
-FIELDS |= {"epsilon": "layer_norm_epsilon"}
-DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop")
-DEFAULTS = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "layer_norm_epsilon": 1e-5}
-DEFAULTS |= dict.fromkeys(DROPOUTS, 0.1)
-# What GPT-2 can be told to be over there and cannot be here; left out of the file, it is the first of these.
-BUILT: dict[str, tuple[Any, ...]] = {
-    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "add_cross_attention": (False,),
-    "tie_word_embeddings": (True,),
-    "pruned_heads": ({}, None),
-    "quantization_config": (None,),
-}
+    milestone: str
+    fields: dict[str, Any]
+    tensors: dict[str, Tensor]
+    heads: tuple[str, ...]
+    report: names.Report
 
 
 def milestone_of(folder: Path) -> str:
     """Which of our milestones the folder holds, by what its config.json calls itself."""
-    kind = _config(folder).get("model_type")
-    if kind != "gpt2":
-        raise BadInput(f"model_type {kind!r} cannot be imported", file=folder / CONFIG, remedy="give a folder of: gpt2")
-    return kind
+    return _family_of(folder, _config(folder)).milestone
 
 
-def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The milestone's fields, and the weights under our names in float32, of a folder that transformers wrote."""
-    milestone_of(folder)
-    fields, tensors = fields_of(_config(folder), folder / CONFIG), _stored(folder)
-    blocks = {int(found[1]) for name in tensors if (found := BLOCK.match(name.removeprefix(PREFIX)))}
-    if fields["depth"] > max(blocks, default=-1) + 1:
-        what = f"n_layer is {fields['depth']:,}, and the weights have {len(blocks):,} blocks"
-        raise BadInput(what, file=folder / CONFIG, remedy=AGAIN)
-    return fields, into_ours(tensors, depth=fields["depth"], file=folder)
+def read_folder(folder: Path) -> Found:
+    """The model of a folder that transformers wrote, in float32."""
+    config = _config(folder)
+    family = _family_of(folder, config)
+    fields, tensors = fields_of(family, config, folder / CONFIG), _stored(folder, config, family)
+    before, depth = before_of(family, config, folder / CONFIG), _depth(family, fields["depth"], tensors, folder)
+    if family is ERNIE:
+        _check_tasks(config, tensors, folder)
+    ours, report = names.into_ours(family.table, tensors, depth=depth, before=before, others=TABLES, file=folder)
+    if family is ALBERT and fields["table"] == fields["width"]:
+        ours = _unprojected(ours, folder)
+    if family.curve:
+        fields["pairs"] = family.pairs if "pair" in report.heads else "none"
+    heads = (*family.always, *report.heads)
+    return Found(family.milestone, fields, ours, heads, report)
 
 
-def without_padding(tensors: dict[str, Tensor], vocabulary: int) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights without entries of the table that only round it up, and a word about them if there are any."""
+def fitted(
+    tensors: dict[str, Tensor], vocabulary: int, file: Path | None = None
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights without entries that only round the table up, and a word about them; too few are an error."""
     idle = len(tensors[TABLE]) - vocabulary
-    if idle <= 0:
+    if idle < 0:
+        what = f"its tokenizer has {vocabulary:,} tokens, and its table only {len(tensors[TABLE]):,} entries"
+        raise BadInput(what, file=file, remedy="the two do not belong together: take both from the same publisher")
+    if not idle:
         return tensors, []
     note = f"its table has {idle:,} entries more than its tokenizer has tokens: they are left out"
-    return tensors | {TABLE: tensors[TABLE][:vocabulary].clone()}, [note]
+    cut = {name: tensors[name][:vocabulary].clone() for name in (TABLE, TOKEN_BIAS) if name in tensors}
+    return tensors | cut, [note]
 
 
 def write_folder(
-    folder: Path, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Mapping[str, tuple[int, str]]
-) -> None:
-    """Everything that transformers wants but tokenizer.json, which the caller copies there.
-
-    `specials` are our roles with their ids and tokens; what ends a text also begins it.
-    """
+    folder: Path, milestone: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Specials
+) -> list[str]:
+    """Config and weights as transformers wants them; returns what had to be left out."""
     from safetensors.torch import save_file
 
-    theirs = into_theirs(tensors, depth=fields["depth"])
-    vocabulary = len(tensors[TABLE])
+    family = FAMILIES[milestone]
+    strange = [head for head in names.heads_of(tensors) if head not in family.table.heads]
+    kept = {
+        name: value for name, value in tensors.items() if not name.startswith(tuple(f"heads.{x}." for x in strange))
+    }
+    heads = names.heads_of(kept)
+    before = _rows_before(family, specials)
+    name = next(name for own, name in family.classes.items() if set(own) == set(heads))
+    config = config_of(family, fields, len(tensors[TABLE]), name, before) | _ids(family, specials)
+    if family is ALBERT and fields["table"] == fields["width"]:
+        kept |= _projection(fields["width"])
+    prefixed = bool(family.always) or not name.endswith("Model")
+    theirs = names.into_theirs(family.table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
-    ids = {"bos_token_id": specials["end"][0], "eos_token_id": specials["end"][0]}
-    if "padding" in specials:
-        ids["pad_token_id"] = specials["padding"][0]
-    _write(folder / CONFIG, config_of(fields, vocabulary) | ids)
-    _write(folder / "generation_config.json", ids)
-    called = {"end": ("bos_token", "eos_token"), "unknown": ("unk_token",), "padding": ("pad_token",)}
-    called |= {"mask": ("mask_token",)}
-    tokens = {name: specials[role][1] for role, names in called.items() if role in specials for name in names}
-    facts = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": fields["context"]}
-    _write(folder / "tokenizer_config.json", facts | {"clean_up_tokenization_spaces": False} | tokens)
+    write_json(folder / CONFIG, config)
+    if family.always:
+        write_json(folder / "generation_config.json", _ids(family, specials))
+    title = family.table.title
+    return [f"{title} of transformers has no head for {head!r}: it is left out" for head in sorted(strange)]
 
 
-def fields_of(config: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Our fields of their config; what it asks for and is not built here is refused by its name."""
-    for name, built in BUILT.items():
-        if config.get(name, built[0]) not in built:
-            what = f"{name} is {config[name]!r}; here it can only be {built[0]!r}"
-            raise BadInput(what, file=file, remedy="give the folder of a plain GPT-2 language model")
-    told = DEFAULTS | dict(config)
-    for name, default in DEFAULTS.items():
-        value = told[name]
-        if isinstance(default, int) and not (type(value) is int and value > 0):
-            raise BadInput(f"{name} is {value!r}, not a whole number above 0", file=file, remedy=AGAIN)
-        if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise BadInput(f"{name} is {value!r}, not a number from 0 to below 1", file=file, remedy=AGAIN)
-    if len({told[name] for name in DROPOUTS}) > 1:
-        differ = ", ".join(f"{name} {told[name]}" for name in DROPOUTS)
-        raise BadInput(f"{differ}: here one dropout serves all three", file=file, remedy="make them equal in the file")
-    fields = {ours: told[theirs] for ours, theirs in FIELDS.items()}
-    inner = told.get("n_inner") or 0
-    if type(inner) is not int or inner < 0:
-        raise BadInput(f"n_inner is {inner!r}, not a whole number", file=file, remedy=AGAIN)
-    return fields | {"inner": 0 if inner == 4 * fields["width"] else inner, "dropout": told[DROPOUTS[0]]}
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def config_of(fields: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Their config of our fields."""
-    facts = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": vocabulary}
-    facts |= {theirs: fields[ours] for ours, theirs in FIELDS.items()}
-    facts |= dict.fromkeys(DROPOUTS, fields["dropout"])
-    facts |= {"n_inner": fields["inner"] or None, "activation_function": BUILT["activation_function"][0]}
-    return facts | {"tie_word_embeddings": True, "dtype": "float32"}
+def _ids(family: Family, specials: Specials) -> dict[str, int | None]:
+    """The special tokens by their numbers; what looks back has one that both begins and ends a text."""
+    roles = {"bos_token_id": "end" if family.always else "start", "eos_token_id": "end", "pad_token_id": "padding"}
+    ids = {name: specials[role][0] if role in specials else None for name, role in roles.items()}
+    return {name: value for name, value in ids.items() if value is not None or not family.always}
 
 
-def names(depth: int) -> dict[str, Theirs]:
-    """The table, written out for so many blocks."""
-    written: dict[str, Theirs] = {}
-    for ours, theirs in GPT2.items():
-        for number in range(depth) if "*" in ours else (0,):
-            block = str(number)
-            written[ours.replace("*", block)] = theirs._replace(name=theirs.name.replace("*", block))
-    return written
+def _rows_before(family: Family, specials: Specials) -> int:
+    if not family.late:
+        return 0
+    if "padding" not in specials:
+        what = f"its vocabulary has no token for padding, from which {family.table.title} counts positions"
+        raise BadInput(what, remedy="train with a tokenizer that has one, such as --tokenizer bytepair")
+    return specials["padding"][0] + 1
 
 
-def into_ours(theirs: Mapping[str, Tensor], *, depth: int, file: Path | None = None) -> dict[str, Tensor]:
-    """Their tensors under our names, turned as ours are; each of them must be known and none may lack."""
+# -- what single architectures want
+
+
+def _check_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """ERNIE adds the vector of task 0 to every token of a text for which nobody names a task."""
+    task = next((tensor for name, tensor in tensors.items() if ERNIE.table.bare(name) == TASKS), None)
+    if config.get("use_task_id") and (task is None or bool(task[:1].count_nonzero())):
+        what = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
+        remedy = "give an ERNIE without tasks, such as ernie-1.0"
+        raise BadInput(what, file=folder / CONFIG, remedy=remedy)
+
+
+def _projection(width: int) -> dict[str, Tensor]:
+    """ALBERT there always projects its embedding. Where ours does not, this changes nothing, to the bit."""
     import torch
 
-    bare = {name.removeprefix(PREFIX): tensor for name, tensor in theirs.items()}
-    tied = bare.pop(TIED, None)
-    known = names(depth)
-    wanted = {row.name for row in known.values()}
-    faults = [f"{name} is missing" for name in sorted(wanted - bare.keys())]
-    faults += [f"{name} is not known" for name in sorted(bare.keys() - wanted) if not MASKS.fullmatch(name)]
-    strange = {name: tensor.dtype for name, tensor in bare.items() if name in wanted and not tensor.is_floating_point()}
-    faults += [f"{name} is of {dtype}, not of floating point" for name, dtype in strange.items()]
-    if not faults and bare["wte.weight"].dim() != 2:
-        faults = [f"wte.weight has the shape {tuple(bare['wte.weight'].shape)}"]
-    if not faults:
-        faults = [f"{name} holds what is no number" for name in sorted(wanted) if not torch.isfinite(bare[name]).all()]
-    if not faults and tied is not None and not torch.equal(tied, bare["wte.weight"]):
-        faults = [f"{TIED} is not the same table as wte.weight, as it is in GPT-2"]
-    if faults:
-        remedy = "give the folder of a whole GPT-2 language model, not of one adapted to another task"
-        raise BadInput(f"not GPT-2's weights: {several(faults)}", file=file, remedy=remedy)
-    return {
-        ours: (bare[row.name].T if row.turned else bare[row.name]).to(torch.float32).contiguous()
-        for ours, row in known.items()
-    }
+    return {"encoder.project.weight": torch.eye(width), "encoder.project.bias": torch.zeros(width)}
 
 
-def into_theirs(ours: Mapping[str, Tensor], *, depth: int) -> dict[str, Tensor]:
-    """Our tensors under their names; the tied table is stored once, as they do."""
-    known = names(depth)
-    if differ := sorted(known.keys() ^ ours.keys()):
-        raise BadInput(f"not the tensors of a GPT-2 of {depth} blocks: {several(differ)}")
-    return {
-        PREFIX + row.name: (ours[name].T if row.turned else ours[name]).detach().cpu().contiguous()
-        for name, row in known.items()
-    }
+def _unprojected(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Where the table is as wide as the blocks nothing is projected here: theirs must change nothing."""
+    import torch
+
+    for name, idle in _projection(len(tensors["encoder.project.bias"])).items():
+        if not torch.equal(tensors[name], idle):
+            what = "embedding_size equals hidden_size, and there still is a projection between them"
+            raise BadInput(what, file=folder, remedy="give an ALBERT whose embedding is narrower than its blocks")
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.project.")}
+
+
+# -- files
+
+
+def _family_of(folder: Path, config: Mapping[str, Any]) -> Family:
+    kind = config.get("model_type")
+    for family in FAMILIES.values():
+        if family.kind == kind:
+            return family
+    known = ", ".join(family.kind for family in FAMILIES.values())
+    if kind is not None:
+        what, remedy = f"model_type {kind!r} cannot be imported", f"give a folder of: {known}"
+        raise BadInput(what, file=folder / CONFIG, remedy=remedy)
+    near = names.nearest(list(_stored(folder, config, None)), TABLES)
+    like = next((family for family in FAMILIES.values() if family.table is near), None)
+    what = "it does not say model_type" + (f"; the weights look like {like.table.title}'s" if like else "")
+    remedy = f'add "model_type": "{like.kind}" to it, if that is right' if like else f"give a folder of: {known}"
+    raise BadInput(what, file=folder / CONFIG, remedy=remedy)
+
+
+def _depth(family: Family, told: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
+    """How many blocks there are: those that the config tells, if the weights have them."""
+    starts = {row.theirs[0].split("*")[0] for row in family.table.rows if "*" in row.theirs[0]}
+    if not starts:  # one block for all depths
+        return 1
+    (start,) = starts
+    bare = (family.table.bare(name) for name in tensors)
+    blocks = {name.removeprefix(start).split(".")[0] for name in bare if name.startswith(start)}
+    if blocks and told > len(blocks):
+        what = f"{family.fields['depth']} is {told:,}, and the weights have {len(blocks):,} blocks"
+        raise BadInput(what, file=folder / CONFIG, remedy=AGAIN)
+    return min(told, len(blocks) + 1)
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -214,13 +197,13 @@ def _facts(file: Path) -> dict[str, Any]:
     return facts
 
 
-def _stored(folder: Path) -> dict[str, Tensor]:
+def _stored(folder: Path, config: Mapping[str, Any], family: Family | None) -> dict[str, Tensor]:
     """All tensors of the folder, in one file or in several; mapped, not read."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     tensors: dict[str, Tensor] = {}
-    for file in _files(folder):
+    for file in _files(folder, _class_of(config, family)):
         try:
             tensors |= load_file(file)
         except FileNotFoundError:
@@ -231,7 +214,15 @@ def _stored(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _files(folder: Path) -> list[Path]:
+def _class_of(config: Mapping[str, Any], family: Family | None) -> str:
+    """The class there that opens the folder."""
+    told = config.get("architectures")
+    if isinstance(told, list) and told and isinstance(told[0], str) and told[0].isidentifier():
+        return told[0]
+    return next(iter(family.classes.values())) if family else "AutoModel"
+
+
+def _files(folder: Path, opener: str) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
@@ -242,14 +233,12 @@ def _files(folder: Path) -> list[Path]:
         if any(Path(name).name != name for name in named):
             raise BadInput("it names files outside its folder", file=folder / INDEX, remedy=AGAIN)
         return [folder / name for name in named]
+    convert = f"{opener}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         raise BadInput(
             "the weights are pickled, and a pickle can run code when it is opened",
             file=folder,
-            remedy="convert them where you trust them: GPT2LMHeadModel.from_pretrained(OLD).save_pretrained(NEW)",
+            remedy=f"convert them where you trust them: {convert}",
         )
-    raise BadInput(f"there is no {WEIGHTS}", file=folder, remedy="give a folder that save_pretrained wrote")
-
-
-def _write(path: Path, facts: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    remedy = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {convert}"
+    raise BadInput(f"there is no {WEIGHTS}", file=folder, remedy=remedy)

@@ -20,6 +20,14 @@ class Milestone(ABC):
     learning: ClassVar[Literal["descending", "counting"]] = "descending"
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
+    entries: ClassVar[int] = 50_257  # of the published vocabulary, where there was one; GPT-2's elsewhere
+    needs: ClassVar[tuple[str, ...]] = ("end",)  # special tokens that its rows are made with, by their roles
+
+    @property
+    def wants_words(self) -> bool:
+        """Whether it must know where words begin, Chinese ones too."""
+        return False
+
     @abstractmethod
     def objective(self, tokenizer: Tokenizer) -> Objective:
         """What is predicted from what."""

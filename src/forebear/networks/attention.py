@@ -8,24 +8,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from forebear.networks.initial import SPREAD, linear
+from forebear.networks.initial import linear
+from forebear.networks.similarities import Dot, weighed
 
 
 class Attention(nn.Module):
     """Query, key and value come from one product; what the heads found is mixed by another."""
 
     def __init__(
-        self, width: int, heads: int, *, past_only: bool, dropout: float = 0.0, output_spread: float = SPREAD
+        self, width: int, heads: int, *, past_only: bool, dropout: float = 0.0, output_scale: float = 1.0
     ) -> None:
         super().__init__()
         self.heads, self.past_only, self.dropout = heads, past_only, nn.Dropout(dropout)
         self.query_key_value = linear(width, 3 * width)
-        self.output = linear(width, width, spread=output_spread)
+        self.output = linear(width, width, scale=output_scale)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         dropout = self.dropout.p if self.training else 0.0
         mixed = attend(self.query_key_value(x), lengths, self.heads, past_only=self.past_only, dropout=dropout)
         return self.output(mixed)
+
+    def maps(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
+        """Where each row looks: (H, n, n) weights, from each token (down) to each (across)."""
+        return attend_plainly(self.query_key_value(x), lengths, self.heads, past_only=self.past_only)[1]
 
 
 def attend(
@@ -40,3 +45,17 @@ def attend(
         mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=past_only)
         found.append(mixed.transpose(1, 2).reshape(count * length, -1))
     return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def attend_plainly(
+    query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool
+) -> tuple[Tensor, list[Tensor]]:
+    """`attend` by its definition, row by row: the same (T, D), and the (H, n, n) weights of each row."""
+    similarity, found, maps = Dot(), [], []
+    for part in query_key_value.split(lengths):
+        query, key, value = part.view(len(part), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)  # (H, n, d)
+        past = torch.ones(len(part), len(part), dtype=torch.bool, device=part.device).tril()
+        mixed, weights = weighed(similarity(query, key), value, past if past_only else None)
+        found.append(mixed.transpose(0, 1).reshape(len(part), -1))
+        maps.append(weights)
+    return torch.cat(found), maps

@@ -8,10 +8,15 @@ from torch.nn import functional
 
 from forebear.errors import BadInput
 from forebear.networks.initial import layer_norm, table
+from forebear.networks.positions import Placing, position_table
 
 
 class Embedding(nn.Module):
-    """Learned vectors for tokens, for `positions` in a row and for `segments`, their sum normed if `norm` (BERT)."""
+    """Vectors for tokens, for `positions` in a row and for `segments`, their sum normed if `norm` (BERT).
+
+    placing   "learned"; "sinusoid": the waves of the Transformer paper; "none": a row is a bag to those who see all
+    segments  where there are any, a text that does not say which it has is all of the first
+    """
 
     def __init__(
         self,
@@ -19,6 +24,7 @@ class Embedding(nn.Module):
         width: int,
         *,
         positions: int,
+        placing: Placing = "learned",
         segments: int = 0,
         norm: bool = False,
         dropout: float = 0.0,
@@ -26,9 +32,9 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary, self.width, self.positions = vocabulary, width, positions
-        self.dropout = nn.Dropout(dropout)
+        self.placing, self.dropout = placing, nn.Dropout(dropout)
         self.token = table(vocabulary, width)
-        self.position = table(positions, width)
+        self.position = position_table(placing, positions, width)
         self.segment = table(segments, width) if segments else None
         self.norm = layer_norm(width, epsilon) if norm else None
 
@@ -39,19 +45,32 @@ class Embedding(nn.Module):
                 f"a row of {longest} tokens is longer than the context of {self.positions}",
                 remedy="cut the text into shorter rows, or train with a larger --context",
             )
-        x = self._placed(functional.embedding(tokens, self.token.weight), lengths)
-        if self.segment is not None and segments is not None:
-            x = x + functional.embedding(segments, self.segment.weight)
+        x = self._placed(looked_up(self.token.weight, tokens), lengths)
+        if self.segment is not None:
+            x = x + (self.segment.weight[0] if segments is None else looked_up(self.segment.weight, segments))
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x)
 
     def _placed(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Positions are counted from the beginning of each row."""
+        if self.placing == "none":
+            return x
         first = lengths[0]
         if all(length == first for length in lengths):  # a sum over rows is a far cheaper gradient than a scatter
             return (x.view(len(lengths), first, -1) + self.position.weight[:first]).view(x.shape)
-        return x + functional.embedding(places(lengths, x.device), self.position.weight)
+        return x + looked_up(self.position.weight, places(lengths, x.device))
+
+
+def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:
+    """(T,) numbers of entries of an (N, D) table → (T, D).
+
+    Both ways give the same bits. On a processor the first finds the gradient of a small table in half the time; on
+    other devices it would add it up in any order, and so give other bits each time.
+    """
+    if weight.device.type == "cpu":
+        return weight.index_select(0, numbers)
+    return functional.embedding(numbers, weight)
 
 
 def places(lengths: tuple[int, ...], device: torch.device | None = None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -56,3 +58,30 @@ class TokenHead(nn.Module):
         if self.transform is None or self.transform_norm is None or self.activation is None:
             return x
         return self.transform_norm(ACTIVATIONS[self.activation](self.transform(x)))
+
+
+class TextHead(nn.Module):
+    """Which of a few answers, of a row as a whole? Reads the vector of its first token, through one layer and a tanh.
+
+    That layer is BERT's "pooler"; the first token, [CLS], stands for nothing but the row.
+    """
+
+    def __init__(self, width: int, answers: int) -> None:
+        super().__init__()
+        self.pool, self.choose = linear(width, width), linear(width, answers)
+
+    def forward(self, states: States) -> Tensor:
+        """(B, answers) logits."""
+        return self.choose(torch.tanh(self.pool(firsts(states))))
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over rows that are asked."""
+        asked = target >= 0
+        logits = self.choose(torch.tanh(self.pool(firsts(states)[asked])))
+        return functional.cross_entropy(logits.float(), target[asked], reduction="sum")
+
+
+def firsts(states: States) -> Tensor:
+    """(B, D) the last layer's vector of each row's first token."""
+    begins = list(accumulate(states.lengths, initial=0))[:-1]
+    return states.last[torch.tensor(begins, device=states.last.device)]

@@ -7,7 +7,8 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-SPREAD = 0.02  # the standard deviation of GPT and BERT
+SPREAD = 0.02  # the standard deviation of GPT and BERT, whose states are WIDE numbers wide
+WIDE = 768
 
 
 class Linear(nn.Linear):
@@ -28,16 +29,30 @@ class Norm(nn.LayerNorm):
     def reset_parameters(self) -> None: ...
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True, spread: float = SPREAD) -> nn.Linear:
-    """A layer that costs nothing until it is filled: made on the meta device, remembering how wide it begins."""
+def spread_for(width: int) -> float:
+    """The standard deviation with which a network of this width begins, so that it does as much as a wide one.
+
+    A sum over fewer numbers is smaller, and with the published 0.02 a narrow network takes long to begin to learn; at
+    the published width and above it is 0.02.
+    """
+    return SPREAD * max(1.0, WIDE / width) ** 0.5
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True, width: int | None = None, scale: float = 1.0) -> nn.Linear:
+    """A layer that costs nothing until it is filled: made on the meta device, remembering how it begins.
+
+    That is as in a network of this `width` (or of as many as its inputs), times `scale`.
+    """
     layer = Linear(inputs, outputs, bias=bias, device="meta")
-    layer.spread = spread  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    layer.spread = scale * spread_for(width or inputs)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     return layer
 
 
 def table(entries: int, width: int) -> nn.Embedding:
     """A vector for each of so many entries, on the meta device."""
-    return Table(entries, width, device="meta")
+    made = Table(entries, width, device="meta")
+    made.spread = spread_for(width)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    return made
 
 
 def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -36,9 +36,19 @@ class Model(nn.Module):
         states = self.encoder(**inputs)
         return {name: head(states) for name, head in self.heads.items()}
 
-    def initialise(self, seed: int) -> Model:
-        """Values to begin with: the same for the same seed, whatever the machine has of cores."""
-        return self._given(first_values(self, seed))
+    def only(self, heads: Iterable[str]) -> Model:
+        """Without its other heads: what came from elsewhere may lack some, and must not answer by chance."""
+        wanted = list(heads)
+        if lacking := sorted(set(wanted) - set(self.heads)):
+            has = ", ".join(self.heads)
+            raise ForebearError(f"this model cannot have a head {', '.join(lacking)}", remedy=f"it can have: {has}")
+        self.heads = nn.ModuleDict({name: head for name, head in self.heads.items() if name in wanted})
+        return self
+
+    def initialise(self, seed: int, given: Mapping[str, Tensor] | None = None) -> Model:
+        """Values to begin with: the same for the same seed, whatever the machine has of cores; some may be `given`."""
+        known = {name: tensor.clone() for name, tensor in (given or {}).items()}
+        return self._given({**first_values(self, seed), **known})
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
         """These values and no others: every missing, extra or misshapen tensor is named. They are taken, not copied."""

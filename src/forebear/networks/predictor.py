@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from forebear.errors import ForebearError
+from forebear.networks.batching import batches, states_of, tensor
 from forebear.networks.cross_entropy import log_probabilities, parts_of
 from forebear.networks.decoding import Decoder, Rows
 from forebear.networks.heads import TokenHead
@@ -18,14 +19,14 @@ from forebear.networks.states import States
 from forebear.networks.transformer import Transformer
 from forebear.networks.windows import beginning, windows
 
-AT_ONCE = 4096  # tokens in one batch: enough for the processor, little for memory
-
 
 class NetworkPredictor:
     """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside.
 
     The model must not learn meanwhile: its weights are laid out anew when rows are first read token by token.
     """
+
+    pseudo = False  # what it says of a text's tokens are factors of the text's probability
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
@@ -49,15 +50,15 @@ class NetworkPredictor:
         """log P of each token of each row but its first, given those before it (as many as the context holds)."""
         parts = [(row, *window) for row, ids in enumerate(rows) for window in windows(len(ids), self.context)]
         found = [np.empty(max(0, len(ids) - 1), np.float32) for ids in rows]
-        for batch in _batches([end - begin for _, begin, _, end in parts]):
+        for batch in batches([end - begin for _, begin, _, end in parts]):
             chosen = [parts[number] for number in batch]
-            states = self._states([rows[row][begin:end] for row, begin, _, end in chosen])
+            states = states_of(self.model, [rows[row][begin:end] for row, begin, _, end in chosen])
             # Of a window that overlaps another only the new part is asked for; the vocabulary is the dear part.
             asked = [np.arange(first - 1 - begin, end - begin) for _, begin, first, end in chosen]
             starts = np.cumsum([0, *states.lengths[:-1]])
             where = np.concatenate([start + places for start, places in zip(starts, asked, strict=True)])
             targets = np.concatenate([rows[row][first : end + 1] for row, _, first, end in chosen])
-            answers = self._log_probabilities(states.last[self._tensor(where)], self._tensor(targets))
+            answers = self._log_probabilities(states.last[tensor(self.model, where)], tensor(self.model, targets))
             ends = np.cumsum([len(places) for places in asked])[:-1]
             for (row, _, first, end), answer in zip(chosen, np.split(answers, ends), strict=True):
                 found[row][first - 1 : end] = answer
@@ -68,9 +69,9 @@ class NetworkPredictor:
         """(B, V) log P of every token after each row."""
         cut = [ids[beginning(len(ids), self.context) :] for ids in rows]
         found = np.empty((len(rows), self.vocabulary), np.float32)
-        for batch in _batches([len(ids) for ids in cut]):
-            states = self._states([cut[number] for number in batch])
-            last = states.last[self._tensor(np.cumsum(states.lengths) - 1)]
+        for batch in batches([len(ids) for ids in cut]):
+            states = states_of(self.model, [cut[number] for number in batch])
+            last = states.last[tensor(self.model, np.cumsum(states.lengths) - 1)]
             for part in parts_of(len(batch), self.vocabulary):
                 logits = self.head(States([last[part]], (1,) * len(batch[part])))
                 found[batch[part]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
@@ -83,26 +84,6 @@ class NetworkPredictor:
     def _decoder(self) -> Decoder:
         return Decoder(self.encoder, self.head)
 
-    def _states(self, rows: Sequence[np.ndarray]) -> States:
-        return self.encoder(self._tensor(np.concatenate(rows)), [len(ids) for ids in rows])
-
     def _log_probabilities(self, x: Tensor, targets: Tensor) -> np.ndarray:
         found = log_probabilities(self.head.transformed(x), self.head.weight, self.head.bias, targets)
         return found.float().cpu().numpy()
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)).to(self.model.device)
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of rows, the longest first, in batches of about `AT_ONCE` tokens: equal lengths stand together."""
-    batch: list[int] = []
-    size = 0
-    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if batch and size + lengths[number] > AT_ONCE:
-            yield batch
-            batch, size = [], 0
-        batch.append(number)
-        size += lengths[number]
-    if batch:
-        yield batch

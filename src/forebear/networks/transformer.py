@@ -11,7 +11,7 @@ from forebear.errors import BadInput
 from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.attention import Attention
 from forebear.networks.embedding import Embedding
-from forebear.networks.initial import SPREAD, layer_norm, linear
+from forebear.networks.initial import layer_norm, linear
 from forebear.networks.states import States
 
 Norm = Literal["pre", "post"]
@@ -33,13 +33,13 @@ class Block(nn.Module):
         activation: Activation,
         dropout: float,
         epsilon: float,
-        output_spread: float,
+        output_scale: float,
     ) -> None:
         super().__init__()
         self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
-        self.attention = Attention(width, heads, past_only=sees == "past", dropout=dropout, output_spread=output_spread)
+        self.attention = Attention(width, heads, past_only=sees == "past", dropout=dropout, output_scale=output_scale)
         self.attention_norm, self.feedforward_norm = layer_norm(width, epsilon), layer_norm(width, epsilon)
-        self.expand, self.contract = linear(width, inner), linear(inner, width, spread=output_spread)
+        self.expand, self.contract = linear(width, inner), linear(inner, width, width=width, scale=output_scale)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         if self.norm_place == "pre":
@@ -47,6 +47,9 @@ class Block(nn.Module):
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
         x = self.attention_norm(x + self.dropout(self.attention(x, lengths)))
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
+
+    def maps(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
+        return self.attention.maps(self.attention_norm(x) if self.norm_place == "pre" else x, lengths)
 
     def feedforward(self, x: Tensor) -> Tensor:
         return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
@@ -87,7 +90,7 @@ class Transformer(nn.Module):
         self.embedding, self.width, self.depth = embedding, width, depth
         self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
         # Each of the 2·depth sums onto the way through adds variance: GPT-2 makes what is added smaller by their root.
-        spread = SPREAD * (2 * depth) ** -0.5 if norm == "pre" else SPREAD
+        scale = (2 * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(
             Block(
                 width,
@@ -98,7 +101,7 @@ class Transformer(nn.Module):
                 activation=activation,
                 dropout=dropout,
                 epsilon=epsilon,
-                output_spread=spread,
+                output_scale=scale,
             )
             for _ in range(1 if shared else depth)
         )
@@ -118,3 +121,15 @@ class Transformer(nn.Module):
         if self.final_norm is not None:
             layers[-1] = self.final_norm(layers[-1])
         return States(layers, rows)
+
+    def attention(
+        self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """Where tokens look: for each layer a list with the (H, n, n) weights of each row, for study."""
+        states = self(tokens, lengths, segments)
+        found = []
+        for number, x in enumerate(states.layers[:-1]):
+            block = self.blocks[number % len(self.blocks)]
+            assert isinstance(block, Block)
+            found.append(block.maps(x, states.lengths))
+        return found

@@ -22,8 +22,9 @@ class Moment:
     seed: int
     step: int
 
-    def rng(self) -> np.random.Generator:
-        return np.random.default_rng([self.seed, self.step])
+    def rng(self, purpose: int = 0) -> np.random.Generator:
+        """Objectives that are nested in one another draw for different purposes, so that neither disturbs the other."""
+        return np.random.default_rng([self.seed, self.step, purpose])
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,12 @@ class Batch:
 
     inputs   `lengths` (B,) says how long each row is; `tokens` and all others (T,) have an entry for each token
     targets  (T,) one for each token or (B,) one for each row; NOTHING asks for nothing
+    places   (T,) where each token stands in the corpus, NOTHING for those that the objective put in; None: not told
     """
 
     inputs: Arrays
     targets: Arrays
+    places: np.ndarray | None = None
 
     @property
     def tokens(self) -> int:
@@ -69,4 +72,8 @@ class Objective(Protocol):
 
     def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
         """Batch number `moment.step` of about `size` tokens."""
+        ...
+
+    def check(self, source: Portion) -> None:
+        """An error with the remedy where this cannot be learned from such a text."""
         ...

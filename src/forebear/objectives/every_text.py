@@ -44,6 +44,9 @@ class EveryText:
         starts = (ends[first - 1] if first else 0) + units.stream_ends - (units.spans[:, 1] - units.spans[:, 0] + 1)
         return self._rows(source.corpus.ids, units.spans[(starts >= begin) & (starts < begin + size)])
 
+    def check(self, source: Portion) -> None:
+        """Any text can be counted."""
+
     def _sizes(self, source: Portion) -> np.ndarray:
         """(n,) what each document asks for: its tokens, and the ends of its units."""
         ends = source.units[:, 1] - source.units[:, 0] if self.unit == "sentence" else 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Batch, Moment
 from forebear.text.order import shuffled
 
@@ -54,6 +55,15 @@ class NextToken:
             lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
         inputs = {"tokens": seen.ravel(), "lengths": lengths}
         return Batch(inputs, {"next": np.where(asked < length, targets, NOTHING).ravel()})
+
+    def check(self, source: Portion) -> None:
+        if self.context > source.tokens:
+            shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
+            raise BadInput(
+                f"a context of {self.context:,} tokens is longer than the whole text to learn from "
+                f"({source.tokens:,} tokens)",
+                remedy=f"give more text{shorter}",
+            )
 
     def _shape(self, source: Portion, size: int) -> tuple[int, int, int]:
         """Rows in a batch, windows in an epoch, tokens in a window."""

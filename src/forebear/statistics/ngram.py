@@ -38,6 +38,7 @@ class NgramModel:
     """
 
     heads = ("next",)
+    pseudo = False  # scores are factors of the probability of a row
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from forebear.text.aside import sync_folder, synced, write_json, written_aside
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, LEDGER, TOKENIZER, smallest_type
 from forebear.text.encoding import NO_TOKENS, Encoded, joined_hash
 from forebear.text.ledger import Ledger
-from forebear.text.shards import finished, tell_words
+from forebear.text.shards import finished, told_by_any
 from forebear.text.workfolder import SHARDS
 
 
@@ -118,8 +118,8 @@ def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts
     whole.mkdir()
     with open(work / DROPPED, "a", encoding="utf-8") as dropped:
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-        words = begins if tell_words(work / SHARDS) else None
-        joining = _Joining(whole, smallest_type(facts["vocabulary"]), words, ledger)
+        told = told_by_any(work / SHARDS)
+        joining = _Joining(whole, smallest_type(facts["vocabulary"]), told, begins, ledger)
         try:
             for shard in finished(work / SHARDS):
                 joining.add(shard)
@@ -139,9 +139,10 @@ def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts
 class _Joining:
     """The arrays of a corpus while its shards come in, in order."""
 
-    def __init__(self, folder: Path, id_type: np.dtype, begins: np.ndarray | None, ledger: Ledger) -> None:
+    def __init__(self, folder: Path, id_type: np.dtype, told: set[str], begins: np.ndarray, ledger: Ledger) -> None:
         kinds = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
-        kinds |= {"documents": np.int64, "hashes": np.uint64} | ({} if begins is None else {"words": bool})
+        kinds |= {"documents": np.int64, "hashes": np.uint64}
+        kinds |= {name: kind for name, kind in {"words": bool, "entities": np.uint8}.items() if name in told}
         self.begins, self.ledger = begins, ledger
         self.arrays = {name: GrowingArray(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
         self.sizes = Sizes(self.arrays["sizes"])
@@ -155,8 +156,11 @@ class _Joining:
             assert self.ledger.on_drop is not None
             self.ledger.on_drop(item)
         self.arrays["ids"].append(shard.ids)
-        if self.begins is not None:
+        if "words" in self.arrays:
             self.arrays["words"].append(self.begins[shard.ids] if shard.words is None else shard.words)
+        if "entities" in self.arrays:
+            none = np.zeros(len(shard.ids), np.uint8)
+            self.arrays["entities"].append(none if shard.entities is None else shard.entities)
         self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
@@ -197,7 +201,8 @@ class _Joining:
 
 def _counts(ledger: Ledger) -> dict[str, int]:
     given = ledger.stage("tokens").given
-    return {unit: given[unit] for unit in ("documents", "sentences", "characters", "bytes", "tokens", "unknown")}
+    always = ("documents", "sentences", "characters", "bytes", "tokens", "unknown")
+    return {unit: given[unit] for unit in (*always, *(["entities"] if "entities" in given else []))}
 
 
 def _put(whole: Path, target: Path) -> None:

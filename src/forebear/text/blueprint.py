@@ -27,6 +27,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 BERT = {role: names[0] for role, names in NAMES.items()}  # ids 0 to 4 in this order
 GPT2 = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
+ROBERTA = {role: NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")}  # ids 0 to 4 again
 
 DECIDING = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
 STEPS = ("nfkc", "lower", "accents")

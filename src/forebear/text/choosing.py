@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -41,6 +41,7 @@ class Learning:
     normalise: Sequence[str] = ()
     split: str = "punctuation"
     limit: int = 200_000_000
+    specials: Mapping[str, str] | None = None
 
 
 def tokenizer_for(
@@ -148,7 +149,7 @@ def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
         if len(data) > left:
             text = data[: max(left, 1)].decode("utf-8", "ignore")
             words = None if document.words is None else (*(end for end in document.words if end < len(text)), len(text))
-            yield replace(document, text=text, words=words)
+            yield replace(document, text=text, words=words, entities=None)  # which nobody learns from
             return
         yield document
         left -= len(data)

@@ -7,6 +7,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from forebear.errors import BadInput
 from forebear.text.documents import Document, ahead
@@ -93,21 +94,28 @@ def _changes(rules: Cleaning) -> list[tuple[str, Callable[[str], str]]]:
 
 
 def _changed(document: Document, change: Callable[[str], str]) -> Document:
-    """The document after a change, which is made word by word where words are marked, so that their ends stay true."""
+    """The document after a change, which is made word by word where words are marked, so that their ends stay true, and
+    so do entities, which have whole words."""
     if document.words is None:
         text = change(document.text)
         return document if text == document.text else replace(document, text=text)
     pieces: list[str] = []
     ends: list[int] = []
     start = length = 0
+    moved = {0: 0}  # where the ends of words are now
     for end in (*document.words, len(document.text)):
         piece = change(document.text[start:end])
         start = end
+        moved[end] = length + len(piece)
         if piece:
             length += len(piece)
             pieces.append(piece)
             ends.append(length)
-    return replace(document, text="".join(pieces), words=tuple(ends))
+    entities = None
+    if document.entities is not None:
+        spans = ((moved[begin], moved[end]) for begin, end in document.entities)
+        entities = tuple((begin, end) for begin, end in spans if begin < end)
+    return replace(document, text="".join(pieces), words=tuple(ends), entities=entities)
 
 
 # --- documents and lines ---
@@ -223,7 +231,8 @@ def _without_lines(document: Document, reasons: list[str], ledger: Ledger) -> Do
             kept.append((start, end))
         start = end
     words = None if document.words is None else _ends_in(document.words, kept)
-    return replace(document, text="".join(text[start:end] for start, end in kept), words=words)
+    entities = None if document.entities is None else _whole_in(document.entities, kept)
+    return replace(document, text="".join(text[start:end] for start, end in kept), words=words, entities=entities)
 
 
 def _ends_in(words: tuple[int, ...], kept: list[tuple[int, int]]) -> tuple[int, ...]:
@@ -236,3 +245,16 @@ def _ends_in(words: tuple[int, ...], kept: list[tuple[int, int]]) -> tuple[int, 
         if end != following and ends[-1:] != [length]:
             ends.append(length)
     return tuple(ends)
+
+
+def _whole_in(entities: tuple[tuple[int, int], ...], kept: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The entities of which nothing is dropped, where they stand in the stretches that are kept."""
+    starts = [start for start, _ in kept]
+    before = [0, *accumulate(end - start for start, end in kept)]
+
+    def now(place: int) -> int:
+        at = bisect_right(starts, place) - 1
+        return 0 if at < 0 else before[at] + min(place, kept[at][1]) - starts[at]
+
+    places = ((now(begin), now(end), end - begin) for begin, end in entities)
+    return tuple((begin, end) for begin, end, length in places if end - begin == length)

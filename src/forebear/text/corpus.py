@@ -1,4 +1,4 @@
-"""A corpus on disk: token ids with sentence, document and word starts, memory-mapped; made once, used many times."""
+"""A corpus on disk: ids with sentence, document, word and entity starts, memory-mapped; made once, used many times."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Corpus:
     sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; a document's add up to its own
     unknown    (sentences,)      those of them that became unknown tokens, for charging what a vocabulary lacks
     words      (tokens,) or None True where a token starts a word, where words were segmented
+    entities   (tokens,) or None 1 where a token begins an entity, 2 where it goes on with it, 0 where there is none
     """
 
     folder: Path
@@ -49,6 +50,7 @@ class Corpus:
     sizes: np.ndarray
     unknown: np.ndarray
     words: np.ndarray | None
+    entities: np.ndarray | None = None
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
@@ -68,7 +70,7 @@ class Corpus:
                 remedy="prepare the text again",
             )
         arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
-        return cls(folder, facts, **{"words": None, **arrays})
+        return cls(folder, facts, **{"words": None, "entities": None, **arrays})
 
     def __reduce__(self):  # travels to other processes as its folder, not as its arrays
         return Corpus.open, (self.folder,)

@@ -18,6 +18,7 @@ class Document:
     line: int
     part: int = 0
     words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
+    entities: tuple[tuple[int, int], ...] | None = None  # begin and end of each, where the source tells them
     is_record: bool = False  # one line of its file, whatever line ends are in it
 
     def line_at(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""A shard of documents becomes arrays: sentences, ids, word starts, and the books to prove that nothing was lost."""
+"""A shard of documents becomes arrays: sentences, ids, words, entities, and the books that prove nothing was lost."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.documents import Document
+from forebear.text.entities import BEGINS, Names, flags, told_in
 from forebear.text.ledger import Ledger, size
 from forebear.text.sentences import Mode, split_sentences
 from forebear.text.spans import added_up
@@ -29,6 +30,7 @@ class Encoder:
     tokenizer: Tokenizer
     sentences: Mode = "split"
     segmenter: Segmenter | None = None
+    names: Names | None = None
 
     def __post_init__(self) -> None:
         if self.sentences not in get_args(Mode):
@@ -41,10 +43,13 @@ class Encoder:
         pieces, lengths, sizes = self._split(documents, ledger)
         try:
             tokens = self._tokens(documents, pieces, lengths)
+            entities = self._entities(documents, pieces, tokens)
         except Exception as error:
             raise self._located(error, documents, pieces, lengths) from error
         self._account(documents, pieces, lengths, tokens, ledger)
-        return _entered(documents, np.array(lengths), tokens, sizes, dropped, ledger)
+        if entities is not None:
+            ledger.stage("tokens").give(entities=int(np.count_nonzero(entities == BEGINS)))
+        return _entered(documents, np.array(lengths), tokens, entities, sizes, dropped, ledger)
 
     def _split(self, documents: Sequence[Document], ledger: Ledger) -> tuple[list[str], list[int], np.ndarray]:
         """All sentences in a row, how many each document has, and the bytes of each."""
@@ -65,7 +70,8 @@ class Encoder:
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> Tokens:
         """The tokens of all sentences, with word starts where words are known: from the source, or by segmentation."""
-        if self.segmenter is None and all(document.words is None for document in documents):
+        told = self.segmenter is not None or self._tells_entities(documents)
+        if not told and all(document.words is None for document in documents):
             return self.tokenizer.encode_all(pieces)
         ends: list[list[int]] = []
         at = 0
@@ -73,7 +79,17 @@ class Encoder:
             words = document.words if document.words is not None else self._words(document.text)
             ends += _ends_by_sentence(pieces[at : at + length], words)
             at += length
-        return self.tokenizer.encode_all(pieces, ends)
+        return self.tokenizer.encode_all(pieces, ends, spans=self._tells_entities(documents))
+
+    def _tells_entities(self, documents: Sequence[Document]) -> bool:
+        return self.names is not None or any(document.entities is not None for document in documents)
+
+    def _entities(self, documents: Sequence[Document], pieces: list[str], tokens: Tokens) -> np.ndarray | None:
+        """Which tokens are entities, where somebody tells: the source or a dictionary of names, or both."""
+        if not self._tells_entities(documents):
+            return None
+        named = self.names.find(pieces) if self.names else np.zeros((0, 2), np.int64)
+        return flags(tokens, told_in(documents, pieces), named)
 
     def _words(self, text: str) -> Sequence[int]:
         """Where words end in a document that does not tell: by segmentation, else where the tokens themselves say."""
@@ -128,12 +144,14 @@ class Encoded:
     dropped: list[dict[str, Any]]  # all that went no further
     ledger: Ledger
     words: np.ndarray | None = None  # by token: True where one starts a word, if that is known
+    entities: np.ndarray | None = None  # by token: whether one begins an entity or goes on with it, if that is known
 
 
 def _entered(
     documents: Sequence[Document],
     lengths: np.ndarray,
     tokens: Tokens,
+    entities: np.ndarray | None,
     sizes: np.ndarray,
     dropped: list[dict[str, Any]],
     ledger: Ledger,
@@ -158,6 +176,7 @@ def _entered(
         dropped=dropped,
         ledger=ledger,
         words=tokens.starts,
+        entities=entities,
     )
 
 

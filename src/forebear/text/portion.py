@@ -66,9 +66,7 @@ class Portion:
 
     def by_sentence(self) -> Portion:
         """The same text with every sentence a unit of its own."""
-        counts = self.units[:, 1] - self.units[:, 0]
-        begun = np.cumsum(counts) - counts
-        first = np.arange(counts.sum()) + np.repeat(self.units[:, 0] - begun, counts)
+        first = ranges(self.units[:, 0], self.units[:, 1] - self.units[:, 0])
         return Portion(self.corpus, np.stack((first, first + 1), axis=1))
 
     def first(self, size: int) -> Portion:
@@ -132,6 +130,11 @@ def by_position(corpus: Corpus, share: float) -> Split:
 def documents(corpus: Corpus) -> np.ndarray:
     """(documents, 2) the first sentence of each document and the one after its last."""
     return np.asarray(np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
+
+
+def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """start, start + 1, … of each range, so many numbers as its size says, one range after the other."""
+    return np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
 
 def _summed(values: np.ndarray, units: np.ndarray) -> np.ndarray:

@@ -17,14 +17,15 @@ from forebear.text.aside import cache, disk_told
 from forebear.text.assembling import assemble
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, Corpus
 from forebear.text.encoding import Encoder
+from forebear.text.entities import KINDS, Names
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
+from forebear.text.segmentation import Segmenter
 from forebear.text.sources import Paths, find
 from forebear.text.surveying import Survey, survey
 from forebear.text.workers import cores, spread
 
 if TYPE_CHECKING:
-    from forebear.text.segmentation import Segmenter
     from forebear.text.sentences import Mode
     from forebear.text.tokenizer import Tokenizer
 
@@ -41,15 +42,20 @@ def prepare(
     reading: Reading | None = None,
     sentences: Mode = "split",
     segmenter: Segmenter | None = None,
+    entities: Names | None = None,
     to: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The corpus of these files: opened if it is there already, finished if it was begun, else made."""
+    """The corpus of these files: opened if it is there already, finished if it was begun, else made.
+
+    Where names are given as `entities` words are found too, as no entity may end inside one.
+    """
     if workers is not None and workers < 1:
         raise BadInput(f"--workers is {workers}", remedy="give a number of processes of at least 1")
-    encoder, reading = Encoder(tokenizer, sentences, segmenter), reading or Reading()
+    segmenter = Segmenter() if segmenter is None and entities is not None else segmenter
+    encoder, reading = Encoder(tokenizer, sentences, segmenter, entities), reading or Reading()
     seen = survey(paths, reading)
     made_from = _identity(encoder, reading, seen)
     key = hashlib.sha256(json.dumps([seen.text, made_from], sort_keys=True).encode()).hexdigest()
@@ -81,6 +87,9 @@ def prepare(
 def _identity(encoder: Encoder, reading: Reading, seen: Survey) -> dict[str, Any]:
     """Everything beside the text that decides what the corpus holds."""
     own = encoder.tokenizer.segmenter  # a tokenizer that segments depends on the segmenter that is installed
+    entities: dict[str, Any] = {"entities": encoder.names.describe()} if encoder.names else {}
+    if reading.format == "tagged":
+        entities["entity_tags"] = sorted(KINDS)
     return {
         "format": [FORMAT, shards.SHARD, documents.PART],
         "forebear": __version__,
@@ -90,6 +99,7 @@ def _identity(encoder: Encoder, reading: Reading, seen: Survey) -> dict[str, Any
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
         "tokenizer": encoder.tokenizer.digest,
         "tokenizer_segmenter": own.describe() if own else None,
+        **entities,  # named only where there are any: all other corpora keep the key they always had
     }
 
 

@@ -19,6 +19,8 @@ ACCEPTED = (
     "encoder.json + vocab.bpe or vocab.json + merges.txt, and a folder that has one of these"
 )
 ABSENT = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
+UNUSED = {"truncation": None, "padding": None, "post_processor": None}  # what a text has no part in
+LINE_END = "\n</w>"  # GPT of 2018 has no other mark for where a text ends
 KINDS = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
 
 
@@ -42,6 +44,10 @@ def _found(path: Path) -> Path:
     for name in ("tokenizer.json", "vocab.txt", *(first for first, _ in PAIRS)):
         if (path / name).is_file():
             return path / name
+    if pieces := [*path.glob("*.model"), *path.glob("*.vocab")]:
+        what = f"{pieces[0].name} is SentencePiece's, which is not read, and there is no tokenizer.json"
+        remedy = "have it written where transformers is: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+        raise BadInput(what, file=path, remedy=remedy)
     raise BadInput("the folder has no tokenizer", file=path, remedy=ACCEPTED)
 
 
@@ -91,7 +97,7 @@ def _from_json(blueprint: Any, file: Path) -> Tokenizer:
     model = blueprint.get("model") if isinstance(blueprint, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise BadInput("JSON, but not a tokenizer.json", file=file, remedy=ACCEPTED)
-    blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()}
+    blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()} | UNUSED
     model = blueprint["model"] = {"type": _type_of(model), **model}
     try:
         if not isinstance(model.get("forebear"), dict):
@@ -133,7 +139,10 @@ def _told(blueprint: Blueprint, file: Path) -> dict[str, Any]:
     vocabulary = model["vocab"]
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
     ids |= {token["content"]: token["id"] for token in blueprint["added_tokens"]}
-    return {"kind": kind, "roles": {role: ids[token] for role, token in _roles(ids).items()}, "source": file.name}
+    roles = {role: ids[token] for role, token in _roles(ids).items()}
+    if kind == "merges" and LINE_END in ids:
+        roles.setdefault("end", ids[LINE_END])
+    return {"kind": kind, "roles": roles, "source": file.name}
 
 
 def _roles(tokens: Any) -> dict[str, str]:
@@ -216,7 +225,14 @@ def _gpt2(encoder: Path, merging: Path) -> Blueprint:
     from tokenizers import pre_tokenizers
 
     missing = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(vocabulary))
+    if missing and any(token.endswith("</w>") for token in vocabulary):
+        what = "its pieces end words with </w>, as in GPT of 2018, whose words spaCy has cut: that is not done here"
+        remedy = "give the tokenizer.json of openai-gpt: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+        raise BadInput(what, file=encoder, remedy=remedy)
     if missing:
         what = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
         raise BadInput(what, file=encoder, remedy=ACCEPTED)
-    return bytepair.blueprint(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})
+    made = bytepair.blueprint(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})
+    for token in made["added_tokens"]:
+        token["lstrip"] = token["content"] == "<mask>"  # RoBERTa's takes the space before it
+    return made

@@ -12,6 +12,7 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.text.blocks import Blocks
 from forebear.text.documents import Document, in_parts, is_too_long
+from forebear.text.entities import KINDS, Told
 from forebear.text.ledger import Ledger, size
 
 LATIN = re.compile("[A-Za-z0-9]")
@@ -54,7 +55,8 @@ def from_jsonl(blocks: Blocks, field: str) -> Iterator[Document]:
             "markup and other fields", len(line + end) - len(text), size(line + end) - size(text)
         )
         words = _words(record, text)
-        whole = [Document(text, name, number, words=words, is_record=True)]
+        entities = _entities(record, words) if words else None
+        whole = [Document(text, name, number, words=words, entities=entities, is_record=True)]
         yield from whole if words else in_parts(text, name, number, is_record=True)
 
 
@@ -100,6 +102,18 @@ def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
     if not isinstance(ends, list) or not ends or is_too_long(text) or not all(type(end) is int for end in ends):
         return None
     return tuple(ends) if ends == sorted(set(ends)) and ends[0] > 0 and ends[-1] == len(text) else None
+
+
+def _entities(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
+    """The entities that cleaned text carries with it, if they are that: one after the other, each of whole words."""
+    spans = record.get("entities")
+    if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
+        return None
+    places = [place for span in spans for place in span]
+    if not all(type(place) is int for place in places) or not {*places} <= {0, *words}:
+        return None
+    apart = places == sorted(places) and all(begin < end for begin, end in spans)
+    return tuple((begin, end) for begin, end in spans) if apart else None
 
 
 def from_table(blocks: Blocks, form: str, wanted: str) -> Iterator[Document]:
@@ -172,17 +186,21 @@ def _column(first: list[str], wanted: str, file: str, line: int) -> tuple[int, b
 
 
 def untagged(document: Document, ledger: Ledger) -> Document:
-    """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words."""
+    """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words and the entities that its tags tell."""
     pieces: list[str] = []
     ends: list[int] = []
-    length = 0
+    length, told = 0, Told()
     for number, line in enumerate(document.text.split("\n"), document.line):
         if pieces:
             pieces.append("\n")
             length += 1
             ends.append(length)
+        told.shut()
+        compounds = opens = "[" in line
         for item in line.split():
             word, _, tag = item.rpartition("/")
+            if compounds:
+                word, tag, opens = _unbracketed(word, tag, is_open=told.opened >= 0)
             if not word or not tag:
                 raise BadInput(
                     f"{item!r} is not word/tag",
@@ -190,14 +208,26 @@ def untagged(document: Document, ledger: Ledger) -> Document:
                     line=number,
                     remedy="use --format text for untagged text",
                 )
-            word = word[1:] if word[0] == "[" and len(word) > 1 else word  # [中央/n 电台/n]nt: a compound's bracket
             if pieces and LATIN.match(pieces[-1][-1]) and LATIN.match(word):  # these need a space between them
                 pieces.append(" ")
                 length += 1
                 ends.append(length)
+            if opens:
+                told.open(length)
+            if compounds or tag[:2] in KINDS:
+                told.word(word, tag, length, length + len(word))
             pieces.append(word)
             length += len(word)
             ends.append(length)
     text = "".join(pieces)
     ledger.structure_count("tags", len(document.text) - len(text), size(document.text) - size(text))
-    return Document(text, document.file, document.line, document.part, tuple(ends))
+    return Document(text, document.file, document.line, document.part, tuple(ends), tuple(told.spans))
+
+
+def _unbracketed(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool]:
+    """Word and tag of `[中央/n` in [中央/n 电台/n]nt, and whether a compound begins with it; `]/nt` becomes `]nt`."""
+    opens = word[:1] == "[" and len(word) > 1
+    if (is_open or opens) and word[-1:] == "]" and "/" in word:
+        word, _, own = word.rpartition("/")
+        tag = own + tag
+    return word[1:] if opens else word, tag, opens

@@ -61,7 +61,7 @@ class Segmenter:
     @classmethod
     def from_file(cls, path: str | PathLike[str] | None) -> Segmenter:
         """With the words of a file in jieba's format, `word [frequency] [tag]` a line; without a file, with none."""
-        return cls() if path is None else cls(tuple(_read_words(path)))
+        return cls() if path is None else cls(tuple(read_words(path)))
 
     def words(self, text: str) -> list[str]:
         """The words, white space included: joined they are the text."""
@@ -80,17 +80,16 @@ class Segmenter:
         """What must be equal for two segmenters to cut alike, to be stored with what they cut."""
         from importlib.metadata import version  # costs start-up time
 
-        digest = sha256("\n".join(self.dictionary).encode("utf-8", "surrogatepass")).hexdigest()
         return {
             "segmenter": "rjieba",
             "version": version("rjieba"),
-            "dictionary": digest if self.dictionary else None,
+            "dictionary": digest_of(self.dictionary) if self.dictionary else None,
             "words": len(self.dictionary),
         }
 
     @cached_property
-    def _finder(self) -> _Finder:
-        return _Finder(self.dictionary)
+    def _finder(self) -> Finder:
+        return Finder(word for word in self.dictionary if len(word) > 1)  # a single character cannot be cut
 
     def _kept_whole(self, text: str, ends: list[int]) -> list[int]:
         """The same ends without those inside a word of the dictionary, and with that word's own."""
@@ -106,19 +105,26 @@ class Segmenter:
         return kept + ends[done:] if kept else ends
 
 
-class _Finder:
+def digest_of(words: Iterable[str]) -> str:
+    """What a dictionary's words are, as sha256."""
+    return sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Finder:
     """Finds the words of a dictionary in a text; the time is linear in the text."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        self.words = frozenset(word for word in words if len(word) > 1)  # a single character cannot be cut
+        self.words = frozenset(words)
+        self.single = "".join(sorted(word for word in self.words if len(word) == 1))
         lengths: dict[str, set[int]] = {}
         for word in self.words:
-            lengths.setdefault(word[:2], set()).add(len(word))
+            if len(word) > 1:
+                lengths.setdefault(word[:2], {1} if word[0] in self.words else set()).add(len(word))
         self.lengths = {head: tuple(sorted(some, reverse=True)) for head, some in lengths.items()}
+        self.others = (1,) if self.single else ()  # lengths to try where no longer word may begin
         self.pattern: re.Pattern[str] | None = None
-        if 0 < len(lengths) <= _FEW:
-            first, second = ("".join(sorted({head[at] for head in lengths})) for at in (0, 1))
-            self.pattern = re.compile(f"[{re.escape(first)}](?=[{re.escape(second)}])")
+        if 0 < len(lengths) + len(self.single) <= _FEW:
+            self.pattern = re.compile("|".join(_beginnings(lengths, self.single)))
         else:
             self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
             codes = _codes("".join(lengths)).reshape(-1, 2)
@@ -130,7 +136,7 @@ class _Finder:
         for start in self._places(text):
             if start < done:
                 continue
-            for length in self.lengths.get(text[start : start + 2], ()):
+            for length in self.lengths.get(text[start : start + 2], self.others):
                 stop = start + length
                 if text[start:stop] in self.words and not _joined(text, start) and not _joined(text, stop):
                     yield start, stop
@@ -138,11 +144,23 @@ class _Finder:
                     break
 
     def _places(self, text: str) -> Iterable[int]:
-        """Where two characters stand that may begin a word."""
+        """Where characters stand that may begin a word."""
         if self.pattern:
             return [match.start() for match in self.pattern.finditer(text)]
         codes = _codes(text)
-        return np.flatnonzero(self.begins[_hashed(codes[:-1], codes[1:])]).tolist()
+        begins = self.begins[_hashed(codes[:-1], codes[1:])]
+        if self.single:
+            begins = np.append(begins, False) | np.isin(codes, _codes(self.single))
+        return np.flatnonzero(begins).tolist()
+
+
+def _beginnings(heads: Iterable[str], single: str) -> Iterator[str]:
+    """Patterns of what may begin a word: the first of two characters, or a character that is one."""
+    if heads:
+        first, second = ("".join(sorted({head[at] for head in heads})) for at in (0, 1))
+        yield f"[{re.escape(first)}](?=[{re.escape(second)}])"
+    if single:
+        yield f"[{re.escape(single)}]"
 
 
 def _codes(text: str) -> np.ndarray:
@@ -201,7 +219,7 @@ def _stretches(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _read_words(path: str | PathLike[str]) -> Iterator[str]:
+def read_words(path: str | PathLike[str]) -> Iterator[str]:
     """The words of a dictionary in jieba's format; a frequency or a tag is allowed and changes nothing."""
     try:
         content = Path(path).read_bytes()

@@ -20,6 +20,7 @@ from forebear.text.ledger import Ledger
 
 SHARD = 1 << 20  # characters of text in a shard
 ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
+OPTIONAL = ("words", "entities")  # arrays that only some text has
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a torn shard may raise
 
 
@@ -53,8 +54,7 @@ class ShardWriter:
         encoded = self.encoder.encode(job.documents)
         arrays = {name: getattr(encoded, name) for name in ARRAYS}
         arrays["ids"] = arrays["ids"].astype(smallest_type(self.encoder.tokenizer.size))
-        if encoded.words is not None:
-            arrays["words"] = encoded.words
+        arrays |= {name: told for name in OPTIONAL if (told := getattr(encoded, name)) is not None}
         report = {"silent": encoded.silent, "dropped": encoded.dropped, "ledger": encoded.ledger.to_json()}
         with disk_told(job.path), written_aside(job.path) as file:
             np.savez(file, report=np.array(json.dumps({"digest": job.digest, **report})), **arrays)
@@ -94,7 +94,8 @@ def _digest(documents: list[Document]) -> str:
     """What a shard is made of: the texts, their borders and their places."""
     whole = hashlib.blake2b(digest_size=16)
     for it in documents:
-        whole.update(f"{len(it.text)} {it.part} {it.line} {it.file!r} {it.words}\n".encode(errors="surrogateescape"))
+        told = f"{len(it.text)} {it.part} {it.line} {it.file!r} {it.words} {it.entities}\n"
+        whole.update(told.encode(errors="surrogateescape"))
         whole.update(it.text.encode())
     return whole.hexdigest()
 
@@ -114,10 +115,12 @@ def finished(folder: Path) -> Iterator[Encoded]:
         yield Encoded(**arrays, silent=report["silent"], dropped=report["dropped"], ledger=ledger)
 
 
-def tell_words(folder: Path) -> bool:
-    """Whether any shard knows where words start; then the whole corpus will."""
+def told_by_any(folder: Path) -> set[str]:
+    """Which optional arrays any shard has; then the whole corpus will."""
+    told: set[str] = set()
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as file:
-            if "words" in file.files:
-                return True
-    return False
+            told.update(name for name in OPTIONAL if name in file.files)
+        if len(told) == len(OPTIONAL):
+            break
+    return told

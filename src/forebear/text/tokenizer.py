@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +51,16 @@ class Pieces:
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """The tokens of many texts: all ids in a row, how many each text has, the bytes of each text that became unknown
-    tokens, and True where a token begins a word (None where nobody asked).
+    tokens, and, where somebody asked, True where a token begins a word, and the characters each token stands for, as in
+    `Many`.
     """
 
     ids: np.ndarray
     counts: np.ndarray
     unknown: np.ndarray
     starts: np.ndarray | None = None
+    first: np.ndarray | None = None
+    last: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -118,7 +121,9 @@ class Tokenizer:
         many = self._memo.many(texts, self._borders(texts))
         return many.ids, many.counts
 
-    def encode_all(self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None) -> Tokens:
+    def encode_all(
+        self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False
+    ) -> Tokens:
         """As `encode_many`, with all that a corpus wants to know; `ends` says for each text where its words end.
 
         A token begins a word if the word of its first character is not that of the last character before it. The
@@ -127,10 +132,9 @@ class Tokenizer:
         if ends is None:
             return self._counted(texts)
         if self.kind == "words":  # these are the words then, whatever its own segmenter would say
-            places = [np.array(at[:-1], np.int64) for at in ends]
-            cut = (words.marked(sound(text), at) for text, at in zip(texts, places, strict=True))
-            many = self._plain(texts, places) if self._memo is None else self._memo.many(list(cut))
-            return Tokens(many.ids, many.counts, many.unknown, np.ones(len(many.ids), bool))
+            many = self._cut_at(texts, [at[:-1] for at in ends], spans)
+            told = (many.first, many.last) if spans else ()
+            return Tokens(many.ids, many.counts, many.unknown, np.ones(len(many.ids), bool), *told)
         if self._memo is None or self._seldom_repeats(texts):
             many = self._plain(texts)
         else:
@@ -141,7 +145,19 @@ class Tokenizer:
         starts &= ~self.continues[many.ids]
         begins = np.cumsum(many.counts) - many.counts
         starts[begins[many.counts > 0]] = True
-        return Tokens(many.ids, many.counts, many.unknown, starts)
+        return Tokens(many.ids, many.counts, many.unknown, starts, *((many.first, many.last) if spans else ()))
+
+    def _cut_at(self, texts: Sequence[str], places: Sequence[Sequence[int]], spans: bool) -> Many:
+        """The tokens of texts of which each is cut at its places."""
+        cuts = [np.array(at, np.int64) for at in places]
+        if self._memo is None:
+            return self._plain(texts, cuts)
+        marked = (words.marked(sound(text), at) for text, at in zip(texts, cuts, strict=True))
+        many = self._memo.many(list(marked), spans=spans)
+        if not spans:
+            return many
+        marks = over_all(texts, places)
+        return replace(many, first=unmarked(many.first, marks), last=unmarked(many.last, marks))
 
     def encode_plainly(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: its readable twin, and the way where nothing faster is exact."""
@@ -250,6 +266,11 @@ class Tokenizer:
         return (*told, *(name for name, sample in lost.items() if normalised(sample) != sample))
 
     # -- itself
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """All of it, as its tokenizer.json tells it; not to be changed."""
+        return self._blueprint
 
     @cached_property
     def digest(self) -> str:

@@ -16,6 +16,8 @@ from forebear.text.documents import Document, ahead
 from forebear.text.ledger import Ledger, size
 from forebear.text.sources import LEDGER_SUFFIX, NOT_TEXT
 
+UNMARKED = {"words": "ends of words", "entities": "entities"}
+
 
 def write_clean(
     documents: Iterable[Document], out: str | os.PathLike[str], ledger: Ledger, *, overwrite: bool = False
@@ -73,25 +75,28 @@ def _packed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 
 class _Records:
-    """JSONL: {"text": …}, with "words" (the ends of words) where they are known. Long documents are one record too."""
+    """JSONL: {"text": …}, with "words" (their ends) and "entities" where known. Long documents are one record too."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.given: Counter[str] = Counter(documents=0, characters=0, bytes=0)
         self.words: list[int] = []
+        self.entities: list[tuple[int, int]] = []
         self.length = 0
 
     def write(self, document: Document, *, goes_on: bool) -> None:
         if document.part == 0:
-            self.words, self.length = [], 0
+            self.words, self.entities, self.length = [], [], 0
             self.stream.write(b'{"text": "')
         self.stream.write(json.dumps(document.text, ensure_ascii=False)[1:-1].encode())
         self.words += [self.length + end for end in document.words or ()]
+        self.entities += [(self.length + begin, self.length + end) for begin, end in document.entities or ()]
         self.length += len(document.text)
         self.given.update(_counts(document))
         if not goes_on:
-            words = b', "words": ' + json.dumps(self.words).encode() if self.words else b""
-            self.stream.write(b'"' + words + b"}\n")
+            told = {"words": self.words, "entities": self.entities}
+            more = "".join(f', "{name}": {json.dumps(values)}' for name, values in told.items() if values)
+            self.stream.write(b'"' + more.encode() + b"}\n")
 
 
 class _Paragraphs:
@@ -140,15 +145,16 @@ class _Paragraphs:
 
 def _counts(document: Document) -> dict[str, int]:
     counts = {"documents": int(document.part == 0), "characters": len(document.text), "bytes": size(document.text)}
-    return counts if document.words is None else {**counts, "words": len(document.words)}
+    told = {"words": document.words, "entities": document.entities}
+    return counts | {name: len(values) for name, values in told.items() if values is not None}
 
 
 def _enter_written(taken: Counter[str], given: Counter[str], ledger: Ledger) -> None:
-    """What plain text cannot hold (blank lines inside documents, ends of words) is the difference."""
+    """What plain text cannot hold (blank lines inside documents, ends of words, entities) is the difference."""
     books = ledger.stage("write")
     books.take(**taken)
     books.give(**given)
-    reasons = {"words": "ends of words, which plain text does not mark"}
+    reasons = {unit: f"{what}, which plain text does not mark" for unit, what in UNMARKED.items()}
     for unit in taken:
         if lost := taken[unit] - given[unit]:
             reason = reasons.get(unit, "blank lines inside documents")

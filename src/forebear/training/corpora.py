@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
+from forebear.text.blueprint import ROBERTA
 from forebear.text.choosing import KINDS, Learning, tokenizer_for
 from forebear.text.corpus import FACTS, Corpus
+from forebear.text.entities import Names
 from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
@@ -33,14 +35,21 @@ class TextSource:
     sentences: str = "split"
     segment: bool = False
     user_dict: str | None = None
+    entities: str | None = None
 
     def segmenter(self) -> Segmenter | None:
         if self.user_dict is not None:
             return Segmenter.from_file(self.user_dict)
-        return Segmenter() if self.segment else None
+        return Segmenter() if self.segment or self.entities is not None else None
+
+    def names(self) -> Names | None:
+        """The dictionary of entities, if there is one; where there is, words are found too."""
+        return Names.from_file(self.entities) if self.entities is not None else None
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
+        told = {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
+        files = {name: os.path.abspath(told[name]) for name in ("user_dict", "entities") if told[name] is not None}
+        return {**told, **files}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> TextSource:
@@ -59,6 +68,7 @@ def corpus_of(
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
     *,
     default: str = "bytepair",
+    needs: Sequence[str] = (),
     vocabulary: int | None = None,
     held_out: float = 0.0,
     workers: int | None = None,
@@ -67,17 +77,20 @@ def corpus_of(
 ) -> Corpus:
     """The corpus of this text with this tokenizer: a kind, learned from it, or a file; None: the default kind.
 
-    A corpus is taken as it is, if it has what is asked for.
+    `needs` are the roles of special tokens that one learned now must have. A corpus is taken as it is, if it has what
+    is asked for.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
         _agree(corpus, tokenizer, vocabulary)
         return corpus
-    segmenter = source.segmenter()
+    segmenter, names = source.segmenter(), source.names()
     tokenizer = tokenizer or default
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary if vocabulary is not None else _vocabulary(str(tokenizer), source)
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
+        if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
+            learning = replace(learning, specials=ROBERTA)
         tokenizer = tokenizer_for(
             tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out
         )
@@ -87,6 +100,7 @@ def corpus_of(
         reading=source.reading,
         sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare checks it
         segmenter=segmenter,
+        entities=names,
         workers=workers,
         progress=progress,
     )

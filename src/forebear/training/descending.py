@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,13 @@ SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are t
 
 
 class Descending:
-    """Everything from NNLM on."""
+    """Everything from NNLM on. Some of its values may be `given` to begin with."""
 
-    def __init__(self, model: Model, recipe: Recipe, device: Device) -> None:
-        self.network, self.recipe, self.device = model, recipe, device
+    def __init__(self, model: Model, recipe: Recipe, device: Device, given: Mapping[str, Tensor] | None = None) -> None:
+        self.network, self.recipe, self.device, self.given = model, recipe, device, given
 
     def begin(self) -> None:
-        self.network.initialise(self.recipe.seed)
+        self.network.initialise(self.recipe.seed, self.given)
         self._ready()
 
     def _ready(self) -> None:

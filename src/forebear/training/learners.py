@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from forebear.training.learner import Learner
 from forebear.training.recipe import Recipe
 
 
-def learner_for(milestone: Milestone, tokenizer: Tokenizer, recipe: Recipe) -> Learner:
+def learner_for(
+    milestone: Milestone, tokenizer: Tokenizer, recipe: Recipe, given: Mapping[str, Any] | None = None
+) -> Learner:
+    """`given` are tensors to begin with, where it is not from nothing."""
     network = milestone.network(tokenizer)
     if milestone.learning == "counting":
         from forebear.training.counting import Counting
@@ -20,11 +24,11 @@ def learner_for(milestone: Milestone, tokenizer: Tokenizer, recipe: Recipe) -> L
     from forebear.training.descending import Descending
     from forebear.training.device import chosen
 
-    return Descending(network, recipe, chosen(recipe))
+    return Descending(network, recipe, chosen(recipe), given)
 
 
-def loaded(milestone: Milestone, tokenizer: Tokenizer, weights: Path) -> Any:
-    """The network of a milestone with these weights, strictly."""
+def loaded(milestone: Milestone, tokenizer: Tokenizer, weights: Path, heads: Sequence[str] | None = None) -> Any:
+    """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
     network = milestone.network(tokenizer)
     if milestone.learning == "counting":
         from safetensors.numpy import load_file
@@ -33,4 +37,6 @@ def loaded(milestone: Milestone, tokenizer: Tokenizer, weights: Path) -> Any:
         return network
     from safetensors.torch import load_file
 
+    if heads is not None:
+        network = network.only(heads)
     return network.load(load_file(weights), file=str(weights)).eval()

@@ -50,6 +50,8 @@ class Watcher:
 
     def note(self, words: str) -> None: ...
 
+    def stage(self, number: int, name: str, words: str) -> None: ...
+
 
 @dataclass
 class _Position:
@@ -166,13 +168,13 @@ class Trainer:
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
             best = self._best(sum(held_out.values()), troubles)
-            if over and "next" in held_out:
-                troubles.of_end(held_out["next"], self.at.seconds, self.recipe.time)
+            if over and (tokens := _of_tokens(held_out)) is not None:
+                troubles.of_end(tokens, self.at.seconds, self.recipe.time)
         if step % LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}
-        if "next" in losses:
-            troubles.of_loss(step, losses["next"])
+        if (tokens := _of_tokens(losses)) is not None:
+            troubles.of_loss(step, tokens)
         done, seconds = self.pace.done(step, self.at.seconds), self.at.seconds
         rate = self.recipe.rate * self.pace.share(step - 1)
         speed = self.at.tokens / max(seconds, 1e-9)
@@ -268,3 +270,8 @@ class Trainer:
             notes=[*self.folder.facts.get("notes", []), *self.at.notes],
         )
         self.folder.checkpoints.prune(1, set())  # last: until all is told, a kill would bring us here again
+
+
+def _of_tokens(losses: dict[str, float]) -> float | None:
+    """The loss that frequencies of tokens can be set beside, where there is one."""
+    return losses.get("next", losses.get("token"))

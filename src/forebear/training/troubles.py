@@ -10,7 +10,7 @@ import numpy as np
 
 from forebear.errors import ForebearError
 from forebear.text.corpus import Corpus
-from forebear.text.portion import Portion
+from forebear.text.portion import Portion, ranges
 
 UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
 REPEATED = 0.2  # share of documents that say what another says already
@@ -53,7 +53,7 @@ def _frequencies(portion: Portion, vocabulary: int, end: int) -> np.ndarray:
     for at in range(0, len(portion), TOGETHER):
         spans = portion.spans[at : at + TOGETHER]
         lengths = np.minimum(spans[:, 1] - spans[:, 0], SAMPLE // len(spans))
-        places = np.arange(lengths.sum()) + np.repeat(spans[:, 0] - (np.cumsum(lengths) - lengths), lengths)
+        places = ranges(spans[:, 0], lengths)
         counts += np.bincount(portion.corpus.ids[places], minlength=vocabulary)
         counts[end] += len(spans)
         if counts.sum() >= SAMPLE:

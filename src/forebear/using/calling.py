@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from forebear.errors import BadInput
 from forebear.text.reading import Reading
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import TextSource
 from forebear.training.recipe import read_recipe
 from forebear.training.trainer import Watcher
 from forebear.using import exchanging, pretraining
+from forebear.using.beginning import Beginning
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
 
@@ -37,6 +39,9 @@ def pretrain(
     sentences: str = "split",
     segment: bool = False,
     user_dict: PathLike | None = None,
+    entities: PathLike | None = None,
+    from_run: PathLike | None = None,
+    add_words: PathLike | None = None,
     workers: int | None = None,
     watcher: Watcher | None = None,
     **settings: Any,
@@ -45,10 +50,12 @@ def pretrain(
 
     `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
     fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
+    `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """
     reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
-    dictionary = os.fspath(user_dict) if user_dict is not None else None
-    source = TextSource((), reading, sentences, segment or dictionary is not None, dictionary)
+    dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
+    finds = segment or dictionary is not None or names is not None
+    source = TextSource((), reading, sentences, finds, dictionary, names)
     what = plan(
         milestone,
         [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
@@ -58,9 +65,17 @@ def pretrain(
         source=source,
         recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
         settings=settings,
+        beginning=begun(from_run, add_words),
     )
     place = os.fspath(to) if to is not None else None
     return Run(pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher))
+
+
+def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
+    """What to begin with, as it is told on the command line or in Python."""
+    if run is None and add_words is not None:
+        raise BadInput("words are added to the vocabulary of a run", remedy="say which: --from RUN (from_run=)")
+    return None if run is None else Beginning.of(os.fspath(run), None if add_words is None else os.fspath(add_words))
 
 
 def resume(folder: PathLike, *, watcher: Watcher | None = None) -> Run:

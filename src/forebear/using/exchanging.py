@@ -1,14 +1,16 @@
-"""Runs to and from other programs: Hugging Face folders and ARPA files in, the same out."""
+"""Runs to and from other programs: Hugging Face folders and ARPA files in and out, OpenAI's GPT in."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import milestone_named
@@ -22,45 +24,94 @@ from forebear.training.folder import RunFolder
 from forebear.training.learner import WEIGHTS
 from forebear.using.run import Run
 
+if TYPE_CHECKING:
+    from forebear.interop.huggingface import Found
+
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "vocab.json", "merges.txt"]
+HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
+HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
 
-def imported(source: str, to: str) -> RunFolder:
-    """A run from a Hugging Face folder or name, or from an ARPA file."""
+def imported(source: str, to: str, *, heads: int | None = None) -> RunFolder:
+    """A run from a Hugging Face folder or name, from OpenAI's files of GPT, or from an ARPA file.
+
+    `heads` is how many the attention has, where the files do not tell.
+    """
+    from forebear.interop import openai_gpt
+
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another folder with --to")
+    if path.exists() and openai_gpt.is_one(path):
+        return _from_found(target, openai_gpt.read(path, heads), _beside(path), source, path)
+    if heads is not None:
+        raise BadInput(
+            "--heads is for OpenAI's own files of GPT; all others tell it", file=source, remedy="leave it out"
+        )
     if path.is_file():
         return _from_arpa(path, target)
     if not path.is_dir():
         path = _fetched(source)
     from forebear.interop import huggingface
 
-    name = huggingface.milestone_of(path)
-    fields, tensors = huggingface.read_folder(path)
-    milestone, tokenizer = milestone_named(name)(**fields), Tokenizer.load(path)
-    tensors, notes = huggingface.without_padding(tensors, tokenizer.size)
-    network = milestone.network(tokenizer).load(tensors, file=str(path))
+    return _from_found(target, huggingface.read_folder(path), _tokenizer_of(path), source, path)
+
+
+def _from_found(target: Path, found: Found, tokenizer: Tokenizer, source: str, path: Path) -> RunFolder:
+    from forebear.interop import huggingface
+
+    milestone = milestone_named(found.milestone)(**found.fields)
+    tensors, notes = huggingface.fitted(found.tensors, tokenizer.size, path)
+    network = milestone.network(tokenizer).only(found.heads).load(tensors, file=str(path))
 
     def write(file: Path) -> None:
         from safetensors.torch import save_file
 
         save_file(network.tensors(), file)
 
-    return _begun(target, milestone, name, tokenizer, source, write, notes)
+    told = {"heads": list(found.heads), "report": found.report.facts()}
+    notes = [*found.report.notes(), *notes]
+    return _begun(target, milestone, found.milestone, tokenizer, source, write, notes, told)
+
+
+def _tokenizer_of(folder: Path) -> Tokenizer:
+    """The folder's tokenizer. How text is prepared for a bare vocabulary stands beside it."""
+    told: Any = None
+    with contextlib.suppress(OSError, ValueError):
+        told = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    told = told if isinstance(told, dict) else {}
+    lower = told.get("do_lower_case") if isinstance(told.get("do_lower_case"), bool) else None
+    tokenizer = Tokenizer.load(folder, lower=lower)
+    if tokenizer.describe().get("source") == "vocab.txt":
+        odd = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
+        for name, usual in odd.items():
+            if told.get(name) not in usual:
+                remedy = "have a tokenizer.json written: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+                what = f"{name} is {told[name]!r}, which a vocab.txt alone cannot be given here"
+                raise BadInput(what, file=folder / "tokenizer_config.json", remedy=remedy)
+    return tokenizer
+
+
+def _beside(path: Path) -> Tokenizer:
+    """The tokenizer.json in the folder, or beside the archive: OpenAI's own vocabulary needs spaCy to cut words."""
+    file = (path if path.is_dir() else path.parent) / "tokenizer.json"
+    if not file.is_file():
+        what = "there is no tokenizer.json; OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
+        remedy = "put the tokenizer.json of openai-gpt there, as Hugging Face publishes it"
+        raise BadInput(what, file=file, remedy=remedy)
+    return Tokenizer.load(file)
 
 
 def _fetched(name: str) -> Path:
-    """The files of a model on the Hugging Face hub."""
+    """The files of a model on the Hugging Face hub, or of one that was fetched before where there is no network."""
     if not HUB_NAME.fullmatch(name):
-        raise BadInput("there is no such folder or file", file=name, remedy="give a folder, an ARPA file or a hub name")
+        remedy = "give a folder, an archive, an ARPA file or a hub name"
+        raise BadInput("there is no such folder or file", file=name, remedy=remedy)
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # each version has errors of its network library, which are no OSError
         raise BadInput(
             f"neither a folder here nor to be had from the hub ({type(error).__name__})",
             file=name,
@@ -98,7 +149,8 @@ def _begun(
     tokenizer: Tokenizer,
     source: str,
     write: Callable[[Path], None],
-    notes: list[str] | None = None,
+    notes: list[str],
+    more: dict[str, Any] | None = None,
 ) -> RunFolder:
     """A finished run around weights that came from elsewhere; it has its name only when it is whole."""
     aside = target.with_name(f".{target.name}.tmp")
@@ -123,8 +175,9 @@ def _begun(
                 "weights": {"sha256": digest(aside / WEIGHTS), "bytes": (aside / WEIGHTS).stat().st_size, "step": 0},
                 "step": 0,
                 "seconds": 0.0,
-                "notes": notes or [],
+                "notes": notes,
                 "state": "finished",
+                **(more or {}),
             }
             run = RunFolder.begin(aside, facts, tokenizer, None)
             run.tell(parameters=Run(run).parameters)
@@ -146,7 +199,7 @@ def form_of(run: Run) -> str:
 
 
 def exported(run: Run, form: str, to: str) -> Path:
-    """Writes a run as files of another program; returns where."""
+    """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
     name, target, ways = run.facts["milestone"], Path(to), _ways()
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name) or "nothing yet"
@@ -161,13 +214,16 @@ def exported(run: Run, form: str, to: str) -> Path:
 
 def _ways() -> dict[tuple[str, str], Callable[[Run, Path], None]]:
     """By milestone and form."""
-    return {("gpt2", "huggingface"): _to_huggingface, ("ngram", "arpa"): _to_arpa}
+    from forebear.interop.families import FAMILIES
+
+    return {("ngram", "arpa"): _to_arpa} | {(name, "huggingface"): _to_huggingface for name in FAMILIES}
 
 
 def _to_huggingface(run: Run, target: Path) -> None:
     from forebear.interop import huggingface
+    from forebear.interop.tokenizer_files import write_tokenizer
 
-    tokenizer = run.tokenizer
+    tokenizer, name, fields = run.tokenizer, run.facts["milestone"], run.facts["fields"]
     if tokenizer.segmenter is not None:
         raise ForebearError(
             "its tokenizer cuts Chinese into words, which other programs cannot do",
@@ -178,8 +234,10 @@ def _to_huggingface(run: Run, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     try:
         specials = {role: (number, tokenizer.token(number)) for role, number in tokenizer.roles.items()}
-        huggingface.write_folder(aside, run.facts["fields"], run.network.tensors(), specials)
+        run.notes += huggingface.write_folder(aside, name, fields, run.network.tensors(), specials)
         tokenizer.save(aside / "tokenizer.json")
+        blueprint = json.loads((aside / "tokenizer.json").read_text(encoding="utf-8"))
+        write_tokenizer(aside, name, blueprint, specials, fields["context"])
         if target.is_dir():
             target.rmdir()
         aside.rename(target)

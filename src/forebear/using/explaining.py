@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from forebear.lineage import LINEAGE, Entry, milestone_named
-from forebear.objectives.batch import Batch, Moment
+from forebear.milestones.milestone import Milestone
+from forebear.objectives.batch import Batch, Moment, Objective
 from forebear.text.corpus import Corpus
 from forebear.text.training import train
 from forebear.training.recipe import recipe_from
+from forebear.using.abilities import verbs
 from forebear.using.planning import plan
 from forebear.using.weighing import Weight, weigh
 
 if TYPE_CHECKING:
-    from forebear.milestones.milestone import Milestone
     from forebear.text.tokenizer import Tokenizer
 
-VOCABULARY = 50_257  # entries, where nobody says how many: GPT-2's, so that its published sizes come out
-EXAMPLE = ("the cat sat on the mat .", "a dog ran .")
+EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
 SENTENCE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
     "{answering}; the losses add up."
@@ -34,8 +34,6 @@ GROWS = (
     "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of each"
     " length for every token of the text; a prediction costs one search for each length."
 )
-# What a run can do follows from the names of its heads.
-VERBS: dict[str, tuple[str, ...]] = {"next": ("score", "next", "generate", "measure")}
 
 
 class Nominal:
@@ -80,7 +78,7 @@ def explain(
     """Everything about a milestone, in one of its sizes or with fields of one's own."""
     kind = milestone_named(name)
     own = plan(name, (), size=size, settings=settings)
-    entries = vocabulary or VOCABULARY
+    entries = vocabulary or kind.entries  # so that published sizes come out
     made = {label: _in_size(kind, label) for label in kind.sizes}
     if settings or not made:
         made = {"yours": own.milestone, **made}
@@ -98,19 +96,14 @@ def explain(
         tokenizer=kind.tokenizer,
         encoder=encoder,
         heads=heads,
-        verbs=verbs(batch.targets),
-        example=_example(batch, tokenizer),
+        verbs=verbs(heads, encodes=bool(encoder)),
+        example=_example(batch, tokenizer, own.milestone.objective(tokenizer)),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         size=own.size,
         vocabulary=entries,
         sizes={label: _sized(one, entries) for label, one in made.items()},
         remark=GROWS if kind.learning == "counting" else "",
     )
-
-
-def verbs(heads: Mapping[str, Any] | tuple[str, ...]) -> tuple[str, ...]:
-    """What a run with heads of these names can be asked."""
-    return tuple(verb for head in heads for verb in VERBS.get(head, ()))
 
 
 def abilities(name: str) -> tuple[tuple[str, ...], str]:
@@ -120,7 +113,7 @@ def abilities(name: str) -> tuple[tuple[str, ...], str]:
         batch, _ = sample(_in_size(kind, kind.size))
     except Exception as error:  # noqa: BLE001 - a milestone under repair must not take the table of contents with it
         return (), f"{type(error).__name__}: {error}"
-    return verbs(batch.targets), ""
+    return verbs(batch.targets, encodes=kind.learning == "descending"), ""
 
 
 def _in_size(kind: type[Milestone], size: str) -> Milestone:
@@ -130,20 +123,21 @@ def _in_size(kind: type[Milestone], size: str) -> Milestone:
 def sample(milestone: Milestone) -> tuple[Batch, Tokenizer]:
     """The objective's first batch of two tiny documents, and the tokenizer that cut them."""
     tokenizer = train("words", EXAMPLE)
-    cut = [tokenizer.encode(text).ids for text in EXAMPLE]
-    lengths = np.array([len(ids) for ids in cut])
-    starts = np.concatenate(([0], np.cumsum(lengths)))
-    sizes = np.array([len(text) for text in EXAMPLE])
+    documents = [text.split("\n") for text in EXAMPLE]
+    cut = [tokenizer.encode(sentence).ids for sentences in documents for sentence in sentences]
+    starts = np.cumsum([0, *map(len, cut)])
+    sizes = np.array([len(sentence) for sentences in documents for sentence in sentences])
     arrays = {
         "ids": np.concatenate(cut),
         "sentences": starts,
-        "documents": np.arange(len(cut) + 1),
-        "hashes": np.arange(len(cut), dtype=np.uint64),
+        "documents": np.cumsum([0, *map(len, documents)]),
+        "hashes": np.arange(len(documents), dtype=np.uint64),
         "sizes": sizes,
         "unknown": np.zeros_like(sizes),
         "words": None,
     }
     corpus = Corpus(folder=Path(), facts={}, **arrays)
+    corpus.__dict__["tokenizer"] = tokenizer  # which one on disk would find beside it
     batch = milestone.objective(tokenizer).batch(corpus.whole(), int(starts[-1]) + len(cut), Moment(0, 0))
     return batch, tokenizer
 
@@ -166,13 +160,20 @@ def _parts(milestone: Milestone, tokenizer: Tokenizer) -> tuple[str, dict[str, s
     return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
 
 
-def _example(batch: Batch, tokenizer: Tokenizer) -> dict[str, list[str]]:
-    """The first row, token by token: what is seen, and beneath it what is asked (nothing where nothing is)."""
+def _example(batch: Batch, tokenizer: Tokenizer, objective: Objective) -> dict[str, list[str]]:
+    """The first row, token by token: what is seen, and beneath it what is asked (nothing where nothing is).
+
+    What is asked of the whole row stands beneath its first token.
+    """
     length = int(batch.inputs["lengths"][0])
     per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.tokens}
     told = {"seen": [tokenizer.token(i) for i in batch.inputs["tokens"][:length].tolist()]}
     for name, target in per_token.items():
         told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
+    answers = getattr(getattr(objective, "inner", None), "answers", ())
+    for name in batch.targets.keys() - per_token.keys():
+        number = int(batch.targets[name][0])
+        told[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
     return told
 
 
@@ -193,7 +194,8 @@ def _docstring(kind: type[Milestone]) -> tuple[str, str, dict[str, str]]:
     text = inspect.getdoc(kind) or ""
     title, _, rest = text.partition("\n")
     names = [field.name for field in fields(kind)]
-    meanings: dict[str, str] = {}
+    older = kind.__base__  # what a milestone has from the one before it is said there
+    meanings: dict[str, str] = _docstring(older)[2] if older is not None and issubclass(older, Milestone) else {}
     prose: list[str] = []
     last = ""
     for line in rest.split("\n"):

@@ -98,7 +98,7 @@ def _after(predictor: Predictor, tokenizer: Tokenizer, text: str, top: int) -> F
     row = row_of(tokenizer.encode(text).ids, end_of(tokenizer), ends=False)
     scores = _following(predictor, row)
     candidates = (
-        Candidate(tokenizer.token(i), i, _shown(tokenizer, i), math.exp(scores[i]), float(scores[i]))
+        Candidate(tokenizer.token(i), i, shown(tokenizer, i), math.exp(scores[i]), float(scores[i]))
         for i in _best(scores[: tokenizer.size], top)
     )
     return Following(text, False, tuple(candidates), tokenizer.size, tokenizer.size, 1.0)
@@ -117,7 +117,8 @@ def _best(scores: np.ndarray, count: int) -> list[int]:
     return [int(i) for i in order if scores[i] > -np.inf]
 
 
-def _shown(tokenizer: Tokenizer, token: int) -> str:
+def shown(tokenizer: Tokenizer, token: int) -> str:
+    """A token as text; special ones by their names."""
     return tokenizer.token(token) if token in tokenizer.specials else tokenizer.decode([token])
 
 
@@ -136,27 +137,28 @@ class _Blank:
             left = left[:-1]
         return tokenizer.encode(left).ids, tokenizer.encode(right if right.strip() else "").ids
 
-    def fitting(self, tokenizer: Tokenizer) -> np.ndarray:
-        """The ids that may fill it: no special token, nothing invisible, no half of a character, spaces as written."""
-        before = self.text[: self.start]
-        attached = bool(before) and (before[-1].isalnum() and not is_han(codes_of(before[-1]))[0])
-        specials, fitting = tokenizer.specials, []
-        for i, token in enumerate(tokenizer.tokens()):
-            if i in specials:
-                continue
-            if tokenizer.kind == "bytepair":
-                spelled = bytes_of(token)
-                fits = spelled.startswith(b" ") == before.endswith(" ") and _is_visible(spelled)
-            elif tokenizer.prefix:
-                fits = bool(tokenizer.continues[i]) == attached
-            else:
-                fits = bool(token.strip())
-            if fits:
-                fitting.append(i)
-        return np.array(fitting, np.int64)
-
     def whole(self, text: str) -> str:
         return self.text[: self.start] + text.strip() + self.text[self.end :]
+
+
+def fitting(before: str, tokenizer: Tokenizer) -> np.ndarray:
+    """The ids that may fill a blank after this text: nothing special or invisible, no half of a character, and a word
+    begins or goes on as the text says."""
+    attached = bool(before) and (before[-1].isalnum() and not is_han(codes_of(before[-1]))[0])
+    specials, found = tokenizer.specials, []
+    for i, token in enumerate(tokenizer.tokens()):
+        if i in specials:
+            continue
+        if tokenizer.kind == "bytepair":
+            spelled = bytes_of(token)
+            fits = spelled.startswith(b" ") == before.endswith(" ") and _is_visible(spelled)
+        elif tokenizer.prefix:
+            fits = bool(tokenizer.continues[i]) == attached
+        else:
+            fits = bool(token.strip())
+        if fits:
+            found.append(i)
+    return np.array(found, np.int64)
 
 
 def _is_visible(spelled: bytes) -> bool:
@@ -173,22 +175,22 @@ def _filled(
     end = end_of(tokenizer)
     left, right = blank.sides(tokenizer)
     left, right = row_of(left, end, ends=False), row_of(right, end, ends=ends)[1:]
-    fitting = blank.fitting(tokenizer)
-    if not len(fitting):
+    fillers = fitting(blank.text[: blank.start], tokenizer)
+    if not len(fillers):
         raise BadInput("no token can fill this blank", remedy=_spaced(blank))
-    after = _following(predictor, left)[fitting]
-    tried = np.arange(len(fitting))
+    after = _following(predictor, left)[fillers]
+    tried = np.arange(len(fillers))
     if len(right):
         count = among or _affordable(predictor) // (len(left) + 1 + len(right))
         tried = np.sort(np.argsort(-after, kind="stable")[: max(count, 1)])
-        scores = _wholes(predictor, left, fitting[tried], right)
+        scores = _wholes(predictor, left, fillers[tried], right)
     else:
         scores = after + log_probabilities(predictor, [left])[0].sum()
     total = float(np.logaddexp.reduce(scores))
-    ids, chosen = fitting[tried], _best(scores, top)
-    covered = _share(after, tried) if len(tried) < len(fitting) else 1.0
+    ids, chosen = fillers[tried], _best(scores, top)
+    covered = _share(after, tried) if len(tried) < len(fillers) else 1.0
     candidates = (_candidate(tokenizer, blank, int(ids[n]), float(scores[n]), total) for n in chosen)
-    return Following(blank.text, True, tuple(candidates), len(fitting), len(tried), covered)
+    return Following(blank.text, True, tuple(candidates), len(fillers), len(tried), covered)
 
 
 def _spaced(blank: _Blank) -> str:
@@ -204,7 +206,7 @@ def _share(after: np.ndarray, tried: np.ndarray) -> float:
 
 
 def _candidate(tokenizer: Tokenizer, blank: _Blank, token: int, score: float, total: float) -> Candidate:
-    text = _shown(tokenizer, token).removeprefix(tokenizer.prefix)
+    text = shown(tokenizer, token).removeprefix(tokenizer.prefix)
     return Candidate(tokenizer.token(token), token, text, math.exp(score - total), score, blank.whole(text))
 
 

@@ -34,6 +34,8 @@ class Measured:
 
     tokens counts what was predicted: every token of the text, and the end of each unit. impossible counts those
     whose probability was 0, as maximum likelihood can say; then `nats` is infinite.
+
+    A run that finds hidden tokens has no probability of a text: of it these figures are `pseudo`, see `hiding`.
     """
 
     nats: float
@@ -47,6 +49,11 @@ class Measured:
     seconds: float
     forgotten: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
     learned_from: int | None = None  # documents of files that the run has learned from, where that is known
+    pseudo: bool = False
+    asked: int | None = None  # tokens that were hidden, of which the rest is inferred
+    accuracy: float | None = None  # of hidden tokens found again
+    guess: float | None = None  # of them, if always the commonest were said
+    pair_accuracy: float | None = None  # of questions about two halves answered right
 
     @property
     def bits_per_byte(self) -> float:
@@ -83,6 +90,11 @@ class Measured:
             "impossible_tokens": self.impossible,
             "forgotten": list(self.forgotten),
             "learned_from": self.learned_from,
+            "pseudo": self.pseudo,
+            "asked": self.asked,
+            "accuracy": self.accuracy,
+            "guess": self.guess,
+            "pair_accuracy": self.pair_accuracy,
             "seconds": round(self.seconds, 3),
         }
 
@@ -177,14 +189,19 @@ def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> 
     if unit not in UNITS:
         raise BadInput(f"the unit is {unit!r}", remedy=f"choose one of {', '.join(UNITS)}")
     if isinstance(source, Portion):
-        if source.corpus.facts["made_from"]["tokenizer"] != tokenizer.digest:
-            raise BadInput(
-                "this corpus was made with another tokenizer than the run's",
-                file=source.corpus.folder,
-                remedy="give the text itself, or prepare it with the run's tokenizer.json",
-            )
+        is_cut_by(source, tokenizer)
         return _of_portion(source, end, unit), source.bytes
     return _of_texts([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
+
+
+def is_cut_by(portion: Portion, tokenizer: Tokenizer) -> None:
+    """An error where a corpus was cut by another tokenizer."""
+    if portion.corpus.facts["made_from"]["tokenizer"] != tokenizer.digest:
+        raise BadInput(
+            "this corpus was made with another tokenizer than the run's",
+            file=portion.corpus.folder,
+            remedy="give the text itself, or prepare it with the run's tokenizer.json",
+        )
 
 
 def _of_portion(portion: Portion, end: int, unit: str) -> Iterator[_Unit]:

@@ -17,13 +17,15 @@ from forebear.lineage import milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
 from forebear.text.choosing import KINDS
 from forebear.text.corpus import TOKENIZER, Corpus
-from forebear.text.portion import Portion
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
 from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, amount, recipe_from
+from forebear.using.beginning import Beginning
 
+SLOWER = 0.3  # of the usual rate, where training goes on from weights that know something already
 DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
+OPTIONS += ("from", "add_words", "entities")
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 
 
@@ -37,6 +39,7 @@ class Plan:
     tokenizer: str | Tokenizer | None  # None: of the kind that the milestone is used with
     vocabulary: int | None
     recipe: Recipe
+    beginning: Beginning | None = None  # None: from nothing
 
     def corpus(
         self,
@@ -51,6 +54,7 @@ class Plan:
                 self.source,
                 self.tokenizer,
                 default=self.milestone.tokenizer,
+                needs=self.milestone.needs,
                 vocabulary=self.vocabulary,
                 held_out=self.recipe.held_out,
                 workers=workers,
@@ -68,6 +72,11 @@ class Plan:
                 error.file = self.source.paths[0]
             raise
 
+    def _written_tokenizer(self, to: Path) -> str | Path | None:
+        if self.beginning is not None:  # it comes with the run
+            return None
+        return to / TOKENIZER if isinstance(self.tokenizer, Tokenizer) else self.tokenizer
+
     def command(self, to: Path) -> str:
         """What to write on a command line for the same."""
         kind = type(self.milestone)
@@ -77,12 +86,13 @@ class Plan:
         source = asdict(replace(self.source, paths=()))
         changed = {
             "size": None if size == kind.size else size,
-            "tokenizer": to / TOKENIZER if isinstance(self.tokenizer, Tokenizer) else self.tokenizer,
+            "tokenizer": self._written_tokenizer(to),
             "vocabulary": self.vocabulary,
             **_changed(asdict(self.milestone), usual_fields),
             **_changed(self.recipe.to_json(), usual_recipe),
             **_changed(source.pop("reading"), usual_source.pop("reading")),
             **_changed(source, usual_source),
+            "from": None if self.beginning is None else self.beginning.run,
             "to": to,
         }
         words = ["forebear", "pretrain", name_of(self.milestone), *self.source.paths]
@@ -107,18 +117,24 @@ def plan(
     source: TextSource | None = None,
     recipe: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    beginning: Beginning | None = None,
 ) -> Plan:
-    """`settings` are fields of the milestone and of the recipe: they win over `recipe`, and that over the defaults."""
+    """`settings` are fields of the milestone and of the recipe: they win over `recipe`, and that over the defaults.
+
+    With a `beginning`, fields and tokenizer are those of the run to begin with.
+    """
     kind = milestone_named(milestone)
     written = dict(recipe or {})
+    if beginning is not None:
+        written, tokenizer = _continued(beginning, milestone, written, size, tokenizer or vocabulary), None
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
     own, given = _shared_out(milestone, kind, settings or {})
-    size = size or written.get("size") or kind.size or None
+    size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
     _heeded(milestone, kind, {**written.get("recipe", {}), **given})
-    tokenizer = tokenizer or written.get("tokenizer")
+    tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | None):
         raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
@@ -131,14 +147,34 @@ def plan(
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
+    if made.wants_words and not is_corpus(source):
+        source = replace(source, segment=True)
     return Plan(
         made,
         _size_of(made),
         source,
         os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer,
         vocabulary,
-        _recipe_of(made, written.get("recipe", {}), given),
+        _recipe_of(
+            made, {"rate": SLOWER * made.recipe()["rate"]} if beginning else {}, written.get("recipe", {}), given
+        ),
+        beginning,
     )
+
+
+def _continued(
+    beginning: Beginning, milestone: str, written: dict[str, Any], size: str | None, cutting: object
+) -> dict[str, Any]:
+    """What a recipe file says, over the fields of the run that is gone on from; an error where they contradict."""
+    run = beginning.folder
+    own = run.facts["milestone"]
+    if own != milestone:
+        raise BadInput(f"is a run of {own}, not of {milestone}", file=run.path, remedy=f"forebear pretrain {own} …")
+    for name, value in (("size", size or written.get("size")), ("tokenizer or --vocabulary", cutting)):
+        if value is not None:
+            what = f"--{name} means nothing beside --from: that of the run is taken"
+            raise BadInput(what, remedy="leave it out")
+    return {**written, "fields": {**run.facts["fields"], **written.get("fields", {})}}
 
 
 def _size_of(milestone: Milestone) -> str | None:
@@ -213,14 +249,3 @@ def _typed(name: str, kind: str, value: Any) -> Any:
     except (ValueError, KeyError) as error:
         raise BadInput(f"--{_dashed(name)} is {value!r}", remedy=f"give a value of type {kind}") from error
     return made
-
-
-def has_room(milestone: Milestone, train: Portion) -> None:
-    """An error where the milestone looks further back than there is text to learn from."""
-    context = getattr(milestone, "context", 0)
-    if context > train.tokens:
-        shorter = f", or --context {train.tokens // 8}" if train.tokens >= 16 else ""
-        raise BadInput(
-            f"a context of {context:,} tokens is longer than the whole text to learn from ({train.tokens:,} tokens)",
-            remedy=f"give more text{shorter}",
-        )

@@ -27,6 +27,8 @@ class Reader(Protocol):
 class Predictor(Protocol):
     """A model of the next token. Rows are int arrays of ids; their first id is given, never predicted."""
 
+    pseudo: bool  # False: scores of tokens are factors of the probability of their row
+
     @property
     def vocabulary(self) -> int: ...
 

@@ -26,7 +26,10 @@ from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
-from forebear.using.planning import Plan, has_room
+from forebear.using.abilities import verbs
+from forebear.using.beginning import Beginning
+from forebear.using.planning import Plan
+from forebear.using.staging import nine
 
 MEASURED = 1_000_000  # bytes of held-out text that the final measurement reads
 
@@ -55,6 +58,8 @@ def pretrain(
         "recipe": what.recipe.to_json(),
         "corpus": corpus.key,
     }
+    if what.beginning is not None:
+        asked["beginning"] = asdict(what.beginning) | {"words": list(what.beginning.words)}
     wanted = Path(to) if to is not None else Path("runs") / asked["milestone"]
     folder, there = _place(wanted, asked, to is None, overwrite)
     goes_on = there is not None and there.facts.get("asked") == asked
@@ -64,16 +69,30 @@ def pretrain(
     recipe = there.recipe if there is not None and goes_on else what.recipe  # what was settled then holds now
     with what.about():
         split = corpus.split(recipe.held_out)
-        has_room(what.milestone, split.train)
-    ready = _Ready.of(what.milestone, corpus, recipe, split)  # before anything is written: most mistakes show here
+        # before anything is written: most mistakes show here
+        ready = _Ready.of(what.milestone, corpus, recipe, split, what.beginning)
     if there is not None and goes_on:
         return _trained(there, ready, watcher)
-    facts = {
+    watcher = watcher or Watcher()
+    for stage in nine(what, corpus, split, ready.objective, ready.learner, try_loss=False):
+        watcher.stage(stage.number, stage.name, stage.words)
+    with _replaced(there):
+        facts = _told(what, corpus, asked, folder, command, parent)
+        run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
+    return _trained(run, ready, watcher)
+
+
+def _told(
+    what: Plan, corpus: Corpus, asked: dict[str, Any], folder: Path, command: str | None, parent: str | None
+) -> dict[str, Any]:
+    """What a run says of itself when it begins."""
+    return {
         "name": folder.name,
         "milestone": asked["milestone"],
         "size": what.size,
         "fields": asked["fields"],
-        "parent": parent,
+        "parent": parent if what.beginning is None else what.beginning.run,
+        "beginning": asked.get("beginning"),
         "recipe": asked["recipe"],
         "tokenizer": {name: corpus.tokenizer.describe()[name] for name in ("kind", "size", "digest")},
         "data": {
@@ -89,9 +108,6 @@ def pretrain(
         "hardware": machine.hardware(),
         "state": "begun",
     }
-    with _replaced(there):
-        run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
-    return _trained(run, ready, watcher)
 
 
 def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
@@ -104,8 +120,8 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = corpus_again(run.facts["data"], run.tokenizer)
-    split = corpus.split(run.recipe.held_out)
-    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe, split), watcher)
+    split, beginning = corpus.split(run.recipe.held_out), Beginning.from_json(run.facts.get("beginning"))
+    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe, split, beginning), watcher)
 
 
 def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
@@ -128,6 +144,7 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
         run.tokenizer,
         None,
         recipe_from(settings, exact),
+        Beginning.from_json(run.facts.get("beginning")),
     )
     corpus = corpus_again(run.facts["data"], run.tokenizer)  # the text of then, or a word about its having changed
     return pretrain(what, to, overwrite=overwrite, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
@@ -193,19 +210,24 @@ class _Ready:
     notes: list[str]
 
     @classmethod
-    def of(cls, milestone: Milestone, corpus: Corpus, recipe: Recipe, split: Split) -> _Ready:
+    def of(
+        cls, milestone: Milestone, corpus: Corpus, recipe: Recipe, split: Split, beginning: Beginning | None
+    ) -> _Ready:
         tokenizer = corpus.tokenizer
         notes = list(troubles.of_text(corpus))
         if split.how == "position":
             notes.append(
                 "there are too few documents to hold some out by what they say: the end of the text is held out"
             )
-        learner = learner_for(milestone, tokenizer, recipe)
+        objective = milestone.objective(tokenizer)
+        objective.check(split.train)
+        given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
+        learner = learner_for(milestone, tokenizer, recipe, given)
         end = tokenizer.roles.get("end")
         unigram = None
         if end is not None:
             unigram = troubles.unigram_entropy(split.train, split.held_out, tokenizer.size, end)
-        return cls(split, milestone.objective(tokenizer), learner, unigram, notes)
+        return cls(split, objective, learner, unigram, [*notes, *told])
 
 
 def _trained(run: RunFolder, ready: _Ready, watcher: Watcher | None) -> RunFolder:
@@ -239,7 +261,7 @@ def _measure(run: RunFolder, held_out: Portion, watcher: Watcher) -> None:
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if "next" in opened.heads:
+    if "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
         measured = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": measured}

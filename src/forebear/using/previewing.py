@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Batch, Moment
+from forebear.objectives.batch import NOTHING, Batch, Moment, Objective
+from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.training.corpora import Progress
 from forebear.using.continuing import readable
-from forebear.using.planning import Plan, has_room
+from forebear.using.planning import Plan
+from forebear.using.previewing_hidden import fates_of, hidden_figures
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
@@ -27,7 +29,8 @@ class Seen:
     tokens: list[str]
     inputs: dict[str, list[int]]  # beside the tokens
     asked: dict[str, list[str | None]]
-    asked_of_row: dict[str, int | None]
+    asked_of_row: dict[str, str | None]
+    fates: list[str]  # what became of each token where some are hidden: "masked", "random", "kept", or nothing
 
 
 @dataclass(frozen=True)
@@ -53,17 +56,19 @@ def preview(
     corpus = what.corpus(workers=workers, learning_progress=progress, progress=progress)
     with what.about():
         split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
-        has_room(what.milestone, split.train)
-    objective = what.milestone.objective(tokenizer)
+        objective = what.milestone.objective(tokenizer)
+        objective.check(split.train)
     batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
         raise BadInput(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
     steps = objective.steps(split.train, what.recipe.batch)
     end = tokenizer.roles.get("end")
     figures = _figures(batch, steps, tokenizer, getattr(what.milestone, "context", None))
+    if isinstance(objective, MaskedTokens):
+        figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
     return Preview(
-        _rows(batch, tokenizer, rows),
+        _rows(batch, tokenizer, rows, objective),
         figures,
         {name: tokenizer.describe()[name] for name in ("kind", "size")},
         None if end is None else tokenizer.token(end),
@@ -87,7 +92,7 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
         "unknown_share": float((tokens == unknown).mean()) if unknown is not None else 0.0,
         "distinct_tokens": len(np.unique(tokens)),
     }
-    if end is not None:
+    if end is not None and batch.places is None:
         told["documents_begun"] = int(np.count_nonzero(tokens == end))
         told["rows_begun_inside_a_document"] = int(np.count_nonzero(tokens[starts] != end))
     if context is not None:
@@ -95,8 +100,10 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
     return told
 
 
-def _rows(batch: Batch, tokenizer: Tokenizer, count: int) -> list[Seen]:
+def _rows(batch: Batch, tokenizer: Tokenizer, count: int, objective: Objective | None = None) -> list[Seen]:
     lengths = batch.inputs["lengths"]
+    fates = fates_of(batch, objective.mask) if isinstance(objective, MaskedTokens) else np.full(batch.tokens, "")
+    answers = getattr(getattr(objective, "inner", None), "answers", ())
     ends = np.cumsum(lengths)
     made = []
     for number in range(min(count, len(lengths))):
@@ -111,7 +118,8 @@ def _rows(batch: Batch, tokenizer: Tokenizer, count: int) -> list[Seen]:
                 [readable(tokenizer, i) for i in ids],
                 {name: array[mine].tolist() for name, array in others.items()},
                 {name: [_token(tokenizer, i) for i in array[mine].tolist()] for name, array in targets.items()},
-                {name: None if value == NOTHING else value for name, value in of_rows.items()},
+                {name: _answer(value, answers) for name, value in of_rows.items()},
+                fates[mine].tolist(),
             )
         )
     return made
@@ -124,3 +132,8 @@ def _by_token(batch: Batch, arrays: Mapping[str, np.ndarray], but: tuple[str, ..
 
 def _token(tokenizer: Tokenizer, number: int) -> str | None:
     return None if number == NOTHING else readable(tokenizer, number)
+
+
+def _answer(number: int, answers: Sequence[str]) -> str | None:
+    """What a number among the answers to a question stands for."""
+    return None if number == NOTHING else answers[number] if answers else str(number)

@@ -10,21 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from forebear.errors import BadInput
+from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import learned_from
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
 from forebear.training.recipe import amount
+from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
+    from forebear.networks.restorer import Restorer
     from forebear.text.corpus import Corpus
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
+    from forebear.using.filling import Filled
     from forebear.using.following import Following
     from forebear.using.generating import Generated, Writing
     from forebear.using.measuring import Measured, Progress
     from forebear.using.predicting import Predictor
     from forebear.using.scoring import Scored
+    from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
 class Run:
@@ -57,7 +62,7 @@ class Run:
     @cached_property
     def network(self) -> Any:
         weights, notes = self.folder.weights()
-        network = loaded(self.folder.milestone, self.tokenizer, weights)
+        network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
         self.notes += notes
         return network
 
@@ -73,13 +78,32 @@ class Run:
     def predictor(self) -> Predictor:
         """What answers score, next, generate and measure."""
         if "next" not in self.heads:
-            remedy = f"it answers by: {', '.join(self.heads)}"
-            raise BadInput("does not predict the next token", file=self.folder.path, remedy=remedy)
+            raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
         if self.folder.milestone.learning == "counting":
             return self.network
         from forebear.networks.predictor import NetworkPredictor
 
         return NetworkPredictor(self.network)
+
+    @cached_property
+    def restorer(self) -> Restorer:
+        """What answers fill, and in its way score and measure, where tokens were hidden."""
+        if "token" not in self.heads:
+            raise BadInput("does not find hidden tokens", file=self.folder.path, remedy=self._able())
+        from forebear.networks.restorer import Restorer
+
+        start, end, mask = (self.tokenizer.roles[role] for role in ("start", "end", "mask"))
+        return Restorer(self.network, start=start, end=end, mask=mask)
+
+    @property
+    def scorer(self) -> Predictor | Restorer:
+        """What says how probable the tokens of a text are: each after those before it, or each among all others."""
+        return self.restorer if "token" in self.heads else self.predictor
+
+    def _able(self) -> str:
+        """A remedy: what it can be asked instead."""
+        encodes = self.folder.milestone.learning == "descending"
+        return f"it can be asked to: {', '.join(verbs(self.heads, encodes=encodes))}"
 
     @property
     def unit(self) -> str:
@@ -90,7 +114,31 @@ class Run:
         """How probable each text is, in all and token by token."""
         from forebear.using.scoring import score
 
-        return score(self.predictor, self.tokenizer, texts, ends=ends)
+        return score(self.scorer, self.tokenizer, texts, ends=ends)
+
+    def fill(self, text: str, *, top: int = 5, tokens: int = 1) -> Filled:
+        """What stands in the blanks (____ or the mask) of the text; ____ hides so many `tokens`."""
+        from forebear.using.filling import fill
+
+        return fill(self.restorer, self.tokenizer, text, top=top, tokens=tokens)
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        layers: Layers = -1,
+        pooling: Pooling = "mean",
+        words: bool = False,
+        long: Long = "windows",
+        normalise: bool = True,
+    ) -> list[Embedded]:
+        """A vector for each text, and for each of its words, from any layer or mixture of layers."""
+        from forebear.using.vectors import embed
+
+        if self.folder.milestone.learning == "counting":
+            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
+        how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
+        return embed(self.network, self.tokenizer, texts, **how)
 
     def next(self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None) -> Following:
         """What comes next, or what fills the blank (____) in the text."""
@@ -152,7 +200,14 @@ class Run:
             raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
         portion = prepared(self, texts, reading, workers, preparing)
         portion = portion if most is None else portion.first(most)
-        measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
+        if "token" in self.heads:
+            from forebear.using.hiding import measure_hidden
+
+            objective = self.folder.milestone.objective(self.tokenizer)
+            assert isinstance(objective, MaskedTokens)
+            measured = measure_hidden(self.restorer, self.tokenizer, objective, portion, progress=progress)
+        else:
+            measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
         return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))

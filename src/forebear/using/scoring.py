@@ -15,6 +15,7 @@ from forebear.using.measuring import finite
 from forebear.using.texts import batches, end_of, log_probabilities, row_of, spelling_bits, unknown_sizes
 
 if TYPE_CHECKING:
+    from forebear.networks.restorer import Restorer
     from forebear.text.tokenizer import Pieces, Tokenizer
     from forebear.using.predicting import Predictor
 
@@ -64,6 +65,7 @@ class Scored:
 
     text: str
     tokens: tuple[ScoredToken, ...]
+    pseudo: bool = False  # each token was told by all others: the sum is no probability of the text, but ranks texts
 
     @property
     def log_probability(self) -> float:
@@ -111,6 +113,7 @@ class Scored:
             "probability": self.probability,
             "perplexity": finite(self.perplexity),
             "bits_per_byte": finite(self.bits_per_byte),
+            "pseudo": self.pseudo,
             "token_count": len(self.tokens),
             "bytes": self.bytes,
             "unknown_tokens": self.unknown,
@@ -120,13 +123,18 @@ class Scored:
 
 
 def score(
-    predictor: Predictor, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
+    predictor: Predictor | Restorer, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
 ) -> list[Scored]:
     """Scores each text by itself, as what follows the start of a text; with `ends`, that it ends there too.
+
+    A run that finds hidden tokens is asked for each token by all others: a pseudo-likelihood, marked so.
 
     A text without a single token has no probability worth the name and is refused, by its number counted from 1.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
+    if predictor.pseudo and ends:
+        what = "whether a text ends is nothing that this run was ever asked"
+        raise BadInput(what, remedy="leave --ends out, or ask a run that predicts the next token")
     end = end_of(tokenizer)
     cuts = [tokenizer.encode(text) for text in texts]
     for number, pieces in enumerate(cuts, 1):
@@ -136,7 +144,7 @@ def score(
     rows = [row_of(pieces.ids, end, ends=ends) for pieces in cuts]
     told = [scores for group in batches(rows, len) for scores in log_probabilities(predictor, group)]
     return [
-        Scored(text, tuple(_tokens(text, pieces, scores.tolist(), tokenizer)))
+        Scored(text, tuple(_tokens(text, pieces, scores.tolist(), tokenizer)), predictor.pseudo)
         for text, pieces, scores in zip(texts, cuts, told, strict=True)
     ]
 

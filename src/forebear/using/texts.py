@@ -12,6 +12,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.ledger import size
 
 if TYPE_CHECKING:
+    from forebear.networks.restorer import Restorer
     from forebear.text.tokenizer import Pieces, Tokenizer
     from forebear.using.predicting import Predictor
 
@@ -50,7 +51,7 @@ def spelling_bits(tokens: int, count: int) -> float:
     return (tokens + count) * SPELLING
 
 
-def log_probabilities(predictor: Predictor, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+def log_probabilities(predictor: Predictor | Restorer, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What the predictor says of each row, in float64; what is no logarithm of a probability is refused."""
     told = [np.asarray(scores, np.float64) for scores in predictor.score(rows)]
     for row, scores in zip(rows, told, strict=True):

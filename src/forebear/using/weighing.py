@@ -78,8 +78,13 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
         moments=2 * NUMBER * parameters,
         activations=round(kept * max(batch, longest) / longest),
         batch=max(batch, longest),
-        cache=2 * NUMBER * network.encoder.depth * longest * network.encoder.width,
+        cache=_cache(network.encoder, longest),
     )
+
+
+def _cache(encoder: Any, longest: int) -> int:
+    """Only what writes on keeps anything between two tokens."""
+    return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0
 
 
 def _flops(network: Any, longest: int) -> int:

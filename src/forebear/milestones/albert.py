@@ -1,0 +1,58 @@
+"""ALBERT (Lan et al. 2019): BERT with a tenth of the parameters: one block for all layers, a narrow table of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from forebear.errors import BadInput
+from forebear.milestones.bert import Bert
+from forebear.objectives.units import Units, WordGroups
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Albert(Bert):
+    """ALBERT: A Lite BERT for Self-supervised Learning of Language Representations (Lan, Chen, Goodman, et al.).
+
+    What a token means by itself needs fewer numbers than what it means in its context: the table of tokens is narrow,
+    and one matrix leads from it to the width of the blocks. All blocks are one and the same. In place of BERT's random
+    second halves, which differ in topic and are told apart by that alone, two halves of one text are swapped or not:
+    which came first? And what is hidden are groups of up to three words, short ones more often.
+
+    table   width of the table of tokens
+    groups  words that are hidden together at most; n of them with a weight of 1/n
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 128, "table": 64},
+        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "table": 128},
+        "base": {},
+        "large": {"width": 1024, "depth": 24, "heads": 16},
+        "xlarge": {"width": 2048, "depth": 24, "heads": 16},
+        "xxlarge": {"width": 4096, "depth": 12, "heads": 64},
+    }
+    entries: ClassVar[int] = 30_000
+
+    pairs: str = "order"
+    whole_words: bool = True
+    table: int = 128
+    groups: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.table < 1 or self.groups < 1:
+            raise BadInput(f"table {self.table}, groups {self.groups}", remedy="give numbers above 0")
+
+    def units(self) -> Units:
+        return WordGroups(self.groups) if self.groups > 1 else super().units()
+
+    @property
+    def wants_words(self) -> bool:
+        return self.whole_words or self.groups > 1
+
+    def network(self, tokenizer: Tokenizer) -> Model:
+        return self._encoder(tokenizer, self.table, shared=True)

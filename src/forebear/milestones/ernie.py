@@ -1,0 +1,52 @@
+"""ERNIE (Sun et al. 2019): BERT that hides what belongs together: words, then phrases, then names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from forebear.errors import BadInput
+from forebear.milestones.bert import Bert
+from forebear.objectives.units import InTurns, Names, Units, WholeWords, WordGroups
+
+
+@dataclass(frozen=True)
+class Ernie(Bert):
+    """ERNIE: Enhanced Representation through Knowledge Integration (Sun, Wang, Li, Feng, Chen, Zhang, et al.; Baidu).
+
+    In Chinese a character that is hidden alone is mostly guessed from the rest of its word: 哈_滨 needs no knowledge of
+    cities. ERNIE hides whole words, then whole phrases, then whole names of persons, places and organisations, so that
+    only the world around them helps. Phrases are here what stands together without punctuation, two or three words;
+    names come from a dictionary (--entities) or from the tags of a text that has them.
+
+    The paper goes through its stages once. A run that ends by the clock cannot know beforehand where its thirds lie:
+    here stages take turns, `stage` steps each.
+
+    phrases  words in a phrase at most
+    stage    steps until the next kind of unit is hidden
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        **{name: Bert.sizes[name] for name in ("pocket", "laptop")},
+        "base": {},
+    }
+    entries: ClassVar[int] = 18_000
+
+    context: int = 513
+    activation: str = "relu"
+    whole_words: bool = True
+    phrases: int = 3
+    stage: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.phrases < 2 or self.stage < 1:
+            what = f"phrases {self.phrases}, stage {self.stage}"
+            raise BadInput(what, remedy="give phrases of at least 2 words, and stages of at least 1 step")
+
+    @property
+    def wants_words(self) -> bool:
+        return True
+
+    def units(self) -> Units:
+        return InTurns((WholeWords(), WordGroups(self.phrases, least=2), Names()), self.stage)

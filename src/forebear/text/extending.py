@@ -1,0 +1,37 @@
+"""A vocabulary with words added to it: what was cut into pieces, or unknown, becomes a token of its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+from forebear.errors import BadInput
+from forebear.text import blueprint as blueprints
+from forebear.text.blueprint import Blueprint
+from forebear.text.tokenizer import Tokenizer
+
+KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
+
+
+def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dict[str, list[int]]]:
+    """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
+
+    What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
+    (at a space, or between two Chinese characters) could never be found there, and is refused.
+    """
+    if tokenizer.kind not in KINDS:
+        what = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
+        raise BadInput(what, remedy="it spells every word already: train on without adding any")
+    made: Blueprint = copy.deepcopy(tokenizer.blueprint)
+    normalised, pieces = blueprints.stages(made["normalizer"], made["pre_tokenizer"] or {"type": "WhitespaceSplit"})
+    pieces = (lambda text: list(normalised(text))) if tokenizer.kind == "characters" else pieces
+    vocabulary, new = made["model"]["vocab"], {}
+    for number, word in enumerate(words, 1):
+        parts = pieces(word)
+        if len(parts) != 1:
+            what = f"{word!r} is cut into {len(parts)} parts before the vocabulary is asked"
+            raise BadInput(what, line=number, remedy="add words without spaces and punctuation, and Han one by one")
+        if parts[0] not in vocabulary:
+            new[parts[0]] = tokenizer.encode(word).ids.tolist()
+            vocabulary[parts[0]] = len(vocabulary)
+    return (Tokenizer(made), new) if new else (tokenizer, new)

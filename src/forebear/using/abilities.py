@@ -1,0 +1,17 @@
+"""What a run can be asked: it follows from the names of its heads, and from whether it has an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "next": ("score", "next", "generate", "measure"),
+    "token": ("fill", "score", "measure"),
+}
+OF_ENCODERS = ("embed",)
+
+
+def verbs(heads: Iterable[str], *, encodes: bool) -> tuple[str, ...]:
+    """What a run with heads of these names can be asked; one that `encodes` has vectors, whatever its heads."""
+    named = (verb for head in heads for verb in VERBS.get(head, ()))
+    return tuple(dict.fromkeys((*named, *(OF_ENCODERS if encodes else ()))))

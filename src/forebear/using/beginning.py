@@ -1,0 +1,106 @@
+"""Where training begins if not from nothing: the weights of another run, perhaps with words added to its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from forebear.errors import BadInput, several
+from forebear.milestones.milestone import Milestone
+from forebear.text.extending import extended
+from forebear.text.segmentation import Segmenter
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TABLES = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with an entry for each token
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A run to begin with, by its folder, and the weights it had when this was planned; words to add, if any."""
+
+    run: str
+    weights: str  # sha256
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, run: str, add_words: str | None = None) -> Beginning:
+        """`add_words` is a file with a word a line."""
+        folder = RunFolder.open(run)
+        if folder.milestone.learning == "counting":
+            raise BadInput("counts: there is nothing to go on from", file=run, remedy="count all text at once")
+        folder.weights()
+        words = () if add_words is None else Segmenter.from_file(add_words).dictionary
+        return cls(str(folder.path.absolute()), folder.facts["weights"]["sha256"], words)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any] | None) -> Beginning | None:
+        return None if told is None else cls(told["run"], told["weights"], tuple(told["words"]))
+
+    @cached_property
+    def folder(self) -> RunFolder:
+        folder = RunFolder.open(self.run)
+        if folder.facts["weights"]["sha256"] != self.weights:
+            what = "has other weights than when this training was planned"
+            raise BadInput(what, file=self.run, remedy="put the old run back, or plan anew with the one that is there")
+        return folder
+
+    @cached_property
+    def _extended(self) -> tuple[Tokenizer, dict[str, list[int]]]:
+        return extended(self.folder.tokenizer, self.words)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._extended[0]
+
+    def tensors(self, milestone: Milestone, tokenizer: Tokenizer) -> tuple[dict[str, Tensor], list[str]]:
+        """The values that the run gives to a network of this milestone, and what is to be said of them."""
+        from safetensors.torch import load_file
+
+        if tokenizer.digest != self.tokenizer.digest:
+            what = "the text was cut by another tokenizer than that of the run to begin with"
+            raise BadInput(what, file=self.run, remedy="give the text itself instead of a prepared corpus")
+        given = load_file(self.folder.weights()[0])
+        wanted = dict(milestone.network(tokenizer).named_parameters())
+        notes = self._grown(given)
+        faults = [
+            f"{name} has the shape {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
+            for name in sorted(given.keys() & wanted.keys())
+            if given[name].shape != wanted[name].shape
+        ]
+        faults += [
+            f"{name} is missing" for name in sorted(wanted.keys() - given.keys()) if not name.startswith("heads.")
+        ]
+        if faults:
+            remedy = "leave out fields that change its shape, such as --width, --depth or --context"
+            raise BadInput(f"its weights do not fit: {several(faults)}", file=self.run, remedy=remedy)
+        if fresh := sorted({name.split(".")[1] for name in wanted.keys() - given.keys()}):
+            notes.append(f"it had no head {', '.join(fresh)}: that begins from nothing")
+        if left := sorted({name.split(".")[1] for name in given.keys() - wanted.keys()}):
+            notes.append(f"its head {', '.join(left)} is not used here, and left out")
+        return {name: tensor.clone() for name, tensor in given.items() if name in wanted}, notes
+
+    def _grown(self, given: dict[str, Tensor]) -> list[str]:
+        """Rows for added words: the mean of the rows of the pieces they were cut into, or of all where they were not
+        known."""
+        import torch
+
+        _, new = self._extended
+        if not self.words:
+            return []
+        unknown = self.folder.tokenizer.unknown
+        known = {word: [i for i in pieces if i != unknown] for word, pieces in new.items()}
+        for name in TABLES:
+            if name in given and new:
+                table = given[name].float()
+                rows = [table[pieces].mean(0) if pieces else table.mean(0) for pieces in known.values()]
+                given[name] = torch.cat((table, torch.stack(rows)))
+        several_words = ", ".join(list(new)[:5]) + (" …" if len(new) > 5 else "")
+        unseen = sum(not pieces for pieces in known.values())
+        told = f"{len(new):,} of {len(self.words):,} words were added to the vocabulary ({several_words})"
+        return [f"{told}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]

@@ -1,0 +1,142 @@
+"""The nine steps of pre-training, as they will be, or are, taken for one plan: from text to evaluation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.objectives.batch import Batch, Moment, Objective
+from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.training.corpora import Progress
+from forebear.training.learners import learner_for
+from forebear.using.previewing_hidden import hidden_figures
+
+if TYPE_CHECKING:
+    from forebear.text.corpus import Corpus
+    from forebear.text.portion import Split
+    from forebear.training.learner import Learner
+    from forebear.training.recipe import Recipe
+    from forebear.using.planning import Plan
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the nine: what is done, in words and in figures."""
+
+    number: int
+    name: str
+    words: str
+    figures: dict[str, Any]
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def stages(what: Plan, *, workers: int | None = None, progress: Progress | None = None) -> list[Stage]:
+    """All nine, without training: the losses are those of the values to begin with."""
+    corpus = what.corpus(workers=workers, learning_progress=progress, progress=progress)
+    with what.about():
+        split = corpus.split(what.recipe.held_out)
+        objective = what.milestone.objective(corpus.tokenizer)
+        objective.check(split.train)
+        given, _ = what.beginning.tensors(what.milestone, corpus.tokenizer) if what.beginning else (None, [])
+    learner = learner_for(what.milestone, corpus.tokenizer, what.recipe, given)
+    return nine(what, corpus, split, objective, learner, try_loss=True)
+
+
+def nine(
+    what: Plan, corpus: Corpus, split: Split, objective: Objective, learner: Learner, *, try_loss: bool
+) -> list[Stage]:
+    """All nine, of what training is made of; with `try_loss` a batch goes through the untrained network."""
+    recipe, counting = what.recipe, what.milestone.learning == "counting"
+    batch = objective.batch(split.train, recipe.batch, Moment(recipe.seed, 0))
+    steps = objective.steps(split.train, recipe.batch)
+    begins = f"those of {what.beginning.run}" if what.beginning else f"drawn by chance, from seed {recipe.seed}"
+    told = [
+        ("prepare", *_prepared(corpus)),
+        ("tokenise", *_tokenised(corpus)),
+        ("mask", *_asked(batch, split, objective)),
+        ("pack", *_packed(batch)),
+        ("batch", f"{batch.tokens:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
+        ("initialise", *_initialised(learner, begins, counting)),
+        ("loss", *_lost(learner, batch, corpus.tokenizer.size, counting, try_loss)),
+        ("Adam", *_descended(recipe, counting)),
+        ("evaluate", *_evaluated(split)),
+    ]
+    return [Stage(number, name, words, figures) for number, (name, words, figures) in enumerate(told, 1)]
+
+
+Told = tuple[str, dict[str, Any]]
+
+
+def _prepared(corpus: Corpus) -> Told:
+    counts = {name: corpus.facts["counts"][name] for name in ("documents", "bytes")} | {"sentences": len(corpus.sizes)}
+    words = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {counts['bytes']:,} bytes"
+    return words, counts
+
+
+def _tokenised(corpus: Corpus) -> Told:
+    tokenizer, unknown = corpus.tokenizer, corpus.facts["counts"]["unknown"]
+    figures = {"kind": tokenizer.kind, "entries": tokenizer.size, "tokens": len(corpus), "unknown": unknown}
+    words = f"{tokenizer.kind} of {tokenizer.size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
+    return words, figures
+
+
+def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
+    asked = batch.asked()
+    if isinstance(objective, MaskedTokens):
+        figures = hidden_figures(batch, split.train, objective) | {"asked": asked}
+        fates = " / ".join(f"{share:.0%}" for share in figures["fates"].values())
+        pairs = ", ".join(f"{count:,} {answer}" for answer, count in figures.get("pairs", {}).items())
+        words = f"{figures['hidden_share']:.1%} of the tokens are asked for, {fates} masked / random / shown"
+        return words + (f"; halves: {pairs}" if pairs else ""), figures
+    told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
+    return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
+
+
+def _packed(batch: Batch) -> Told:
+    lengths = batch.inputs["lengths"]
+    padded = int(lengths.max()) * len(lengths) if len(lengths) else 0
+    saved = 1 - batch.tokens / max(1, padded)
+    figures = {"rows": len(lengths), "longest": int(lengths.max(initial=0)), "padding_saved": saved}
+    mean = float(np.mean(lengths)) if len(lengths) else 0.0
+    words = f"{len(lengths):,} rows of {mean:.0f} tokens in the mean, one after the other without padding"
+    return f"{words} ({saved:.0%} of a padded batch would be nothing)", figures
+
+
+def _initialised(learner: Learner, begins: str, counting: bool) -> Told:
+    if counting:
+        return "counts begin at zero", {}
+    count = learner.network.parameter_count
+    return f"{count:,} parameters, {begins}", {"parameters": count}
+
+
+def _lost(learner: Learner, batch: Batch, vocabulary: int, counting: bool, try_loss: bool) -> Told:
+    if counting:
+        return "what is counted has no loss while it is counted", {}
+    chance = {name: math.log(2 if name == "pair" else vocabulary) for name in batch.targets}
+    told = ", ".join(f"{name} {nats:.3f}" for name, nats in chance.items())
+    if not try_loss:
+        return f"nats for each that is asked; by pure chance {told}", {"chance": chance}
+    learner.begin()
+    asked = batch.asked()
+    losses = {name: total / max(1, asked[name]) for name, total in learner.examine(batch).items()}
+    before = ", ".join(f"{name} {loss:.3f}" for name, loss in losses.items())
+    return f"before the first step {before}; by pure chance {told}", {"losses": losses, "chance": chance}
+
+
+def _descended(recipe: Recipe, counting: bool) -> Told:
+    if counting:
+        return "no descent: everything is counted once", {}
+    figures = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
+    words = f"AdamW, rate up to {recipe.rate:.2g}, falling over the last {recipe.cooldown:.0%}; decay {recipe.decay}"
+    return f"{words}, β₂ {recipe.memory}, gradients clipped at {recipe.clip}", figures
+
+
+def _evaluated(split: Split) -> Told:
+    figures = {"documents": len(split.held_out), "bytes": split.held_out.bytes, "by": split.how}
+    words = f"{len(split.held_out):,} held-out documents of {split.held_out.bytes:,} bytes, chosen by {split.how}"
+    return words, figures

@@ -1,0 +1,174 @@
+"""Vectors of texts and of their words, in context: from any layer of any encoder, or from a mixture of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.text.characters import sound
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.text.tokenizer import Pieces, Tokenizer
+
+Pooling = Literal["mean", "first", "last", "max"]
+Long = Literal["windows", "truncate"]
+Layers = int | Sequence[int] | Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text: where it stands (code points), and its vector."""
+
+    text: str
+    start: int
+    end: int
+    vector: np.ndarray
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A text and its vector; with its words, if those were asked for. `cut` counts tokens that were left away."""
+
+    text: str
+    vector: np.ndarray
+    tokens: int
+    cut: int
+    words: tuple[Word, ...] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"text": self.text, "tokens": self.tokens, "cut": self.cut}
+        told["vector"] = [round(float(number), 7) for number in self.vector]
+        if self.words is not None:
+            told["words"] = [
+                {"text": word.text, "start": word.start, "end": word.end}
+                | {"vector": [round(float(number), 7) for number in word.vector]}
+                for word in self.words
+            ]
+        return told
+
+
+def embed(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: str | Sequence[str],
+    *,
+    layers: Layers = -1,
+    pooling: Pooling = "mean",
+    words: bool = False,
+    long: Long = "windows",
+    normalise: bool = True,
+) -> list[Embedded]:
+    """A vector for each text, and for each of its words if `words`.
+
+    layers     one by its number (0: the embedding, -1: the last), several for their mean, or {layer: weight}
+    pooling    of the vectors of a row: their mean, the first ([CLS]), the last, or the largest of each number
+    long       a text longer than the context is read in windows, whose vectors are averaged by their tokens, or only
+               as far as it fits
+    normalise  vectors have length 1, so that a product is a cosine
+    """
+    from forebear.networks.vectors import vectors
+
+    for name, value, known in (("pooling", pooling, get_args(Pooling)), ("long", long, get_args(Long))):
+        if value not in known:
+            raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    cuts = [tokenizer.encode(sound(text)) for text in texts]
+    for number, pieces in enumerate(cuts, 1):
+        if not len(pieces.ids):
+            remedy = "leave it out, or write some text"
+            raise BadInput("this text has no tokens, so it has no vector", line=number, remedy=remedy)
+    around = _Around.of(model, tokenizer)
+    rows, owners = [], []
+    for number, pieces in enumerate(cuts):
+        windows = [pieces.ids[at : at + around.room] for at in range(0, len(pieces.ids), around.room)]
+        for window in windows[: 1 if long == "truncate" else None]:
+            rows.append(around.row(window))
+            owners.append(number)
+    found: list[list[np.ndarray]] = [[] for _ in texts]
+    for owner, one in zip(owners, vectors(model, rows, mixture_of(model, layers)), strict=True):
+        found[owner].append(one)
+    made = []
+    for text, pieces, parts in zip(texts, cuts, found, strict=True):
+        inner = np.concatenate([around.inner(part) for part in parts])
+        vector = np.average([_pooled(part, pooling) for part in parts], axis=0, weights=[len(part) for part in parts])
+        told = tuple(_words(sound(text), pieces, inner, normalise)) if words else None
+        made.append(Embedded(text, _scaled(vector, normalise), len(inner), len(pieces.ids) - len(inner), told))
+    return made
+
+
+def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
+    """The weight of each layer; an error for one that is not there."""
+    depth: int = model.encoder.depth  # pyright: ignore[reportAssignmentType, reportAttributeAccessIssue]
+    if isinstance(layers, int):
+        layers = [layers]
+    weights = dict(layers) if isinstance(layers, Mapping) else {layer: 1 / max(1, len(layers)) for layer in layers}
+    for layer in weights:
+        if not -depth - 1 <= layer <= depth:
+            raise BadInput(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
+    if not weights or not all(np.isfinite(weight) for weight in weights.values()):
+        raise BadInput(f"layers are {layers!r}", remedy="name at least one layer, and finite weights")
+    return weights
+
+
+def layers_from(text: str) -> Layers:
+    """As it is written on a command line: -1, or 1,2,3, or 2:0.5,4:0.5."""
+    try:
+        parts = [part.split(":") for part in text.split(",")]
+        if all(len(part) == 1 for part in parts):
+            return [int(part[0]) for part in parts]
+        return {int(layer): float(weight) for layer, weight in parts}
+    except ValueError:
+        raise BadInput(f"--layers is {text!r}", remedy="write -1, or 1,2,3, or 2:0.5,4:0.5") from None
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands around a text: a start, and behind it an end where the encoder looks both ways."""
+
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
+    room: int
+
+    @classmethod
+    def of(cls, model: Model, tokenizer: Tokenizer) -> _Around:
+        encoder: Any = model.encoder
+        roles = tokenizer.roles
+        start, end = roles.get("start", roles.get("end")), roles.get("end")
+        before = () if start is None else (start,)
+        behind = (end,) if end is not None and encoder.sees == "all" else ()
+        return cls(before, behind, encoder.context - len(before) - len(behind))
+
+    def row(self, ids: np.ndarray) -> np.ndarray:
+        return np.concatenate((self.before, ids, self.behind)).astype(np.int64)
+
+    def inner(self, vectors: np.ndarray) -> np.ndarray:
+        """Those of the text's own tokens."""
+        return vectors[len(self.before) : len(vectors) - len(self.behind)]
+
+
+def _pooled(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
+    if pooling == "mean":
+        return vectors.mean(axis=0)
+    return vectors.max(axis=0) if pooling == "max" else vectors[0 if pooling == "first" else -1]
+
+
+def _scaled(vector: np.ndarray, normalise: bool) -> np.ndarray:
+    return vector / max(float(np.linalg.norm(vector)), 1e-12) if normalise else vector
+
+
+def _words(text: str, pieces: Pieces, vectors: np.ndarray, normalise: bool):
+    """Each word with the mean of its tokens' vectors; Chinese is cut into words, white space is none."""
+    from forebear.text.segmentation import Segmenter
+
+    ends = np.array(Segmenter().cuts(text), np.int64)
+    owners = np.searchsorted(ends, [start for start, _ in pieces.spans[: len(vectors)]], side="right")
+    for word in np.unique(owners).tolist():
+        begin, end = int(ends[word - 1]) if word else 0, int(ends[word])
+        written = text[begin:end]
+        if written.strip():
+            yield Word(written, begin, end, _scaled(vectors[owners == word].mean(axis=0), normalise))
