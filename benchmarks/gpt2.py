@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ import torch
 from side_by_side import alternated, machine, natural_text, sgemm, told, write_figures
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from forebear.interop.huggingface import config_of, into_theirs
+from forebear.interop.huggingface import written
 from forebear.milestones.gpt2 import Gpt2
 from forebear.networks.predictor import NetworkPredictor
 from forebear.objectives.batch import Batch
@@ -85,10 +85,9 @@ def natural_ids(vocabulary: int, size: int) -> np.ndarray:
 def peer_of(size: Size, network) -> GPT2LMHeadModel:
     """The same model there, with the same weights."""
     milestone = size.milestone()
-    fields = {name: getattr(milestone, name) for name in ("width", "depth", "heads", "context", "inner", "epsilon")}
-    config = config_of(fields | {"dropout": 0.0}, size.vocabulary)
+    tensors = {name: value.clone() for name, value in network.tensors().items()}
+    config, theirs = written("gpt2", asdict(milestone) | {"dropout": 0.0}, tensors, {})
     peer = GPT2LMHeadModel(GPT2Config(**config, bos_token_id=None, eos_token_id=None, pad_token_id=0))
-    theirs = into_theirs({name: value.clone() for name, value in network.tensors().items()}, depth=milestone.depth)
     missing, extra = peer.load_state_dict(theirs, strict=False)
     assert (missing, extra) == (["lm_head.weight"], []), (missing, extra)
     return peer

@@ -18,6 +18,7 @@ from forebear.using.run import Run
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
 NAMES = list(LINEAGE)
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
+WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
 PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
 HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
 

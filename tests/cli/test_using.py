@@ -21,6 +21,7 @@ class Bigrams:
     """Shares of the pairs in LINES; what never came first is followed by anything."""
 
     context = None
+    pseudo = False
 
     def __init__(self, tokenizer, add=0.0):
         end = tokenizer.roles["end"]
@@ -62,6 +63,7 @@ class Opened(runs.Run):
     """A run without a folder."""
 
     name, notes, facts, unit, tokenizer = "bigrams", [], {}, "document", None
+    heads, verbs = ("next",), ("score", "next", "generate", "measure")
 
     def __init__(self, tokenizer, add):
         self.tokenizer, self.predictor = tokenizer, Bigrams(tokenizer, add)

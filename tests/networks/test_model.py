@@ -50,16 +50,18 @@ def test_first_values_of_a_part_do_not_depend_on_other_parts():
     assert torch.equal(shallow, deep)
 
 
-def test_first_values_are_those_of_gpt2():
-    embedding = Embedding(500, 128, positions=64)
+@pytest.mark.parametrize(("width", "spread"), [(768, 0.02), (1024, 0.02), (192, 0.04)])
+def test_first_values_are_those_of_gpt2_and_larger_in_narrower_networks(width, spread):
+    """A quarter of the width has twice the spread: sums over its numbers are as large."""
+    embedding = Embedding(500, width, positions=64)
     encoder = Transformer(
-        embedding, depth=8, width=128, heads=4, inner=512, norm="pre", sees="past", activation="gelu-tanh"
+        embedding, depth=8, width=width, heads=4, inner=2 * width, norm="pre", sees="past", activation="gelu-tanh"
     )
     values = Model(encoder, {"next": TokenHead(embedding)}).initialise(0).tensors()
-    assert float(values["encoder.embedding.token.weight"].std()) == pytest.approx(0.02, rel=0.02)
-    assert float(values["encoder.blocks.3.expand.weight"].std()) == pytest.approx(0.02, rel=0.02)
-    for name in ("attention.output", "contract"):  # 0.02 / √(2·8)
-        assert float(values[f"encoder.blocks.3.{name}.weight"].std()) == pytest.approx(0.005, rel=0.03)
+    assert float(values["encoder.embedding.token.weight"].std()) == pytest.approx(spread, rel=0.02)
+    assert float(values["encoder.blocks.3.expand.weight"].std()) == pytest.approx(spread, rel=0.02)
+    for name in ("attention.output", "contract"):  # less by √(2·8)
+        assert float(values[f"encoder.blocks.3.{name}.weight"].std()) == pytest.approx(spread / 4, rel=0.03)
         assert not values[f"encoder.blocks.3.{name}.bias"].any()
     assert bool((values["encoder.final_norm.weight"] == 1).all())
 

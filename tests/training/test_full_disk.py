@@ -14,7 +14,7 @@ from forebear.errors import ForebearError
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Report, Watcher
 from forebear.using import pretraining
-from small_runs import NAMES, NEURAL, plan, text, trained, weights
+from small_runs import NEURAL, WAYS, plan, text, trained, weights
 
 DISK = 2 << 20
 
@@ -67,7 +67,7 @@ def test_a_full_disk(book: Path, small_disk: Path):
 
 
 @pytest.mark.parametrize("room", [0, 16, 48, 96, 160, 300, 450, 600, 900])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WAYS)
 def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk: Path, tmp_path: Path):
     """So many kilobytes are free: too few for a beginning, for a checkpoint, for the final weights, for the card."""
     whole = trained(name, tmp_path, to="whole")

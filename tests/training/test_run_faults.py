@@ -16,7 +16,7 @@ from forebear.training.folder import RunFolder
 from forebear.training.trainer import Report, Watcher
 from forebear.using import pretraining
 from forebear.using.run import Run
-from small_runs import NAMES, NEURAL, Notes, opened, plan, text, trained, weights
+from small_runs import NEURAL, WAYS, Notes, opened, plan, text, trained, weights
 
 
 class Breaking(Watcher):
@@ -192,7 +192,7 @@ TEARS = {
 
 
 @pytest.mark.parametrize("tear", TEARS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WAYS)
 def test_a_torn_checkpoint_is_passed_over(name: str, tear: str, book: Path):
     changes = {"evaluate_every": 4, "keep": 3} | ({"steps": 30} if name in NEURAL else {"batch": 10})
     whole = trained(name, book.parent, to="whole", **changes)

@@ -53,6 +53,15 @@ def test_minilm_has_the_same_vectors(minilm: Path, tmp_path: Path):
     assert found[0] @ found[1] > found[0] @ found[2] + 0.2  # and they mean something
 
 
+def test_minilm_embeds_as_sentence_transformers_does(minilm: Path, tmp_path: Path):
+    """With its own pooling and length, whatever those are: texts here are shorter."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu").encode(TEXTS)
+    run = fb.import_run(minilm, to=tmp_path / "minilm")
+    cosines = [float(one.vector @ other) for one, other in zip(run.embed(TEXTS), theirs, strict=True)]
+    assert cosines == pytest.approx(np.ones(len(TEXTS)), abs=1e-5)
+
+
 def test_minilm_does_not_fill(minilm: Path, tmp_path: Path):
     """It came without a head for tokens; one of chance numbers would answer anything."""
     run = fb.import_run(minilm, to=tmp_path / "minilm")

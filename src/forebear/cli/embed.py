@@ -61,7 +61,7 @@ def embed(
     """
     from forebear.using.vectors import layers_from
 
-    using = opened(run, speaking)
+    using = opened(run, "embed", speaking)
     count = cut = 0
 
     def ask(group: list[str]) -> list[Embedded]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebear.cli.many import ONE, Given, ManyOptions, number, opened, plain
+from forebear.cli.many import ONE, Given, ManyOptions, number, one_by_one, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 from forebear.errors import BadInput
 
@@ -47,13 +47,13 @@ def fill(
     tokens
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
-    using = opened(run, speaking)
+    using = opened(run, "fill", speaking)
     count = 0
 
     def ask(group: list[str]) -> list[Filled]:
         nonlocal count
         count += len(group)
-        return [using.fill(text, top=top, tokens=tokens) for text in group]
+        return one_by_one(group, lambda text: using.fill(text, top=top, tokens=tokens))
 
     answers: list[Filled] = many.answer(many.lines(texts), ask, lambda answer: answer.facts())
     if not count:

@@ -67,7 +67,7 @@ def generate(
     samples
         Texts for each prompt.
     """
-    using = opened(run, speaking)
+    using = opened(run, "generate", speaking)
     how: dict[str, Any] = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     how |= {"repetition_penalty": repetition_penalty, "stop": stop or (), "seed": seed}
     streams = many == ONE and len(prompts or [""]) == 1 and samples == 1 and prompts != [STDIN]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
@@ -18,6 +18,8 @@ from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
+
+Answer = TypeVar("Answer")
 
 STDIN = "/dev/stdin"  # what the front door makes of a lone -
 TOGETHER = 256  # lines of a file answered at once
@@ -99,12 +101,24 @@ def _located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[A
         raise
 
 
-def opened(folder: Path, speaking: Speaking) -> Run:
-    """The run, loaded; what there is to know about it is told on the way."""
+def one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
+    """What `ask` says of each text; a fault is one of the text of its number, counted from 1."""
+    answers = []
+    for number, text in enumerate(texts, 1):
+        try:
+            answers.append(ask(text))
+        except BadInput as error:
+            error.line = error.line or number
+            raise
+    return answers
+
+
+def opened(folder: Path, verb: str, speaking: Speaking) -> Run:
+    """The run, loaded, to be asked this; what there is to know about it is told on the way."""
     from forebear.using.run import Run
 
     run = Run.open(folder)
-    _ = run.predictor  # whatever is wrong with it is said before any text is read
+    run.ready_for(verb)  # whatever is wrong with it is said before any text is read
     for note in () if speaking.quiet else run.notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
     return run

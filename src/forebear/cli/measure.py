@@ -62,7 +62,7 @@ def measure(
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
     """
-    using = opened(run, speaking)
+    using = opened(run, "measure", speaking)
     with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
         measured = using.measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, ManyOptions, number, opened, plain
+from forebear.cli.many import ONE, Given, ManyOptions, number, one_by_one, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 from forebear.errors import BadInput
 
@@ -56,13 +56,14 @@ def next(  # noqa: A001 - the command's name
     """
     from forebear.using.following import next as following
 
-    using = opened(run, speaking)
+    using = opened(run, "next", speaking)
     count = 0
 
     def ask(group: list[str]) -> list[Following]:
         nonlocal count
         count += len(group)
-        return [following(using.predictor, using.tokenizer, text, top=top, ends=ends, among=among) for text in group]
+        how = {"top": top, "ends": ends, "among": among}
+        return one_by_one(group, lambda text: following(using.predictor, using.tokenizer, text, **how))
 
     answers: list[Following] = many.answer(many.lines(texts), ask, lambda answer: answer.facts())
     if not count:

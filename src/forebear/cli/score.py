@@ -57,7 +57,7 @@ def score(
     from forebear.using.scoring import ranks
     from forebear.using.scoring import score as scored
 
-    using = opened(run, speaking)
+    using = opened(run, "score", speaking)
     counts = {"texts": 0, "tokens": 0}
 
     def ask(group: list[str]) -> list[Scored]:

@@ -76,25 +76,30 @@ def write_folder(
     from safetensors.torch import save_file
 
     family = FAMILIES[milestone]
-    strange = [head for head in names.heads_of(tensors) if head not in family.table.heads]
-    kept = {
-        name: value for name, value in tensors.items() if not name.startswith(tuple(f"heads.{x}." for x in strange))
-    }
-    heads = names.heads_of(kept)
-    before = _rows_before(family, specials)
-    name = next(name for own, name in family.classes.items() if set(own) == set(heads))
-    config = config_of(family, fields, len(tensors[TABLE]), name, before) | _ids(family, specials)
-    if family is ALBERT and fields["table"] == fields["width"]:
-        kept |= _projection(fields["width"])
-    prefixed = bool(family.always) or not name.endswith("Model")
-    theirs = names.into_theirs(family.table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
+    config, theirs = written(milestone, fields, tensors, specials)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / CONFIG, config)
     if family.always:
         write_json(folder / "generation_config.json", _ids(family, specials))
-    title = family.table.title
-    return [f"{title} of transformers has no head for {head!r}: it is left out" for head in sorted(strange)]
+    lost = [head for head in names.heads_of(tensors) if head not in family.table.heads]
+    return [f"{family.table.title} of transformers has no head for {head!r}: it is left out" for head in lost]
+
+
+def written(
+    milestone: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Specials
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Their config and their tensors of ours, without heads that they do not have."""
+    family = FAMILIES[milestone]
+    known = set(family.table.heads)
+    kept = {name: value for name, value in tensors.items() if known.issuperset(names.heads_of([name]))}
+    heads, before = set(names.heads_of(kept)), _rows_before(family, specials)
+    name = next(name for own, name in family.classes.items() if set(own) == heads)
+    config = config_of(family, fields, len(tensors[TABLE]), name, before) | _ids(family, specials)
+    if family is ALBERT and fields["table"] == fields["width"]:
+        kept |= _projection(fields["width"])
+    prefixed = bool(family.always) or not name.endswith("Model")
+    return config, names.into_theirs(family.table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -76,6 +76,9 @@ class Bert(Milestone):
         shape.one_of("activation", self.activation, shape.ACTIVATIONS)
         shape.one_of("pairs", self.pairs, tuple(PAIRS))
         shape.one_of("long", self.long, LONG)
+        if self.pairs != "none" and self.segments < 2:
+            what = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
+            raise BadInput(what, remedy="choose bert, or pairs 'none'")
         if not 0 < self.share < 1:
             raise BadInput(f"share is {self.share}", remedy="give a share between 0 and 1, such as 0.15")
         if self.context < 8:

@@ -48,8 +48,9 @@ def build(
     """A whole blueprint; `specials` gives role → token, all of which the model's vocabulary has."""
     vocabulary = model["vocab"]
     roles = {role: vocabulary[token] for role, token in specials.items()}
+    spaced = specials.get("mask") if kind == "bytepair" else None  # there a space belongs to what follows it
     added = [
-        {"id": i, "content": token, "single_word": False, "lstrip": False, "rstrip": False}
+        {"id": i, "content": token, "single_word": False, "lstrip": token == spaced, "rstrip": False}
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]

@@ -93,6 +93,9 @@ def load(folder: PathLike) -> Run:
     return Run.open(folder)
 
 
-def import_run(source: PathLike, *, to: PathLike) -> Run:
-    """A run from another program's files: a Hugging Face folder, an ARPA file."""
-    return Run(exchanging.imported(os.fspath(source), os.fspath(to)))
+def import_run(source: PathLike, *, to: PathLike, heads: int | None = None) -> Run:
+    """A run from another program's files: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT.
+
+    `heads` is how many attention heads OpenAI's files are for, which do not say it.
+    """
+    return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads))

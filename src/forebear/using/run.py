@@ -100,10 +100,19 @@ class Run:
         """What says how probable the tokens of a text are: each after those before it, or each among all others."""
         return self.restorer if "token" in self.heads else self.predictor
 
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What it can be asked."""
+        return verbs(self.heads, encodes=self.folder.milestone.learning == "descending")
+
+    def ready_for(self, verb: str) -> None:
+        """Loads it, and says what is wrong with it, or that it cannot be asked that."""
+        if verb not in self.verbs:
+            raise BadInput(f"cannot be asked to {verb}", file=self.folder.path, remedy=self._able())
+
     def _able(self) -> str:
         """A remedy: what it can be asked instead."""
-        encodes = self.folder.milestone.learning == "descending"
-        return f"it can be asked to: {', '.join(verbs(self.heads, encodes=encodes))}"
+        return f"it can be asked to: {', '.join(self.verbs)}"
 
     @property
     def unit(self) -> str:
