@@ -258,7 +258,7 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
         for parts in (1, 8)
     )
     for tensor in one:
-        assert one[tensor].numpy() == pytest.approx(other[tensor].numpy(), abs=2e-4)
+        assert one[tensor].numpy() == pytest.approx(other[tensor].numpy(), abs=5e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)

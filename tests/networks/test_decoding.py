@@ -34,7 +34,7 @@ def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dic
     for step in range(steps):
         scores = reader.next()
         assert scores.dtype == np.float32
-        np.testing.assert_allclose(scores, [read_whole(model, text) for text in texts], atol=2e-5)
+        np.testing.assert_allclose(scores, [read_whole(model, text) for text in texts], atol=5e-5)
         chosen = scores.argmax(1)
         reader.take(chosen)
         texts = [[*text, int(token)] for text, token in zip(texts, chosen, strict=True)]
@@ -70,7 +70,7 @@ def test_taking_twice_and_keeping_none():
     reader = NetworkPredictor(model).read([row], 4)
     reader.take(np.array([3]))
     reader.take(np.array([8]))
-    np.testing.assert_allclose(reader.next()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=2e-5)
+    np.testing.assert_allclose(reader.next()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=5e-5)
     reader.keep(np.array([], dtype=np.int64))
     assert reader.next().shape == (0, VOCABULARY)
 
@@ -132,7 +132,7 @@ def test_scores_are_those_of_every_beginning(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
     for row, found in zip(rows, NetworkPredictor(model).score(rows), strict=True):
         wanted = [log_softmax(read_whole(model, row[:at].tolist()))[row[at]] for at in range(1, len(row))]
-        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=2e-5)
+        np.testing.assert_allclose(found, np.array(wanted, np.float32), atol=5e-5)
 
 
 def test_what_follows_is_a_distribution(monkeypatch):
@@ -141,7 +141,7 @@ def test_what_follows_is_a_distribution(monkeypatch):
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
     found = NetworkPredictor(model).follow(rows)
     np.testing.assert_allclose(np.exp(found.astype(np.float64)).sum(1), 1, atol=1e-5)
-    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=2e-5)
+    np.testing.assert_allclose(found, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=5e-5)
 
 
 def test_a_model_that_cannot_predict_is_refused():

@@ -151,12 +151,13 @@ def test_a_window_holds_what_is_asked_in_its_middle(length: int, data: st.DataOb
         assert min(np.abs(answer - one).max() for one in expected) < 2e-5
 
 
-def test_blanks_too_far_apart_for_one_row_are_asked_apart(asked: Restorer):
-    """One at each end, one in the middle: all are answered, in the order of the text, each from its own window."""
-    row = hidden(ordinary(35)[0], 0, 17, 34)
+@pytest.mark.parametrize("places", [(0, 17, 34), (3, 3 + ROOM), (0, ROOM, 2 * ROOM)])
+def test_blanks_too_far_apart_for_one_row_are_asked_apart(asked: Restorer, places: tuple[int, ...]):
+    """At both ends and in the middle, or just too far: in the order of the text, each from its own window."""
+    row = hidden(ordinary(35)[0], *places)
     told = asked.fill([np.array(row)])[0]
-    assert told.shape == (3, VOCABULARY)
-    for place, answer in zip((0, 17, 34), told, strict=True):
+    assert told.shape == (len(places), VOCABULARY)
+    for place, answer in zip(places, told, strict=True):
         expected = [
             directly(asked.model, row[begin : begin + ROOM], place - begin) for begin in windows(35, place, place)
         ]

@@ -8,19 +8,16 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from forebear.errors import BadInput, Interrupted
 from forebear.milestones.bert import Bert
-from forebear.text.extending import extended
-from forebear.text.training import train
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Report, Trainer, Watcher
 from forebear.using import planning, pretraining
@@ -190,40 +187,6 @@ def test_a_run_with_added_words_can_be_gone_on_from(parents: Callable[..., RunFo
     assert other.tokenizer.encode("zebra giraffe").texts == ["zebra", "giraffe"]
 
 
-@pytest.mark.parametrize("kind", ["words", "characters", "wordpiece"])
-def test_other_texts_are_cut_as_before(kind: str):
-    """Where none of the new words stands, not a token changes."""
-    old = train(kind, [text(), "我喜欢你。他们很好。"], min_count=1)
-    word = "们" if kind == "characters" else "qqzz"
-    new, added = extended(old, [word])
-    assert list(added) == ([] if old.id(word) is not None else [word])
-    for sample in (text(3), "我喜欢你", "They said: 好! [MASK] zz"):
-        assert new.encode(sample).ids.tolist() == old.encode(sample).ids.tolist()
-        assert np.array_equal(new.encode_many([sample])[0], new.encode(sample).ids)
-
-
-@pytest.mark.parametrize("kind", ["words", "wordpiece", "characters"])
-@pytest.mark.parametrize(
-    "word",
-    ["zebra", "Zebra", "喜欢你们", "欢你", "北京", "龘", "e-mail", "new york", "é", "ﬁne", "ok2", "[MASK]", "##ing"],
-)
-def test_what_is_added_is_one_token_or_refused(kind: str, word: str):
-    """A word that would never be found is no addition, whatever cuts it."""
-    old = train(kind, ["the cat sat", "我喜欢你。他们很好。"] * 2, min_count=1)
-    new, added = old, {}
-    with allowed_to_refuse() as refused:
-        new, added = extended(old, [word])
-    if refused:
-        return
-    assert len(added) <= 1
-    if word != "[MASK]":
-        assert len(new.encode(word).ids) == 1
-        assert new.encode(word).ids[0] != new.unknown
-        around = new.encode(f"我 {word} the").ids.tolist()
-        assert new.encode(word).ids[0] in around
-    assert not set(new.encode(word).ids.tolist()) & (new.specials - {new.unknown})
-
-
 def test_byte_pieces_take_no_words(parents: Callable[..., RunFolder], tmp_path: Path):
     with pytest.raises(BadInput, match="bytepair") as caught:
         continued(parents("roberta"), tmp_path, ["zebra"])
@@ -306,7 +269,7 @@ def test_a_parent_that_has_changed_is_noticed(parents: Callable[..., RunFolder],
     shutil.copytree(parents("bert", seed=5).path, tmp_path / "parent")
     assert what.beginning is not None
     with pytest.raises(BadInput, match="other weights") as caught:
-        pretraining.pretrain(replace(what, beginning=Beginning.from_json(vars(what.beginning))), tmp_path / "run")
+        pretraining.pretrain(replace(what, beginning=Beginning.from_json(asdict(what.beginning))), tmp_path / "run")
     assert caught.value.remedy
 
 

@@ -112,11 +112,17 @@ def test_layers_are_mixed_by_their_weights(words: Tokenizer):
         ([0, 1, 2, 3], sum(rows) / 4),
         ([1, -1], (rows[1] + rows[3]) / 2),
         ((-1, 3), rows[3]),
-        ([1, 1], rows[1]),
-        ([1, 1, 2], (2 * rows[1] + rows[2]) / 3),
         ({1: 0.5, 3: 2.0}, 0.5 * rows[1] + 2 * rows[3]),
         ({-1: -1.0}, -rows[3]),
     ):
+        told = embed(model, words, "the cat sat", layers=layers, normalise=False)[0].vector
+        assert told == pytest.approx(expected.mean(axis=0), abs=1e-5), layers
+
+
+def test_a_layer_that_is_named_twice_counts_twice(words: Tokenizer):
+    model = model_of(words)
+    one, two = (states(model, words, ids_of(words, "the cat sat"), layer) for layer in (1, 2))
+    for layers, expected in (([1, 1], one), ([1, 1, 2], (2 * one + two) / 3)):
         told = embed(model, words, "the cat sat", layers=layers, normalise=False)[0].vector
         assert told == pytest.approx(expected.mean(axis=0), abs=1e-5), layers
 

@@ -124,7 +124,10 @@ def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
         place = to / text / run
         if name == "ngram":
             said.append((f'forebear next {place} "{blank}"', "what fills a blank, by counting"))
-        else:
+        elif name == "bert":
+            tokens = "" if text == "manual" else " --tokens 2"
+            said.append((f'forebear fill {place} "{blank}"{tokens}', "what fills a blank, seen from both sides"))
+        elif name == "gpt2":
             said.append((f'forebear generate {place} "{begun}"', "let it write on"))
             pair = " ".join(f'"{sentence}"' for sentence in sentences)
             said.append((f"forebear score {place} {pair} --tokens", "which sentence is likelier, and why"))

@@ -44,7 +44,8 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
-    made = table("run", "milestone", "size", ">step", ">of", ">bits per byte", ">time", ">parameters", "state", "began")
+    figures = (">step", ">of", ">bits per byte", ">found", ">time", ">parameters")
+    made = table("run", "milestone", "size", *figures, "state", "began")
     for line in lines:
         state = line.state + (f": {line.reason}" if line.reason else "")
         made.add_row(
@@ -54,6 +55,7 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
             "" if line.step is None else f"{line.step:,}",
             "" if line.steps is None else f"{line.steps:,}",
             "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}",
+            "" if line.found is None else f"{line.found:.1%}",
             "" if line.seconds is None else duration(line.seconds),
             "" if line.parameters is None else short(line.parameters),
             f"[{COLOURS.get(line.state, '')}]{escape(state)}[/]" if COLOURS.get(line.state) else escape(state),

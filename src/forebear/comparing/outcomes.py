@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from forebear.lineage import LINEAGE
+
 FORMAT = "forebear-comparison/2"
 Curve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in the order of time
 
@@ -147,7 +149,10 @@ class Comparison:
     finished: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(sorted(self.rows, key=lambda row: (row.year, row.name))))
+        order = list(LINEAGE)
+        places = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
+        rows = sorted(self.rows, key=lambda row: (row.year, places[row.name], row.name))
+        object.__setattr__(self, "rows", tuple(rows))
 
     def row(self, name: str) -> Row | None:
         return next((row for row in self.rows if row.name == name), None)

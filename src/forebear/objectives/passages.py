@@ -42,7 +42,7 @@ class Pieces:
         return self.spans[:, 1] - self.spans[:, 0]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def pieces_of(source: Portion, room: int, long: str) -> Pieces:
     """The pieces of a portion, none longer than `room` tokens.
 
@@ -84,16 +84,23 @@ def packed(pieces: Pieces, room: int, rng: np.random.Generator) -> np.ndarray:
     """(m, 2) the first piece of each passage and the one after its last: every piece is in exactly one of them.
 
     A passage holds as many pieces as have `room` tokens together; a few are drawn shorter. So an epoch cuts a text
-    otherwise than the one before.
+    otherwise than the one before. By a coin a stretch is packed from its beginning or from its end: the piece that did
+    not fit is a long one, and if it always came first, its length would tell which half of a passage is the first.
     """
-    lengths = pieces.lengths
-    ends = np.cumsum(lengths)
+    here, ends = np.arange(len(pieces)), pieces.stretches
+    begins = np.searchsorted(ends, ends)  # (n,) the first piece of each one's stretch
+    backwards = (rng.random(len(pieces)) < 0.5)[begins]
+    lengths = pieces.lengths[np.where(backwards, begins + ends - 1 - here, here)]  # as in a mirror
+    upto = np.cumsum(lengths)
     rooms = np.full(len(pieces), room)
     short = np.flatnonzero(rng.random(len(pieces)) < SHORT)
     rooms[short] = rng.integers(min(LEAST, room), room + 1, len(short))
-    after = np.searchsorted(ends, ends - lengths + rooms, side="right")
-    after = np.maximum(np.minimum(after, pieces.stretches), np.arange(len(pieces)) + 1)
-    return np.array(_hops(after.tolist()), np.int64)
+    after = np.searchsorted(upto, upto - lengths + rooms, side="right")
+    after = np.maximum(np.minimum(after, ends), here + 1)
+    found = np.array(_hops(after.tolist()), np.int64)
+    first = found[:, 0]
+    mirrored = (begins + ends)[first, None] - found[:, ::-1]
+    return np.where(backwards[first, None], mirrored, found)
 
 
 def _hops(after: list[int]) -> list[tuple[int, int]]:

@@ -111,7 +111,7 @@ def lengths_of(sides: np.ndarray) -> np.ndarray:
     return one + two + 2 + (two > 0)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _epoch(objective: Passages, source: Portion, seed: int, number: int) -> Epoch:
     rng = np.random.default_rng([seed, number, 1])
     sides, answer = objective.sided(objective.pieces(source), rng)
@@ -142,8 +142,8 @@ class NextSentences(_Halves):
     """Does the second half follow the first (0), or is it from another document (1)? (BERT)
 
     Two passages of different documents swap second halves of nearly the same length: nothing is shown twice, nothing is
-    left away, and the length of a row tells nothing. Half of what is asked is swapped; where too few documents allow
-    that, fewer rows are asked.
+    left away, and the length of a row tells nothing. Only what could be swapped is asked, and half of it is: what found
+    no partner, as where documents are few, would always be answered alike, and tell by itself.
     """
 
     answers: ClassVar[tuple[str, str]] = ("follows", "from elsewhere")
@@ -152,11 +152,10 @@ class NextSentences(_Halves):
         sides, documents = self.halved(pieces, rng)
         answer = np.full(len(sides), NOTHING)
         both = rng.permutation(np.flatnonzero(sides[:, 3] > sides[:, 2]))
-        swaps = self._swaps(sides, documents, both, rng)[: (len(both) + 2) // 4]
+        able = self._swaps(sides, documents, both, rng)
+        swaps = able[: (len(able) + int(rng.integers(2))) // 2]
+        answer[able.ravel()], answer[swaps.ravel()] = 0, 1
         one, other = swaps.T
-        real = np.setdiff1d(both, swaps)
-        real = rng.permutation(real)[: max(2 * len(swaps), 1)] if len(swaps) else real[:0]
-        answer[real], answer[swaps.ravel()] = 0, 1
         sides[one, 2:], sides[other, 2:] = sides[other, 2:], sides[one, 2:].copy()
         return sides, answer
 

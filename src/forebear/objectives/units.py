@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Batch
+from forebear.text.portion import ranges
 from forebear.text.segmentation import has_han
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 FEW = 0.05  # share of Chinese characters up to which a text is none
+SAMPLE = 1000  # documents, and tokens of each, that are looked at for them
 
 
 class Division(NamedTuple):
@@ -120,7 +122,7 @@ def word_begins(batch: Batch, source: Portion) -> np.ndarray:
     begins = np.ones(batch.tokens, bool)
     if corpus.words is not None:
         begins[inside] = corpus.words[places[inside]]
-    elif _tells_words(corpus.tokenizer, batch.inputs["tokens"][inside]):
+    elif _tells_words(source):
         begins[inside] = ~corpus.tokenizer.continues[batch.inputs["tokens"][inside]]
     else:
         what = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
@@ -129,17 +131,16 @@ def word_begins(batch: Batch, source: Portion) -> np.ndarray:
     return begins
 
 
-def _tells_words(tokenizer: Tokenizer, tokens: np.ndarray) -> bool:
-    """Whether these tokens themselves tell where words begin: WordPiece does, but not of Chinese."""
-    if tokenizer.kind == "wordpiece":
-        return len(tokens) == 0 or float(_han(tokenizer)[tokens].mean()) < FEW
-    return tokenizer.kind == "words"
-
-
 @lru_cache(maxsize=8)
-def _han(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) True for Chinese characters."""
-    return np.fromiter(map(has_han, tokenizer.tokens()), bool, tokenizer.size)
+def _tells_words(source: Portion) -> bool:
+    """Whether the tokens themselves tell where words begin: WordPiece does, but not in a text that is Chinese."""
+    tokenizer = source.corpus.tokenizer
+    if tokenizer.kind != "wordpiece":
+        return tokenizer.kind == "words"
+    spans = source.spans[:: -(-len(source) // SAMPLE)]
+    places = ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], SAMPLE))
+    han = np.fromiter(map(has_han, tokenizer.tokens()), bool, tokenizer.size)
+    return float(han[source.corpus.ids[places]].mean()) < FEW
 
 
 @lru_cache(maxsize=8)

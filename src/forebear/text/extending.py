@@ -19,6 +19,9 @@ def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dic
     What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
     (at a space, or between two Chinese characters) could never be found there, and is refused.
     """
+    words = list(words)
+    if not words:
+        return tokenizer, {}
     if tokenizer.kind not in KINDS:
         what = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
         raise BadInput(what, remedy="it spells every word already: train on without adding any")
@@ -26,12 +29,17 @@ def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dic
     normalised, pieces = blueprints.stages(made["normalizer"], made["pre_tokenizer"] or {"type": "WhitespaceSplit"})
     pieces = (lambda text: list(normalised(text))) if tokenizer.kind == "characters" else pieces
     vocabulary, new = made["model"]["vocab"], {}
-    for number, word in enumerate(words, 1):
+    for word in words:
         parts = pieces(word)
         if len(parts) != 1:
             what = f"{word!r} is cut into {len(parts)} parts before the vocabulary is asked"
-            raise BadInput(what, line=number, remedy="add words without spaces and punctuation, and Han one by one")
+            raise BadInput(what, remedy="add words without spaces and punctuation, and Han one by one")
         if parts[0] not in vocabulary:
             new[parts[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[parts[0]] = len(vocabulary)
-    return (Tokenizer(made), new) if new else (tokenizer, new)
+    longer = Tokenizer(made) if new else tokenizer
+    for word in new:
+        if len(longer.encode(word).ids) != 1:
+            what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
+            raise BadInput(what, remedy="add words as the segmenter finds them, or leave it out")
+    return longer, new

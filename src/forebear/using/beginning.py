@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from forebear.training.folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
+DECIDING = ("heads", "activation", "epsilon")  # they change what weights mean, but not their shapes
 TABLES = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with an entry for each token
 
 
@@ -27,6 +29,7 @@ class Beginning:
     run: str
     weights: str  # sha256
     words: tuple[str, ...] = ()
+    words_file: str | None = None  # where they were read
 
     @classmethod
     def of(cls, run: str, add_words: str | None = None) -> Beginning:
@@ -34,13 +37,16 @@ class Beginning:
         folder = RunFolder.open(run)
         if folder.milestone.learning == "counting":
             raise BadInput("counts: there is nothing to go on from", file=run, remedy="count all text at once")
-        folder.weights()
+        if "weights" not in folder.facts:
+            remedy = f"finish it first: forebear pretrain --resume {run}"
+            raise BadInput("is not finished: there are no weights to begin with", file=run, remedy=remedy)
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
-        return cls(str(folder.path.absolute()), folder.facts["weights"]["sha256"], words)
+        file = None if add_words is None else os.path.abspath(add_words)
+        return cls(str(folder.path.absolute()), folder.facts["weights"]["sha256"], words, file)
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any] | None) -> Beginning | None:
-        return None if told is None else cls(told["run"], told["weights"], tuple(told["words"]))
+        return None if told is None else cls(**{**told, "words": tuple(told["words"])})
 
     @cached_property
     def folder(self) -> RunFolder:
@@ -52,7 +58,11 @@ class Beginning:
 
     @cached_property
     def _extended(self) -> tuple[Tokenizer, dict[str, list[int]]]:
-        return extended(self.folder.tokenizer, self.words)
+        try:
+            return extended(self.folder.tokenizer, self.words)
+        except BadInput as error:
+            error.file = self.words_file
+            raise
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -65,25 +75,33 @@ class Beginning:
         if tokenizer.digest != self.tokenizer.digest:
             what = "the text was cut by another tokenizer than that of the run to begin with"
             raise BadInput(what, file=self.run, remedy="give the text itself instead of a prepared corpus")
-        given = load_file(self.folder.weights()[0])
-        wanted = dict(milestone.network(tokenizer).named_parameters())
-        notes = self._grown(given)
-        faults = [
+        file, notes = self.folder.weights()
+        given, wanted = load_file(file), dict(milestone.network(tokenizer).named_parameters())
+        notes += self._grown(given)
+        lacking, extra = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
+        faults = self._changed(milestone)
+        faults += [
             f"{name} has the shape {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
             for name in sorted(given.keys() & wanted.keys())
             if given[name].shape != wanted[name].shape
         ]
-        faults += [
-            f"{name} is missing" for name in sorted(wanted.keys() - given.keys()) if not name.startswith("heads.")
-        ]
+        faults += [f"{name} is missing" for name in lacking if not name.startswith("heads.")]
+        faults += [f"{name} has no place" for name in extra if not name.startswith("heads.")]
         if faults:
             remedy = "leave out fields that change its shape, such as --width, --depth or --context"
             raise BadInput(f"its weights do not fit: {several(faults)}", file=self.run, remedy=remedy)
-        if fresh := sorted({name.split(".")[1] for name in wanted.keys() - given.keys()}):
+        if fresh := sorted({name.split(".")[1] for name in lacking}):
             notes.append(f"it had no head {', '.join(fresh)}: that begins from nothing")
-        if left := sorted({name.split(".")[1] for name in given.keys() - wanted.keys()}):
+        if left := sorted({name.split(".")[1] for name in extra}):
             notes.append(f"its head {', '.join(left)} is not used here, and left out")
         return {name: tensor.clone() for name, tensor in given.items() if name in wanted}, notes
+
+    def _changed(self, milestone: Milestone) -> list[str]:
+        """Fields with which the same weights would be another network."""
+        values = {
+            name: (getattr(self.folder.milestone, name, None), getattr(milestone, name, None)) for name in DECIDING
+        }
+        return [f"{name} was {was}, not {now}" for name, (was, now) in values.items() if was != now]
 
     def _grown(self, given: dict[str, Tensor]) -> list[str]:
         """Rows for added words: the mean of the rows of the pieces they were cut into, or of all where they were not

@@ -29,6 +29,7 @@ class Line:
     step: int | None = None
     steps: int | None = None  # in all, once they are known
     bits_per_byte: float | None = None
+    found: float | None = None  # share of hidden tokens, of a run that finds them and has no bits
     seconds: float | None = None
     parameters: int | None = None
     began: str = ""
@@ -84,7 +85,8 @@ def _told(run: RunFolder) -> Line:
         size=facts.get("size") or "",
         step=facts.get("step") if run.finished else last.get("step", facts.get("step")),
         steps=total,
-        bits_per_byte=held_out.get("bits_per_byte"),
+        bits_per_byte=None if held_out.get("pseudo") else held_out.get("bits_per_byte"),
+        found=held_out.get("accuracy"),
         seconds=facts.get("seconds") if run.finished else last.get("seconds", facts.get("seconds")),
         parameters=facts.get("parameters"),
         began=facts.get("began") or changed.isoformat(timespec="seconds"),

@@ -73,6 +73,8 @@ class Measured:
     @property
     def unknown_rate(self) -> float:
         """Of the text's own tokens, ends left out."""
+        if self.pseudo:  # unknown tokens are never hidden, and no end is
+            return self.unknown_tokens / max(self.tokens + self.unknown_tokens, 1)
         return self.unknown_tokens / max(self.tokens - self.units, 1)
 
     def facts(self) -> dict[str, Any]:
@@ -131,7 +133,9 @@ def prepared(
     told = (run.facts.get("data") or {}).get("source")
     own = TextSource(()) if told is None else TextSource.from_json(told)
     paths = [texts] if isinstance(texts, str | os.PathLike) else texts
-    source = replace(own, paths=tuple(os.fspath(path) for path in paths), reading=reading or Reading())
+    source = replace(own, paths=tuple(os.fspath(path) for path in paths), reading=reading or Reading(), entities=None)
+    if run.tokenizer.kind != "words":  # no other kind asks where words are
+        source = replace(source, segment=False, user_dict=None)
     return corpus_of(source, run.tokenizer, workers=workers, progress=progress).whole()
 
 

@@ -93,6 +93,7 @@ class Plan:
             **_changed(source.pop("reading"), usual_source.pop("reading")),
             **_changed(source, usual_source),
             "from": None if self.beginning is None else self.beginning.run,
+            "add_words": None if self.beginning is None else self.beginning.words_file,
             "to": to,
         }
         words = ["forebear", "pretrain", name_of(self.milestone), *self.source.paths]

@@ -120,7 +120,9 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = corpus_again(run.facts["data"], run.tokenizer)
-    split, beginning = corpus.split(run.recipe.held_out), Beginning.from_json(run.facts.get("beginning"))
+    split = corpus.split(run.recipe.held_out)
+    begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
+    beginning = None if begun else Beginning.from_json(run.facts.get("beginning"))
     return _trained(run, _Ready.of(run.milestone, corpus, run.recipe, split, beginning), watcher)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -104,9 +105,12 @@ def embed(
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
     """The weight of each layer; an error for one that is not there."""
     depth: int = model.encoder.depth  # pyright: ignore[reportAssignmentType, reportAttributeAccessIssue]
-    if isinstance(layers, int):
-        layers = [layers]
-    weights = dict(layers) if isinstance(layers, Mapping) else {layer: 1 / max(1, len(layers)) for layer in layers}
+    if isinstance(layers, int | np.integer):
+        layers = [int(layers)]
+    if isinstance(layers, Mapping):
+        weights = dict(layers)
+    else:
+        weights = {layer: often / len(layers) for layer, often in Counter(layers).items()}
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
             raise BadInput(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
@@ -166,7 +170,13 @@ def _words(text: str, pieces: Pieces, vectors: np.ndarray, normalise: bool):
     from forebear.text.segmentation import Segmenter
 
     ends = np.array(Segmenter().cuts(text), np.int64)
-    owners = np.searchsorted(ends, [start for start, _ in pieces.spans[: len(vectors)]], side="right")
+    places, at = [], 0
+    for begin, end in pieces.spans[: len(vectors)]:
+        if begin < end:  # else it is a further byte of a character, and belongs where the first does
+            spaces = end - begin - len(text[begin:end].lstrip())  # which pieces of bytes take with them
+            at = begin + spaces if spaces < end - begin else begin
+        places.append(at)
+    owners = np.searchsorted(ends, places, side="right")
     for word in np.unique(owners).tolist():
         begin, end = int(ends[word - 1]) if word else 0, int(ends[word])
         written = text[begin:end]

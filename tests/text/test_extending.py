@@ -1,0 +1,60 @@
+"""Words added to a vocabulary: found as one token, never twice, and refused where they could not be found."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from forebear.errors import BadInput
+from forebear.text.extending import extended
+from forebear.text.training import train
+from small_runs import text
+
+
+@contextlib.contextmanager
+def allowed_to_refuse() -> Iterator[list[str]]:
+    """Either it works, or it is refused with a remedy; the list is then no longer empty."""
+    refused: list[str] = []
+    try:
+        yield refused
+    except BadInput as error:
+        refused.append(str(error.remedy or ""))
+        if not refused[0]:
+            raise
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "wordpiece"])
+def test_other_texts_are_cut_as_before(kind: str):
+    """Where none of the new words stands, not a token changes."""
+    old = train(kind, [text(), "我喜欢你。他们很好。"], min_count=1)
+    word = "们" if kind == "characters" else "qqzz"
+    new, added = extended(old, [word])
+    assert list(added) == ([] if old.id(word) is not None else [word])
+    for sample in (text(3), "我喜欢你", "They said: 好! [MASK] zz"):
+        assert new.encode(sample).ids.tolist() == old.encode(sample).ids.tolist()
+        assert np.array_equal(new.encode_many([sample])[0], new.encode(sample).ids)
+
+
+@pytest.mark.parametrize("kind", ["words", "wordpiece", "characters"])
+@pytest.mark.parametrize(
+    "word",
+    ["zebra", "Zebra", "喜欢你们", "欢你", "北京", "龘", "e-mail", "new york", "é", "ﬁne", "ok2", "[MASK]", "##ing"],
+)
+def test_what_is_added_is_one_token_or_refused(kind: str, word: str):
+    """A word that would never be found is no addition, whatever cuts it."""
+    old = train(kind, ["the cat sat", "我喜欢你。他们很好。"] * 2, min_count=1)
+    new, added = old, {}
+    with allowed_to_refuse() as refused:
+        new, added = extended(old, [word])
+    if refused:
+        return
+    assert len(added) <= 1
+    if word != "[MASK]":
+        assert len(new.encode(word).ids) == 1
+        assert new.encode(word).ids[0] != new.unknown
+        around = new.encode(f"我 {word} the").ids.tolist()
+        assert new.encode(word).ids[0] in around
+    assert not set(new.encode(word).ids.tolist()) & (new.specials - {new.unknown})
