@@ -115,7 +115,8 @@ def test_it_learns(run: Run):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path):
-    facts = trained(name, tmp_path, tokenizer=kind).facts
+    more = {"steps": 150, "rate": 5e-3} if name in HIDING else {}
+    facts = trained(name, tmp_path, tokenizer=kind, **more).facts
     assert facts["metrics"]["held_out"]["nats_per_token"] < facts["unigram_nats"]
 
 

@@ -241,7 +241,13 @@ def test_the_demo_runs_and_goes_on(capsys):
     """In seconds instead of minutes: the comparison, its page, the limit, and commands to try next, which work."""
     facts = told(capsys, "demo", "--to", "kept", "--time", "4s")
     assert [row["name"] for row in facts["rows"]] == list(LINEAGE)
-    assert all(row["trials"][0]["bits_per_byte"] > facts["limit"] > 0.1 for row in facts["rows"])
+    for row in facts["rows"]:
+        trial = row["trials"][0]
+        if row["name"] in small_runs.HIDING:
+            assert trial["bits_per_byte"] is None
+            assert trial["found"] > 0
+        else:
+            assert trial["bits_per_byte"] > facts["limit"] > 0.1
     assert Path(facts["page"]).read_text().startswith("<!doctype html>")
     first, *_ = facts["next"]
     assert main(shlex.split(first)[1:]) == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +24,22 @@ class Attention(nn.Module):
         self.query_key_value = linear(width, 3 * width)
         self.output = linear(width, width, scale=output_scale)
 
-    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def forward(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor | None = None) -> Tensor:
+        """(T, D) → (T, D), or only for the tokens that are `kept`: they look at all, and no other looks."""
         dropout = self.dropout.p if self.training else 0.0
+        if kept is not None:
+            return self.output(self._kept(x, lengths, kept, dropout))
         mixed = attend(self.query_key_value(x), lengths, self.heads, past_only=self.past_only, dropout=dropout)
         return self.output(mixed)
+
+    def _kept(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor, dropout: float) -> Tensor:
+        width, layer = x.shape[1], self.query_key_value
+        queries = functional.linear(x[kept], layer.weight[:width], layer.bias[:width])
+        keys_values = functional.linear(x, layer.weight[width:], layer.bias[width:])
+        ends = torch.tensor(lengths, device=x.device).cumsum(0)
+        upto = torch.searchsorted(kept, ends).tolist()  # how many of those kept stand before the end of each row
+        counts = [end - begin for begin, end in pairwise([0, *upto])]
+        return attend_from(queries, keys_values, lengths, counts, self.heads, dropout=dropout)
 
     def maps(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
         """Where each row looks: (H, n, n) weights, from each token (down) to each (across)."""
@@ -45,6 +58,26 @@ def attend(
         mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=past_only)
         found.append(mixed.transpose(1, 2).reshape(count * length, -1))
     return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def attend_from(
+    queries: Tensor,
+    keys_values: Tensor,
+    lengths: tuple[int, ...],
+    counts: Sequence[int],
+    heads: int,
+    *,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Some tokens of each row, `counts` of them, look at all of it: (A, D) and (T, 2·D) → (A, D)."""
+    found = []
+    for query, part, count in zip(queries.split(list(counts)), keys_values.split(lengths), counts, strict=True):
+        if count:
+            key, value = part.view(1, len(part), 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            asking = query.view(1, count, heads, -1).transpose(1, 2)
+            mixed = functional.scaled_dot_product_attention(asking, key, value, dropout_p=dropout)
+            found.append(mixed.transpose(1, 2).reshape(count, -1))
+    return torch.cat(found) if found else queries
 
 
 def attend_plainly(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
@@ -49,10 +50,9 @@ class TokenHead(nn.Module):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
-        x, asked = states.last, target >= 0
-        if not bool(asked.all()):
-            x, target = x[asked], target[asked]
-        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target)
+        asked = (target >= 0).nonzero().squeeze(1)
+        x = states.last if len(asked) == len(states.last) == len(target) else states.at(asked)
+        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked])
 
     def transformed(self, x: Tensor) -> Tensor:
         if self.transform is None or self.transform_norm is None or self.activation is None:
@@ -72,16 +72,16 @@ class TextHead(nn.Module):
 
     def forward(self, states: States) -> Tensor:
         """(B, answers) logits."""
-        return self.choose(torch.tanh(self.pool(firsts(states))))
+        return self.choose(torch.tanh(self.pool(states.at(firsts(states.lengths, states.last.device)))))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over rows that are asked."""
         asked = target >= 0
-        logits = self.choose(torch.tanh(self.pool(firsts(states)[asked])))
+        first = states.at(firsts(states.lengths, target.device)[asked])
+        logits = self.choose(torch.tanh(self.pool(first)))
         return functional.cross_entropy(logits.float(), target[asked], reduction="sum")
 
 
-def firsts(states: States) -> Tensor:
-    """(B, D) the last layer's vector of each row's first token."""
-    begins = list(accumulate(states.lengths, initial=0))[:-1]
-    return states.last[torch.tensor(begins, device=states.last.device)]
+def firsts(lengths: Sequence[int], device: torch.device) -> Tensor:
+    """(B,) the number of each row's first token."""
+    return torch.tensor(list(accumulate(lengths, initial=0))[:-1], device=device)

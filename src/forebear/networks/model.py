@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from forebear.errors import ForebearError, several
+from forebear.networks.heads import firsts
 from forebear.networks.initial import first_values
 
 Tensors = dict[str, Tensor]
+MUCH = 0.5  # of the tokens: from there on asking for all is as fast
 
 
 class Model(nn.Module):
@@ -23,8 +25,8 @@ class Model(nn.Module):
         self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> Tensors:
-        """Each target's loss, summed over what it asks for."""
-        states = self.encoder(**inputs)
+        """Each target's loss, summed over what it asks for; the last layer is computed for what is asked alone."""
+        states = self.encoder(**inputs, kept=_asked(inputs, targets))
         losses: Tensors = {}
         for name, target in targets.items():
             head: Any = self.heads[name]
@@ -90,3 +92,19 @@ class Model(nn.Module):
                 value = tensors[f"{prefix}.{name}" if prefix else name]
                 setattr(module, name, nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad))
         return self
+
+
+def _asked(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> Tensor | None:
+    """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all.
+
+    A target with an entry for each row asks about the row's first token.
+    """
+    tokens = inputs["tokens"]
+    wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+    for target in targets.values():
+        if len(target) == len(tokens):
+            wanted |= target >= 0
+        else:
+            wanted[firsts(inputs["lengths"].tolist(), tokens.device)[target >= 0]] = True
+    kept = wanted.nonzero().squeeze(1)
+    return kept if len(kept) < MUCH * len(tokens) else None

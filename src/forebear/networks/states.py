@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class States:
-    """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D)."""
+    """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D).
+
+    Where only some tokens are asked about, the last layer may have been computed for those alone: `kept` are their
+    numbers, rising, and the last layer is (len(kept), D).
+    """
 
     layers: list[Tensor]
     lengths: tuple[int, ...]  # of the B rows; their sum is T
+    kept: Tensor | None = None
 
     @property
     def last(self) -> Tensor:
         return self.layers[-1]
+
+    def at(self, numbers: Tensor) -> Tensor:
+        """(n, D) the last layer's vectors of the tokens with these numbers."""
+        return self.last[numbers if self.kept is None else torch.searchsorted(self.kept, numbers)]

@@ -41,11 +41,13 @@ class Block(nn.Module):
         self.attention_norm, self.feedforward_norm = layer_norm(width, epsilon), layer_norm(width, epsilon)
         self.expand, self.contract = linear(width, inner), linear(inner, width, width=width, scale=output_scale)
 
-    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def forward(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor | None = None) -> Tensor:
+        """(T, D) → (T, D), or (len(kept), D), for the tokens that are `kept`."""
+        own = x if kept is None else x[kept]
         if self.norm_place == "pre":
-            x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
+            x = own + self.dropout(self.attention(self.attention_norm(x), lengths, kept))
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, lengths)))
+        x = self.attention_norm(own + self.dropout(self.attention(x, lengths, kept)))
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
 
     def maps(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
@@ -112,15 +114,24 @@ class Transformer(nn.Module):
     def context(self) -> int:
         return self.embedding.positions
 
-    def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None) -> States:
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        """`kept` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        kept = kept if self.sees == "all" else None  # those that look back are asked about every token
         x = self.embedding(tokens, rows, segments)
         layers = [x if self.project is None else self.project(x)]
         for number in range(self.depth):
-            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows))
+            of_last = kept if number == self.depth - 1 else None
+            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows, of_last))
         if self.final_norm is not None:
             layers[-1] = self.final_norm(layers[-1])
-        return States(layers, rows)
+        return States(layers, rows, kept)
 
     def attention(
         self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
