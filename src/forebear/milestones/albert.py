@@ -28,7 +28,7 @@ class Albert(Bert):
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
-        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 128, "table": 64},
+        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 64, "table": 64},
         "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "table": 128},
         "base": {},
         "large": {"width": 1024, "depth": 24, "heads": 16},

@@ -43,7 +43,7 @@ class Bert(Milestone):
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
-        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 128},
+        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 64},
         "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256},
         "tiny": {"width": 128, "depth": 2, "heads": 2},
         "mini": {"width": 256, "depth": 4, "heads": 4},
