@@ -255,11 +255,11 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
     from safetensors.torch import load_file
 
     one, other = (
-        load_file(trained(name, tmp_path, to=f"by-{parts}", steps=5, accumulate=parts).path / "weights.safetensors")
+        load_file(trained(name, tmp_path, to=f"by-{parts}", steps=3, accumulate=parts).path / "weights.safetensors")
         for parts in (1, 8)
     )
     for tensor in one:
-        assert one[tensor].numpy() == pytest.approx(other[tensor].numpy(), abs=5e-4)
+        assert one[tensor].numpy() == pytest.approx(other[tensor].numpy(), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

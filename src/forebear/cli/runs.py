@@ -44,8 +44,7 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
-    figures = (">step", ">of", ">bits per byte", ">found", ">time", ">parameters")
-    made = table("run", "milestone", "size", *figures, "state", "began")
+    made = table("run", "milestone", "size", ">step", ">of", ">bits per byte", ">time", ">parameters", "state", "began")
     for line in lines:
         state = line.state + (f": {line.reason}" if line.reason else "")
         made.add_row(
@@ -54,8 +53,7 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
             escape(line.size),
             "" if line.step is None else f"{line.step:,}",
             "" if line.steps is None else f"{line.steps:,}",
-            "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}",
-            "" if line.found is None else f"{line.found:.1%}",
+            _reached(line),
             "" if line.seconds is None else duration(line.seconds),
             "" if line.parameters is None else short(line.parameters),
             f"[{COLOURS.get(line.state, '')}]{escape(state)}[/]" if COLOURS.get(line.state) else escape(state),
@@ -64,3 +62,10 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
     console.print(made)
     if broken := [line for line in lines if line.state == "interrupted"]:
         console.print(f"go on with one: forebear pretrain --resume {broken[0].folder}", markup=False, soft_wrap=True)
+
+
+def _reached(line: Line) -> str:
+    """Bits per byte, or what of hidden tokens is found."""
+    if line.found is not None:
+        return f"{line.found:.1%} found"
+    return "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}"
