@@ -167,8 +167,8 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
-    elif row.finds:
-        marks.append(row.finds)
+    elif (found := row.mean("found")) is not None:
+        marks.append(f"{found:.1%} found")
     elif bits is None and sum(row.of("impossible")):
         marks.append(f"infinite: {sum(row.of('impossible')):,} tokens are impossible to it")
     shown = [

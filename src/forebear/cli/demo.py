@@ -131,6 +131,8 @@ def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
             said.append((f'forebear generate {place} "{begun}"', "let it write on"))
             pair = " ".join(f'"{sentence}"' for sentence in sentences)
             said.append((f"forebear score {place} {pair} --tokens", "which sentence is likelier, and why"))
+    longer = f"forebear demo --text {text} --time 30m --to {to}-longer"
+    said.append((longer, "networks gain by time, counting does not"))
     said.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
     said.append(("forebear compare YOUR.txt --time 2m", "the same on your own text"))
     return said
