@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, milestone_named
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
@@ -84,3 +87,15 @@ class Notes(Watcher):
 
     def note(self, words: str) -> None:
         self.words.append(words)
+
+
+@contextlib.contextmanager
+def allowed_to_refuse() -> Iterator[list[str]]:
+    """Either it works, or it is refused with a remedy; the list is then no longer empty."""
+    refused: list[str] = []
+    try:
+        yield refused
+    except BadInput as error:
+        refused.append(str(error.remedy or ""))
+        if not refused[0]:
+            raise

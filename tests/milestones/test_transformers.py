@@ -15,6 +15,7 @@ from forebear.milestones.bert import Bert
 from forebear.milestones.gpt import Gpt
 from forebear.milestones.roberta import Roberta
 from forebear.text.training import train
+from forebear.training.corpora import TextSource
 from forebear.using.planning import plan
 from forebear.using.pretraining import pretrain
 from small_runs import text
@@ -116,3 +117,15 @@ def test_words_of_a_prepared_chinese_corpus_must_be_known(tmp_path: Path):
         pretrain(planned("bert", corpus.folder, whole_words=True), tmp_path / "run")
     assert "--segment" in refused.value.remedy
     assert pretrain(planned("bert", file, whole_words=True), tmp_path / "run").finished
+
+
+def test_settings_that_would_change_nothing_are_refused(tmp_path: Path):
+    """ernie hides words whatever is said, albert's groups are of words, and only ernie hides names."""
+    for name in ("ernie", "albert"):
+        with pytest.raises(BadInput, match="whole_words is false") as refused:
+            milestone_named(name)(whole_words=False)
+        assert refused.value.remedy
+    assert not Albert(whole_words=False, groups=1).wants_words
+    with pytest.raises(BadInput, match="--entities means nothing to bert") as refused:
+        plan("bert", [str(tmp_path)], source=TextSource((), entities="names.txt"))
+    assert "ernie" in refused.value.remedy

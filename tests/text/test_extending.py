@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from forebear.errors import BadInput
 from forebear.text.extending import extended
 from forebear.text.training import train
-from small_runs import text
-
-
-@contextlib.contextmanager
-def allowed_to_refuse() -> Iterator[list[str]]:
-    """Either it works, or it is refused with a remedy; the list is then no longer empty."""
-    refused: list[str] = []
-    try:
-        yield refused
-    except BadInput as error:
-        refused.append(str(error.remedy or ""))
-        if not refused[0]:
-            raise
+from small_runs import allowed_to_refuse, text
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "wordpiece"])

@@ -1,9 +1,11 @@
 """What the tests of using share: a cache of their own and a tokenizer of each kind."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from forebear.text.blueprint import ROBERTA
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 
@@ -24,6 +26,31 @@ def tokenizers() -> dict[str, Tokenizer]:
 @pytest.fixture(params=["words", "characters", "wordpiece", "bytepair"])
 def tokenizer(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer]) -> Tokenizer:
     return tokenizers[request.param]
+
+
+@pytest.fixture(scope="session")
+def cutters() -> dict[str, Tokenizer]:
+    """One of each kind again, all with a mask."""
+    sizes = {"words": None, "characters": None, "wordpiece": 120, "bytepair": 320}
+    return {
+        kind: train(kind, LINES * 3, size=size, min_count=1, specials=ROBERTA if kind == "bytepair" else None)
+        for kind, size in sizes.items()
+    }
+
+
+@pytest.fixture(params=["words", "characters", "wordpiece", "bytepair"])
+def cutter(request: pytest.FixtureRequest, cutters: dict[str, Tokenizer]) -> Tokenizer:
+    return cutters[request.param]
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from forebear.training.trainer import Report, Trainer, Watcher
 from forebear.using import planning, pretraining
 from forebear.using.beginning import Beginning
 from forebear.using.run import Run
-from small_runs import text, trained, weights
+from small_runs import allowed_to_refuse, text, trained, weights
 
 STILL = {"steps": 1, "rate": 1e-35, "evaluate_every": 100}  # a step that changes no number
 TABLE, BIAS = "encoder.embedding.token.weight", "heads.token.bias"
@@ -131,18 +131,6 @@ def test_a_head_that_is_not_wanted_is_left_out_and_said(parents: Callable[..., R
 
 
 # -- added words
-
-
-@contextlib.contextmanager
-def allowed_to_refuse() -> Iterator[list[str]]:
-    """Either it works, or it is refused with a remedy; the list is then no longer empty."""
-    refused: list[str] = []
-    try:
-        yield refused
-    except BadInput as error:
-        refused.append(str(error.remedy or ""))
-        if not refused[0]:
-            raise
 
 
 def test_added_words_begin_as_the_mean_of_their_pieces(parents: Callable[..., RunFolder], tmp_path: Path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,37 +13,11 @@ from bigrams import Dreaming
 from forebear.errors import BadInput, ForebearError
 from forebear.milestones.bert import Bert
 from forebear.networks.restorer import Restorer
-from forebear.text.blueprint import ROBERTA
 from forebear.text.tokenizer import Tokenizer
-from forebear.text.training import train
 from forebear.using.filling import MOST, fill
 from forebear.using.scoring import score
 
-LINES = ["the cat sat on the mat", "the dog sat on the log", "a cat and a dog", "我很喜欢你", "词性是动词，你好"]
-KINDS = ["words", "characters", "wordpiece", "bytepair"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def cutters() -> dict[str, Tokenizer]:
-    """One of each kind, all with a mask."""
-    sizes = {"words": None, "characters": None, "wordpiece": 120, "bytepair": 320}
-    return {
-        kind: train(kind, LINES * 3, size=size, min_count=1, specials=ROBERTA if kind == "bytepair" else None)
-        for kind, size in sizes.items()
-    }
-
-
-@pytest.fixture(params=KINDS)
-def cutter(request: pytest.FixtureRequest, cutters: dict[str, Tokenizer]) -> Tokenizer:
-    return cutters[request.param]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Recording(Dreaming):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,37 +13,12 @@ from forebear.errors import BadInput
 from forebear.milestones.bert import Bert
 from forebear.milestones.gpt2 import Gpt2
 from forebear.networks.model import Model
-from forebear.text.blueprint import ROBERTA
 from forebear.text.tokenizer import Tokenizer
-from forebear.text.training import train
 from forebear.using.vectors import embed, layers_from
 
-LINES = ["the cat sat on the mat", "the dog sat on the log", "a cat and a dog", "我很喜欢你", "词性是动词，你好"]
-KINDS = ["words", "characters", "wordpiece", "bytepair"]
+pytestmark = pytest.mark.usefixtures("one_thread")
 CONTEXT = 14
 TEXTS = ["the cat sat", "a", "我很喜欢你", "the dog sat on the log"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def cutters() -> dict[str, Tokenizer]:
-    sizes = {"words": None, "characters": None, "wordpiece": 120, "bytepair": 320}
-    return {
-        kind: train(kind, LINES * 3, size=size, min_count=1, specials=ROBERTA if kind == "bytepair" else None)
-        for kind, size in sizes.items()
-    }
-
-
-@pytest.fixture(params=KINDS)
-def cutter(request: pytest.FixtureRequest, cutters: dict[str, Tokenizer]) -> Tokenizer:
-    return cutters[request.param]
 
 
 def model_of(tokenizer: Tokenizer, milestone: type = Bert, context: int = CONTEXT) -> Model:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebear.cli.many import ONE, Given, ManyOptions, number, one_by_one, opened, plain
+from forebear.cli.many import ONE, Given, ManyOptions, asked_singly, number, opened, plain
 from forebear.cli.printing import Speaking, bar, table
-from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,23 +47,16 @@ def fill(
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
     using = opened(run, "fill", speaking)
-    count = 0
-
-    def ask(group: list[str]) -> list[Filled]:
-        nonlocal count
-        count += len(group)
-        return one_by_one(group, lambda text: using.fill(text, top=top, tokens=tokens))
-
-    answers: list[Filled] = many.answer(many.lines(texts), ask, lambda answer: answer.facts())
-    if not count:
-        raise BadInput("there is no text to fill", remedy='forebear fill RUN "some ____ text", or --in FILE')
-    if many.output_file is not None:
-        told = f"{count:,} texts filled: {many.output_file}"
-        facts = {"run": using.name, "texts": count, "out": str(many.output_file)}
-        speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
-        return
-    facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
-    speaking.tell(facts, lambda console: [_draw(console, answer) for answer in answers])
+    asked_singly(
+        using,
+        texts,
+        many,
+        speaking,
+        lambda text: using.fill(text, top=top, tokens=tokens),
+        remedy='forebear fill RUN "some ____ text"',
+        done="filled",
+        draw=_draw,
+    )
 
 
 def _draw(console: Console, answer: Filled) -> None:

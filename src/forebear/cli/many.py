@@ -113,6 +113,37 @@ def one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answe
     return answers
 
 
+def asked_singly(
+    run: Run,
+    texts: Sequence[str] | None,
+    many: ManyOptions,
+    speaking: Speaking,
+    ask: Callable[[str], Any],
+    *,
+    remedy: str,
+    done: str,
+    draw: Callable[[Any, Any], object],
+) -> None:
+    """Asks of each text by itself, and draws the answers (console, answer) or writes them to a file."""
+    count = 0
+
+    def together(group: list[str]) -> list[Any]:
+        nonlocal count
+        count += len(group)
+        return one_by_one(group, ask)
+
+    answers = many.answer(many.lines(texts), together, lambda answer: answer.facts())
+    if not count:
+        raise BadInput("there is no text", remedy=f"{remedy}, or --in FILE")
+    if many.output_file is not None:
+        told = f"{count:,} texts {done}: {many.output_file}"
+        facts = {"run": run.name, "texts": count, "out": str(many.output_file)}
+        speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        return
+    facts = {"run": run.name, "texts": [answer.facts() for answer in answers]}
+    speaking.tell(facts, lambda console: [draw(console, answer) for answer in answers])
+
+
 def opened(folder: Path, verb: str, speaking: Speaking) -> Run:
     """The run, loaded, to be asked this; what there is to know about it is told on the way."""
     from forebear.using.run import Run

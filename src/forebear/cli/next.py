@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, ManyOptions, number, one_by_one, opened, plain
+from forebear.cli.many import ONE, Given, ManyOptions, asked_singly, number, opened, plain
 from forebear.cli.printing import Speaking, bar, table
-from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,24 +56,17 @@ def next(  # noqa: A001 - the command's name
     from forebear.using.following import next as following
 
     using = opened(run, "next", speaking)
-    count = 0
-
-    def ask(group: list[str]) -> list[Following]:
-        nonlocal count
-        count += len(group)
-        how = {"top": top, "ends": ends, "among": among}
-        return one_by_one(group, lambda text: following(using.predictor, using.tokenizer, text, **how))
-
-    answers: list[Following] = many.answer(many.lines(texts), ask, lambda answer: answer.facts())
-    if not count:
-        raise BadInput("there is no text to go on with", remedy='forebear next RUN "some text", or --in FILE')
-    if many.output_file is not None:
-        told = f"candidates for {count:,} texts: {many.output_file}"
-        facts = {"run": using.name, "texts": count, "out": str(many.output_file)}
-        speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
-        return
-    facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
-    speaking.tell(facts, lambda console: [_draw(console, answer, using.tokenizer) for answer in answers])
+    how = {"top": top, "ends": ends, "among": among}
+    asked_singly(
+        using,
+        texts,
+        many,
+        speaking,
+        lambda text: following(using.predictor, using.tokenizer, text, **how),
+        remedy='forebear next RUN "some text"',
+        done="answered",
+        draw=lambda console, answer: _draw(console, answer, using.tokenizer),
+    )
 
 
 def _draw(console: Console, answer: Following, tokenizer: Tokenizer) -> None:

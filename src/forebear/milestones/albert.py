@@ -46,13 +46,12 @@ class Albert(Bert):
         super().__post_init__()
         if self.table < 1 or self.groups < 1:
             raise BadInput(f"table {self.table}, groups {self.groups}", remedy="give numbers above 0")
+        if self.groups > 1 and not self.whole_words:
+            what = "whole_words is false, but groups are groups of whole words"
+            raise BadInput(what, remedy="give groups 1 too, or leave it out")
 
     def units(self) -> Units:
         return WordGroups(self.groups) if self.groups > 1 else super().units()
-
-    @property
-    def wants_words(self) -> bool:
-        return self.whole_words or self.groups > 1
 
     def network(self, tokenizer: Tokenizer) -> Model:
         return self._encoder(tokenizer, self.table, shared=True)

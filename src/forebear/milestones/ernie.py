@@ -40,12 +40,19 @@ class Ernie(Bert):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.whole_words:
+            what = "whole_words is false, but ernie never hides a part of a word"
+            raise BadInput(what, remedy="choose bert, or leave it out")
         if self.phrases < 2 or self.stage < 1:
             what = f"phrases {self.phrases}, stage {self.stage}"
             raise BadInput(what, remedy="give phrases of at least 2 words, and stages of at least 1 step")
 
     @property
     def wants_words(self) -> bool:
+        return True
+
+    @property
+    def wants_names(self) -> bool:
         return True
 
     def units(self) -> Units:

@@ -28,6 +28,11 @@ class Milestone(ABC):
         """Whether it must know where words begin, Chinese ones too."""
         return False
 
+    @property
+    def wants_names(self) -> bool:
+        """Whether it makes use of names of persons, places and organisations."""
+        return False
+
     @abstractmethod
     def objective(self, tokenizer: Tokenizer) -> Objective:
         """What is predicted from what."""

@@ -148,6 +148,9 @@ def plan(
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
+    if source.entities is not None and not made.wants_names:
+        what = f"--entities means nothing to {milestone}, which hides no names"
+        raise BadInput(what, remedy="leave it out, or choose ernie")
     if made.wants_words and not is_corpus(source):
         source = replace(source, segment=True)
     return Plan(

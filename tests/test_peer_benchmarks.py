@@ -1,0 +1,20 @@
+"""The benchmarks beside transformers run on tiny models: they stop where our losses or tokens differ."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(("name", "cases", "said"), [("gpt2", 3, "of sgemm"), ("bert", 1, "making a batch takes")])
+def test_benchmark_runs(name, cases, said, tmp_path):
+    environment = os.environ | {"FOREBEAR_DATA": str(tmp_path), "OMP_NUM_THREADS": "1"}  # the demo's text, everywhere
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ours/theirs") == cases
+    assert said in done.stdout
