@@ -1,0 +1,66 @@
+"""What a person labelled: one kind of example for each shape of answer, and where each stands in its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an example stands: a file and its line, and the name (an id) that the file gives it, if any."""
+
+    file: str | None = None
+    line: int | None = None
+    name: str | None = None
+
+
+NOWHERE = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A text, or two, and what they are: a label, several (perhaps none), or a number; None: nobody has said."""
+
+    texts: tuple[str, ...]
+    label: str | tuple[str, ...] | float | None = None
+    place: Place = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The words of a sentence (of Chinese mostly its characters), and a tag for each: O, or B, I, E, S and a kind."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    place: Place = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a passage: passage[start : start + len(text)] is the text."""
+
+    start: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question about a passage, and the answers that people found in it; (): it has none; None: nobody has said."""
+
+    question: str
+    passage: str
+    answers: tuple[Span, ...] | None = None
+    place: Place = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A beginning or a question, what may follow, and the number (from 0) of the right one, if anybody has said."""
+
+    text: str
+    choices: tuple[str, ...]
+    right: int | None = None
+    place: Place = NOWHERE
+
+
+Example = Labelled | Tagged | Asked | Choices
