@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from forebear.text.ledger import Ledger
 
 
+COUNTED = 5  # seconds between two lines that count
 LOGGED = 30  # seconds between two lines of progress where there is no terminal
 
 
@@ -79,6 +80,21 @@ class Speaking:
             yield look
         finally:
             bar.stop()
+
+    @contextmanager
+    def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """How many of something are done and how fast, every now and then: where nobody knows how many there are."""
+        began = last = time.monotonic()
+
+        def look(done: int, total: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if not self.quiet and now - last >= COUNTED:
+                last = now
+                left = f", about {(now - began) * (total - done) / done:.0f} s left" if total > done else ""
+                print(f"{done:,} {what}, {done / (now - began):,.0f} a second{left}", file=sys.stderr)  # noqa: T201
+
+        yield look
 
 
 _DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for one

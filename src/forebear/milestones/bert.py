@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from forebear.errors import BadInput
 from forebear.milestones import shape
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.layout import Layout
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.sentence_pairs import PAIRS
 from forebear.objectives.units import EveryToken, Units, WholeWords
@@ -133,6 +134,11 @@ class Bert(Milestone):
         if self.pairs == "none":
             return Model(encoder, {"token": token})
         return Model(encoder, {"token": token, "pair": TextHead(self.width, 2)})
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        """[CLS] A [SEP] B [SEP], and the vector of [CLS]."""
+        start, end = shape.roles(tokenizer, ("start", "end"))
+        return Layout((start,), (end,), (end,), "first", segments=self.segments > 1, context=self.context)
 
     def recipe(self) -> dict[str, Any]:
         """Batches are larger than GPT's, because only one token in seven is asked for."""

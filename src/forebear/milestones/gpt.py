@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.milestones import shape
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.layout import Layout
 from forebear.objectives.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ class Gpt(Milestone):
             dropout=self.dropout,
         )
         return Model(encoder, {"next": TokenHead(embedding)})
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        """A start, a delimiter between two texts and an end whose vector, which has seen all, is read: one token here
+        is all three, as it stands before, between and behind texts from the first day on."""
+        (end,) = shape.roles(tokenizer, self.needs)
+        return Layout((end,), (end,), (end,), "last", both_orders=True, context=self.context)
 
     def recipe(self) -> dict[str, Any]:
         """Small batches and high rates: where minutes count, many steps beat large ones. Wider models want less."""

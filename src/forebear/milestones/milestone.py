@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from forebear.objectives.batch import Objective
+    from forebear.objectives.layout import Layout
     from forebear.text.tokenizer import Tokenizer
 
 
@@ -40,6 +41,12 @@ class Milestone(ABC):
     @abstractmethod
     def network(self, tokenizer: Tokenizer) -> Any:
         """What does the predicting: a `networks.model.Model`, or a model of `statistics` that counts."""
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        """How texts are laid out for it when it serves a task: as they are, unless it knows tokens around them."""
+        from forebear.objectives.layout import Layout
+
+        return Layout()
 
     def recipe(self) -> dict[str, Any]:
         """What of the training recipe this milestone wants otherwise than the defaults, found by trying."""

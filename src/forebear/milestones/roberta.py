@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.milestones.bert import Bert
+from forebear.objectives.layout import Layout
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,8 @@ class Roberta(Bert):
 
     epsilon: float = 1e-5
     pairs: str = "none"
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        """<s> A </s></s> B </s>: without vectors for two halves, two ends tell them apart."""
+        own = super().layout(tokenizer)
+        return replace(own, between=own.between * 2)

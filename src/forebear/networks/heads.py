@@ -54,6 +54,11 @@ class TokenHead(nn.Module):
         x = states.last if len(asked) == len(states.last) == len(target) else states.at(asked)
         return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked])
 
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
+        of all."""
+        return None if target is None else (target >= 0).nonzero().squeeze(1)
+
     def transformed(self, x: Tensor) -> Tensor:
         if self.transform is None or self.transform_norm is None or self.activation is None:
             return x
@@ -80,6 +85,10 @@ class TextHead(nn.Module):
         first = states.at(firsts(states.lengths, target.device)[asked])
         logits = self.choose(torch.tanh(self.pool(first)))
         return functional.cross_entropy(logits.float(), target[asked], reduction="sum")
+
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor:
+        first = firsts(lengths, self.choose.weight.device)
+        return first if target is None else first[target >= 0]
 
 
 def firsts(lengths: Sequence[int], device: torch.device) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from forebear.errors import ForebearError, several
-from forebear.networks.heads import firsts
 from forebear.networks.initial import first_values
+from forebear.networks.states import States
 
 Tensors = dict[str, Tensor]
 MUCH = 0.5  # of the tokens: from there on asking for all is as fast
@@ -26,7 +27,7 @@ class Model(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> Tensors:
         """Each target's loss, summed over what it asks for; the last layer is computed for what is asked alone."""
-        states = self.encoder(**inputs, kept=_asked(inputs, targets))
+        states = self.states(inputs, targets)
         losses: Tensors = {}
         for name, target in targets.items():
             head: Any = self.heads[name]
@@ -34,9 +35,27 @@ class Model(nn.Module):
         return losses
 
     def answers(self, inputs: Mapping[str, Tensor]) -> Tensors:
-        """Each head's logits."""
-        states = self.encoder(**inputs)
+        """Each head's logits, of all that it can be asked."""
+        states = self.states(inputs, dict.fromkeys(self.heads))
         return {name: head(states) for name, head in self.heads.items()}
+
+    def states(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
+        """What the encoder makes of the inputs, the last layer perhaps only where these targets ask for it."""
+        seen = {name: array for name, array in inputs.items() if name != "groups"}
+        return replace(self.encoder(**seen, kept=self._wanted(inputs, targets)), groups=inputs.get("groups"))
+
+    def _wanted(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> Tensor | None:
+        """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all."""
+        tokens, lengths = inputs["tokens"], tuple(inputs["lengths"].tolist())
+        wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        for name, target in targets.items():
+            head: Any = self.heads[name]
+            numbers = head.wanted(lengths, target)
+            if numbers is None:
+                return None
+            wanted[numbers] = True
+        kept = wanted.nonzero().squeeze(1)
+        return kept if len(kept) < MUCH * len(tokens) else None
 
     def only(self, heads: Iterable[str]) -> Model:
         """Without its other heads: what came from elsewhere may lack some, and must not answer by chance."""
@@ -92,19 +111,3 @@ class Model(nn.Module):
                 value = tensors[f"{prefix}.{name}" if prefix else name]
                 setattr(module, name, nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad))
         return self
-
-
-def _asked(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> Tensor | None:
-    """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all.
-
-    A target with an entry for each row asks about the row's first token.
-    """
-    tokens = inputs["tokens"]
-    wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-    for target in targets.values():
-        if len(target) == len(tokens):
-            wanted |= target >= 0
-        else:
-            wanted[firsts(inputs["lengths"].tolist(), tokens.device)[target >= 0]] = True
-    kept = wanted.nonzero().squeeze(1)
-    return kept if len(kept) < MUCH * len(tokens) else None

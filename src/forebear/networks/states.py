@@ -18,12 +18,14 @@ class States:
     """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D).
 
     Where only some tokens are asked about, the last layer may have been computed for those alone: `kept` are their
-    numbers, rising, and the last layer is (len(kept), D).
+    numbers, rising, and the last layer is (len(kept), D). Where an example is several rows, `groups` (B,) numbers the
+    example of each, rising from 0.
     """
 
     layers: list[Tensor]
     lengths: tuple[int, ...]  # of the B rows; their sum is T
     kept: Tensor | None = None
+    groups: Tensor | None = None
 
     @property
     def last(self) -> Tensor:

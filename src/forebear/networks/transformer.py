@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -113,6 +113,15 @@ class Transformer(nn.Module):
     @property
     def context(self) -> int:
         return self.embedding.positions
+
+    def lower(self, layers: int) -> Iterator[nn.Parameter]:
+        """The parameters of the embedding and of the first so many layers."""
+        yield from self.embedding.parameters()
+        yield from self.project.parameters() if self.project is not None else ()
+        for block in self.blocks[: min(layers, 1) if len(self.blocks) < self.depth else layers]:
+            yield from block.parameters()
+        if layers >= self.depth and self.final_norm is not None:
+            yield from self.final_norm.parameters()
 
     def forward(
         self,

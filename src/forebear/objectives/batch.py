@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from forebear.text.portion import Portion
 
 NOTHING = -1  # a target that asks for nothing
 
@@ -31,14 +28,18 @@ class Moment:
 class Batch:
     """Rows of tokens, one after the other, with nothing between them.
 
-    inputs   `lengths` (B,) says how long each row is; `tokens` and all others (T,) have an entry for each token
-    targets  (T,) one for each token or (B,) one for each row; NOTHING asks for nothing
+    inputs   `lengths` (B,) says how long each row is; `tokens` and others (T,) have an entry for each token; where an
+             example is several rows, `groups` (B,) numbers the example of each, rising from 0
+    targets  one for each token (T,), row (B,) or example; NOTHING, or what is no number, asks for nothing; a target
+             may be several numbers
     places   (T,) where each token stands in the corpus, NOTHING for those that the objective put in; None: not told
+    weights  how much the loss of a target counts; 1 where nothing is said
     """
 
     inputs: Arrays
     targets: Arrays
     places: np.ndarray | None = None
+    weights: dict[str, float] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -46,34 +47,50 @@ class Batch:
 
     def asked(self) -> dict[str, int]:
         """How many answers each target wants: what losses are divided by."""
-        return {name: int(np.count_nonzero(target != NOTHING)) for name, target in self.targets.items()}
+        return {name: int(np.count_nonzero(is_asked(target))) for name, target in self.targets.items()}
 
     def parts(self, count: int) -> list[Batch]:
-        """The same rows in so many batches (or fewer, if there are fewer rows), for memory that is too small."""
+        """The same rows in so many batches (or fewer, if there are fewer rows), for memory that is too small.
+
+        The rows of one example stay together.
+        """
+        if count == 1:
+            return [self]
         lengths = self.inputs["lengths"]
+        groups = self.inputs.get("groups", np.arange(len(lengths)))
+        first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
         ends = np.concatenate(([0], np.cumsum(lengths)))
-        cuts = np.linspace(0, len(lengths), min(count, len(lengths)) + 1).round().astype(int)
+        examples = len(first_rows) - 1
+        cuts = np.linspace(0, examples, min(count, examples) + 1).round().astype(int)
 
         def cut(arrays: Arrays, first: int, last: int) -> Arrays:
-            rows, tokens = slice(first, last), slice(ends[first], ends[last])
-            by_row = {name: len(array) == len(lengths) for name, array in arrays.items()}
-            return {name: array[rows if by_row[name] else tokens] for name, array in arrays.items()}
+            rows = slice(first_rows[first], first_rows[last])
+            of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
+            of_length[len(lengths)] = rows
+            taken = {name: array[of_length[len(array)]] for name, array in arrays.items()}
+            return taken | ({"groups": taken["groups"] - first} if "groups" in taken else {})
 
         pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-        return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair)) for pair in pairs]
+        return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair), weights=self.weights) for pair in pairs]
+
+
+def is_asked(target: np.ndarray) -> np.ndarray:
+    """Which entries of a target ask for something: of those that are several numbers, the first tells."""
+    first = target if target.ndim == 1 else target[:, 0]
+    return ~np.isnan(first) if first.dtype.kind == "f" else first != NOTHING
 
 
 class Objective(Protocol):
-    """What is predicted from what."""
+    """What is predicted from what. Its source is a portion of a corpus, or rows of labelled examples."""
 
-    def steps(self, source: Portion, size: int) -> int:
+    def steps(self, source: Any, size: int) -> int:
         """How many batches of about `size` tokens show everything once."""
         ...
 
-    def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
+    def batch(self, source: Any, size: int, moment: Moment) -> Batch:
         """Batch number `moment.step` of about `size` tokens."""
         ...
 
-    def check(self, source: Portion) -> None:
+    def check(self, source: Any) -> None:
         """An error with the remedy where this cannot be learned from such a text."""
         ...

@@ -14,22 +14,31 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for what it r
 
 
 class AdamW:
-    """Matrices decay, vectors (norms and biases) do not."""
+    """Matrices decay, vectors (norms and biases) do not. `shares` of the rate are by name; 1 where nothing is said."""
 
-    def __init__(self, parameters: Mapping[str, Tensor], *, decay: float, memory: float, epsilon: float = 1e-8) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        *,
+        decay: float,
+        memory: float,
+        epsilon: float = 1e-8,
+        shares: Mapping[str, float] | None = None,
+    ) -> None:
         self.parameters, self.memory, self.epsilon = dict(parameters), memory, epsilon
         self.state = {
             "step": {name: torch.zeros((), device=one.device) for name, one in self.parameters.items()},
             "exp_avg": {name: torch.zeros_like(one) for name, one in self.parameters.items()},
             "exp_avg_sq": {name: torch.zeros_like(one) for name, one in self.parameters.items()},
         }
-        matrices = [name for name, one in self.parameters.items() if one.dim() > 1]
-        vectors = [name for name, one in self.parameters.items() if one.dim() < 2]
-        self._groups = [(names, share) for names, share in ((matrices, decay), (vectors, 0.0)) if names]
+        groups: dict[tuple[float, float], list[str]] = {}  # names by decay and share of the rate
+        for name, one in self.parameters.items():
+            groups.setdefault((decay if one.dim() > 1 else 0.0, (shares or {}).get(name, 1.0)), []).append(name)
+        self._groups = groups
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        for names, decay in self._groups:
+        for (decay, share), names in self._groups.items():
             learned = [name for name in names if self.parameters[name].grad is not None]
             if not learned:
                 continue
@@ -44,7 +53,7 @@ class AdamW:
                 squares,
                 [],
                 steps,
-                lr=rate,
+                lr=rate * share,
                 beta1=0.9,
                 beta2=self.memory,
                 weight_decay=decay,

@@ -87,7 +87,9 @@ def corpus_of(
     segmenter, names = source.segmenter(), source.names()
     tokenizer = tokenizer or default
     if not isinstance(tokenizer, Tokenizer):
-        size = vocabulary if vocabulary is not None else _vocabulary(str(tokenizer), source)
+        size = vocabulary
+        if vocabulary is None:
+            size = vocabulary_for(str(tokenizer), sum(found.stamp()[2] for found in find(source.paths)))
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
         if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
             learning = replace(learning, specials=ROBERTA)
@@ -122,12 +124,9 @@ def _agree(corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None,
         raise BadInput(what, file=corpus.folder, remedy=remedy)
 
 
-def _vocabulary(kind: str, source: TextSource) -> int | None:
+def vocabulary_for(kind: str, size: int) -> int | None:
     """How many pieces a text of this size can teach: twice the root of its bytes, between five hundred and 32,000."""
-    if kind not in ("bytepair", "wordpiece"):
-        return None
-    size = sum(found.stamp()[2] for found in find(source.paths))
-    return int(min(32_000, max(512, 2 * size**0.5)))
+    return int(min(32_000, max(512, 2 * size**0.5))) if kind in ("bytepair", "wordpiece") else None
 
 
 def corpus_again(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:

@@ -28,10 +28,21 @@ SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are t
 
 
 class Descending:
-    """Everything from NNLM on. Some of its values may be `given` to begin with."""
+    """Everything from NNLM on. Some of its values may be `given` to begin with.
 
-    def __init__(self, model: Model, recipe: Recipe, device: Device, given: Mapping[str, Tensor] | None = None) -> None:
+    `shares` are those of the rate that some parameters learn with, by name.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        recipe: Recipe,
+        device: Device,
+        given: Mapping[str, Tensor] | None = None,
+        shares: Mapping[str, float] | None = None,
+    ) -> None:
         self.network, self.recipe, self.device, self.given = model, recipe, device, given
+        self.shares = shares or {}
 
     def begin(self) -> None:
         self.network.initialise(self.recipe.seed, self.given)
@@ -41,7 +52,7 @@ class Descending:
         """The optimiser for the network as it now is."""
         self.network.to(self.device.name)
         learned = {name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}
-        self.optimiser = AdamW(learned, decay=self.recipe.decay, memory=self.recipe.memory)
+        self.optimiser = AdamW(learned, decay=self.recipe.decay, memory=self.recipe.memory, shares=self.shares)
         self._chance = self.network.drops
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
@@ -52,7 +63,10 @@ class Descending:
         sums: dict[str, Tensor] = {}
         for part in batch.parts(self.recipe.accumulate):
             losses = self._losses(part)
-            torch.stack([losses[name] / max(1, asked[name]) for name in losses]).sum().backward()
+            weights = batch.weights
+            torch.stack(
+                [losses[name] * weights.get(name, 1.0) / max(1, asked[name]) for name in losses]
+            ).sum().backward()
             sums = {name: sums.get(name, torch.zeros(())) + loss.detach().cpu() for name, loss in losses.items()}
         norm = torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip)
         finite = bool(torch.isfinite(norm))

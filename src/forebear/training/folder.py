@@ -25,6 +25,8 @@ from typing import Any
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import milestone_named
 from forebear.milestones.milestone import Milestone
+from forebear.tasks.adaptation import Adaptation
+from forebear.tasks.task import Task, task_from
 from forebear.text.aside import disk_told, write_json, written_aside
 from forebear.text.corpus import LEDGER, TOKENIZER
 from forebear.text.tokenizer import Tokenizer
@@ -125,6 +127,22 @@ class RunFolder:
     def tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.path / TOKENIZER)
 
+    @cached_property
+    def task(self) -> Task | None:
+        """What it was adapted to; None where it was only pre-trained."""
+        told = self.facts.get("task")
+        return None if told is None else task_from(told)
+
+    @property
+    def adaptation(self) -> Adaptation:
+        """How it was adapted."""
+        return Adaptation(**self.facts["adaptation"])
+
+    @property
+    def going_on(self) -> str:
+        """The command that goes on with it."""
+        return f"forebear {'adapt' if 'task' in self.facts else 'pretrain'} --resume {self.path}"
+
     @property
     def recipe(self) -> Recipe:
         return recipe_from(self.facts["recipe"])
@@ -162,5 +180,5 @@ class RunFolder:
                 file=own,
                 remedy="restore it from a copy, or train again",
             )
-        remedy = f"train it with: forebear pretrain --resume {self.path}"
+        remedy = f"train it with: {self.going_on}"
         raise BadInput("has learned nothing yet: there is no checkpoint", file=self.path, remedy=remedy)

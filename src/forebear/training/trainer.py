@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from forebear.errors import Interrupted
 from forebear.objectives.batch import Moment, Objective
-from forebear.text.corpus import Split
 from forebear.training.checkpoint import Checkpoint
 from forebear.training.folder import METRICS, RunFolder
 from forebear.training.interruption import Interruption
@@ -25,6 +25,20 @@ from forebear.training.troubles import Troubles
 LINE = 10  # steps to a line of metrics
 LOOKED_AT = 10  # batches of held-out text in an evaluation
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
+
+
+# What else than the loss is told of held-out examples, and how bad it is: by that the best weights are chosen.
+Judge = Callable[[], tuple[dict[str, float], float]]
+
+
+class Sides(Protocol):
+    """What teaches and what examines; what they are is between the objective and whoever made them."""
+
+    @property
+    def train(self) -> Any: ...
+
+    @property
+    def held_out(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -75,13 +89,15 @@ class Trainer:
         folder: RunFolder,
         learner: Learner,
         objective: Objective,
-        split: Split,
+        split: Sides,
         *,
         once: bool = False,
         unigram: float | None = None,
+        judge: Judge | None = None,
         watcher: Watcher | None = None,
     ) -> None:
         self.folder, self.learner, self.objective, self.split, self.once = folder, learner, objective, split, once
+        self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or Watcher()
         self.metrics = Metrics(folder.path / METRICS)
@@ -167,7 +183,11 @@ class Trainer:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
-            best = self._best(sum(held_out.values()), troubles)
+            bad = sum(held_out.values())
+            if self.judge is not None:
+                told, bad = self.judge()
+                held_out |= told
+            best = self._best(bad, troubles)
             if over and (tokens := _of_tokens(held_out)) is not None:
                 troubles.of_end(tokens, self.at.seconds, self.recipe.time)
         if step % LINE and held_out is None:
@@ -211,7 +231,7 @@ class Trainer:
             self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
             return True
         self.at.worse += 1
-        if self.at.worse > 1:  # one look may be bad luck
+        if self.at.worse > 1 and self.judge is None:  # one look may be bad luck
             troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False
 
@@ -243,7 +263,7 @@ class Trainer:
         raise Interrupted(
             f"interrupted at step {self.at.step:,}; everything is saved",
             file=self.folder.path,
-            remedy=f"go on with: forebear pretrain --resume {self.folder.path}",
+            remedy=f"go on with: {self.folder.going_on}",
         )
 
     def _finish(self) -> None:

@@ -7,6 +7,10 @@ from collections.abc import Iterable
 VERBS: dict[str, tuple[str, ...]] = {
     "next": ("score", "next", "generate", "measure"),
     "token": ("fill", "score", "measure"),
+    "label": ("classify", "measure"),
+    "tag": ("tag", "measure"),
+    "start": ("answer", "measure"),
+    "choice": ("choose", "measure"),
 }
 OF_ENCODERS = ("embed",)
 

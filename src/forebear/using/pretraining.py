@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,18 +13,19 @@ from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective
 from forebear.text.aside import disk_told
-from forebear.text.corpus import LEDGER, TOKENIZER, Corpus
+from forebear.text.corpus import Corpus
 from forebear.text.portion import Portion, Split
 from forebear.training import machine, troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
-from forebear.training.folder import RUN, RunFolder
+from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.abilities import verbs
 from forebear.using.beginning import Beginning
+from forebear.using.places import place, replaced
 from forebear.using.planning import Plan
 from forebear.using.staging import nine
 
@@ -61,7 +59,7 @@ def pretrain(
     if what.beginning is not None:
         asked["beginning"] = asdict(what.beginning) | {"words": list(what.beginning.words)}
     wanted = Path(to) if to is not None else Path("runs") / asked["milestone"]
-    folder, there = _place(wanted, asked, to is None, overwrite)
+    folder, there = place(wanted, asked, to is None, overwrite)
     goes_on = there is not None and there.facts.get("asked") == asked
     if there is not None and goes_on and there.finished:
         (watcher or Watcher()).note("this run is finished already: nothing was trained")
@@ -76,7 +74,7 @@ def pretrain(
     watcher = watcher or Watcher()
     for stage in nine(what, corpus, split, ready.objective, ready.learner, try_loss=False):
         watcher.stage(stage.number, stage.name, stage.words)
-    with _replaced(there):
+    with replaced(there):
         facts = _told(what, corpus, asked, folder, command, parent)
         run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
     return _trained(run, ready, watcher)
@@ -150,55 +148,6 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
     )
     corpus = corpus_again(run.facts["data"], run.tokenizer)  # the text of then, or a word about its having changed
     return pretrain(what, to, overwrite=overwrite, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
-
-
-def _place(folder: Path, asked: dict[str, Any], free: bool, overwrite: bool) -> tuple[Path, RunFolder | None]:
-    """Where the run goes, and the run that is there: this one, or one to be replaced.
-
-    A place of our own choice gets a number if it is taken.
-    """
-    number = 1
-    while True:
-        place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        if not place.exists() or (place.is_dir() and all(_begun(item.name) for item in place.iterdir())):
-            return place, None
-        try:
-            there = RunFolder.open(place)
-        except BadInput:
-            if not free:
-                raise BadInput("exists and is no run", file=place, remedy="choose another folder with --to") from None
-            there = None
-        if there is not None and (there.facts.get("asked") == asked or (overwrite and not free)):
-            return place, there
-        if not free:
-            remedy = "add --overwrite to replace it, or choose another folder with --to"
-            raise BadInput("holds another run", file=place, remedy=remedy)
-        number += 1
-
-
-def _begun(name: str) -> bool:
-    """Whether a file may be left by a run that was killed before it was one."""
-    return name in (TOKENIZER, LEDGER) or (name.startswith(".") and name.endswith(".tmp"))
-
-
-@contextlib.contextmanager
-def _replaced(there: RunFolder | None) -> Iterator[None]:
-    """While another run begins in its place, the old one stands aside; it comes back if that fails."""
-    if there is None:
-        yield
-        return
-    aside = there.path.with_name(f".{there.path.name}.replaced")
-    with there.held():
-        if (aside / RUN).is_file():  # of an earlier replacement that was killed
-            shutil.rmtree(aside)
-        there.path.rename(aside)
-        try:
-            yield
-        except BaseException:
-            shutil.rmtree(there.path, ignore_errors=True)
-            aside.rename(there.path)
-            raise
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.adapted import loaded_for_task
 from forebear.training.corpora import learned_from
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
@@ -20,6 +21,11 @@ from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
+    from forebear.tasks.answering import Answer
+    from forebear.tasks.choice import Chosen
+    from forebear.tasks.classification import Classified
+    from forebear.tasks.tagging import Told
+    from forebear.tasks.task import Task
     from forebear.text.corpus import Corpus
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
@@ -59,10 +65,18 @@ class Run:
     def tokenizer(self) -> Tokenizer:
         return self.folder.tokenizer
 
+    @property
+    def task(self) -> Task | None:
+        """What it was adapted to, if it was."""
+        return self.folder.task
+
     @cached_property
     def network(self) -> Any:
         weights, notes = self.folder.weights()
-        network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
+        if self.task is not None:
+            network = loaded_for_task(self.folder.milestone, self.tokenizer, self.task, self.folder.adaptation, weights)
+        else:
+            network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
         self.notes += notes
         return network
 
@@ -148,6 +162,34 @@ class Run:
             raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
         how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
         return embed(self.network, self.tokenizer, texts, **how)
+
+    def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
+        """What each text, or pair of texts, is, and how probable each label."""
+        from forebear.using import doing
+
+        self.ready_for("classify")
+        return list(doing.done(self, doing.labelled(self, texts)))
+
+    def tag(self, texts: str | Sequence[str | Sequence[str]]) -> list[Told]:
+        """A tag for each word of each text (or list of words), and the names that they make up."""
+        from forebear.using import doing
+
+        self.ready_for("tag")
+        return list(doing.done(self, doing.tagged(self, texts)))
+
+    def answer(self, question: str | Sequence[str], passage: str | Sequence[str]) -> list[Answer]:
+        """Where in its passage the answer to each question stands; one passage may serve all questions."""
+        from forebear.using import doing
+
+        self.ready_for("answer")
+        return list(doing.done(self, doing.asked(question, passage)))
+
+    def choose(self, text: str, choices: Sequence[str]) -> Chosen:
+        """Which of the choices goes with the text best."""
+        from forebear.using import doing
+
+        self.ready_for("choose")
+        return next(iter(doing.done(self, doing.choices(text, choices))))
 
     def next(self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None) -> Following:
         """What comes next, or what fills the blank (____) in the text."""

@@ -1,0 +1,167 @@
+"""`forebear adapt`: a run learns a task from labelled examples."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from forebear.cli.labels import ExamplesOptions
+from forebear.cli.pretrain import TrainingOptions
+from forebear.cli.printing import Speaking
+from forebear.cli.watching import clock, watching
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.training.folder import RunFolder
+
+Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
+How = Literal["finetune", "freeze", "features"]
+ADAPTING = Group("Adapting")
+
+
+@Parameter(name="*", group=ADAPTING)
+@dataclass(frozen=True)
+class AdaptingOptions:
+    """What of the network learns, and how."""
+
+    how: How = "finetune"
+    "finetune: all of it; freeze: not its lower layers; features: only a head, which reads a mixture of all layers."
+    freeze_layers: int | None = None
+    "With --how freeze: layers that stay as they are, beside the embedding. [default: half of them]"
+    layer_decay: float = 1.0
+    "Each layer learns with this share of the rate of the one above it."
+    language: float | None = None
+    "What predicting the next token counts beside the task. [default: 0.5 where a run can, as in GPT's paper]"
+    head_dropout: float = 0.1
+    "Share of numbers that the head does not see in training."
+    balanced: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Mistakes about rare labels count more, so that all labels count alike."
+    crf: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Tagging: judge the tags of a sentence together, by what may follow what."
+    ordered: bool | None = None
+    "Pairs: the first text is not to the second what the second is to the first. [default: by the labels' names]"
+
+    def fields(self) -> dict[str, Any]:
+        """Those of tasks.adaptation.Adaptation."""
+        told = {name: value for name, value in asdict(self).items() if name not in ("crf", "ordered", "head_dropout")}
+        return {**told, "dropout": self.head_dropout}
+
+    def options(self, task: str) -> dict[str, Any]:
+        """Those of the task itself."""
+        given = {"crf": self.crf or None, "ordered": self.ordered}
+        means = {"crf": "tagging", "ordered": "pairs"}
+        for name, value in given.items():
+            if value is not None and task != means[name]:
+                raise BadInput(f"--{name} means nothing to {task}", remedy=f"it is for {means[name]}")
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def adapt(
+    run: str | None = None,
+    data: Path | None = None,
+    /,
+    *,
+    to: Path | None = None,
+    task: Task | None = None,
+    dev: Path | None = None,
+    test: Path | None = None,
+    size: str | None = None,
+    resume: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    adapting: AdaptingOptions = AdaptingOptions(),
+    training: TrainingOptions = TrainingOptions(),
+    examples: ExamplesOptions = ExamplesOptions(),
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Teach a run a task from your labelled examples; Ctrl-C saves, and the same command (or --resume) goes on.
+
+    What the file holds is guessed, and said: TSV or CSV with or without a header, JSONL, SQuAD's JSON, CoNLL columns.
+
+    ```
+    forebear adapt runs/bert reviews.tsv --to runs/reviews
+    forebear adapt runs/bert train.conll --test test.conll --crf
+    forebear adapt runs/gpt pairs.tsv --task pairs --how freeze --freeze-layers 2
+    forebear adapt ngram reviews.tsv
+    forebear adapt --resume runs/reviews
+    ```
+
+    Parameters
+    ----------
+    run
+        The run to adapt; or the name of a milestone, which then begins from nothing (ngram: a linear model of words).
+    data
+        The labelled examples to learn from.
+    to
+        The new run's folder. [default: runs/MILESTONE-TASK]
+    task
+        What the examples are of. [default: guessed from the file]
+    dev
+        Examples that choose the best weights. [default: a tenth of the data, by what they say]
+    test
+        Examples to measure at the end; they may lack labels.
+    size
+        Of a milestone that begins from nothing.
+    resume
+        Go on with this run; nothing else is needed.
+    overwrite
+        Replace another run at --to.
+    """
+    from forebear.training.labelled import labelled_source
+    from forebear.using import adapting as using
+
+    with watching(speaking) as watcher:
+        if resume is not None:
+            if run is not None or data is not None:
+                raise BadInput("--resume takes everything from the run's folder", remedy="leave out the rest")
+            made = using.resume(resume, watcher=watcher)
+        elif run is None or data is None:
+            raise BadInput("what to adapt to what?", remedy="forebear adapt RUN DATA, or --resume RUN")
+        else:
+            source, notes = labelled_source(
+                str(data),
+                task=task,
+                dev=None if dev is None else str(dev),
+                test=None if test is None else str(test),
+                form=examples.form(),
+                **examples.settings(),
+            )
+            for note in notes:
+                watcher.note(note)
+            what = using.plan(
+                run,
+                source,
+                how=adapting.fields(),
+                options=adapting.options(source.task),
+                settings=training.settings(),
+                size=size,
+            )
+            command = shlex.join(["forebear", *sys.argv[1:]])
+            made = using.adapt(what, to, overwrite=overwrite, command=command, watcher=watcher)
+    speaking.tell({"folder": str(made.path), **made.facts}, lambda console: drawn(console, made))
+
+
+def drawn(console: Console, run: RunFolder) -> None:
+    """What came of it."""
+    facts, task = run.facts, run.task
+    assert task is not None
+    steps = f"{facts['step']:,} steps in {clock(facts['seconds'])}"
+    console.print(f"[bold]{facts['milestone']}[/] for {task.name}: {facts['parameters']:,} parameters, {steps}")
+    for side, told in facts["metrics"].items():
+        console.print(f"{side}: {headline(told)}")
+    console.print(f"run: {run.path}", markup=False, soft_wrap=True)
+    console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)
+
+
+def headline(told: dict[str, Any]) -> str:
+    """The figures of a task in one line."""
+    names = ("accuracy", "exact_match", "f1", "precision", "recall", "micro_f1", "macro_f1", "mcc", "pearson")
+    names += ("spearman", "rmse")
+    shown = [f"{name.replace('_', ' ')} {told[name]:.4f}" for name in names if isinstance(told.get(name), float)]
+    return ", ".join(shown) + f" ({told.get('examples', 0):,} examples)"

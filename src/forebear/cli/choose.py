@@ -1,0 +1,63 @@
+"""`forebear choose`: which of several continuations or answers is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebear.cli.doing import do
+from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.printing import Speaking, bar, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.tasks.choice import Chosen
+
+
+def choose(
+    run: Path,
+    text: str | None = None,
+    choices: Given = None,
+    /,
+    *,
+    many: ManyOptions = ONE,
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Choose what goes with a text best, with a run that was adapted to choices.
+
+    ```
+    forebear choose runs/stories "The cat sat on" "the mat." "the moon."
+    forebear choose runs/stories --in questions.jsonl --out chosen.jsonl
+    ```
+
+    Parameters
+    ----------
+    run
+        The run's folder: one that forebear adapt made for choice.
+    text
+        The beginning, or the question.
+    choices
+        What may follow, or answer it.
+    """
+    from forebear.using.doing import choices as offered
+
+    using = opened(run, "choose", speaking)
+
+    def line(one: str) -> Any:
+        first, *rest = one.split("\t")
+        return offered(first, rest)[0]
+
+    given = [] if text is None else offered(text, choices or ())
+    do(using, given, many, speaking, line=line, what="questions", draw=_draw, write=_row)
+
+
+def _row(answer: Chosen) -> str:
+    return f"{' '.join(answer.text.split())}\t{answer.chosen}\t{' '.join(answer.choices[answer.chosen].split())}\n"
+
+
+def _draw(console: Console, answer: Chosen) -> None:
+    made = table(plain(answer.text), ">probability", "")
+    for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
+        made.add_row(plain(choice), f"{p:.4f}", bar(p), style="bold" if number == answer.chosen else "")
+    console.print(made)

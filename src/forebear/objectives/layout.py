@@ -1,0 +1,50 @@
+"""How one text or two become a row of tokens for an encoder, and which of its vectors then stands for the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Read = Literal["first", "last", "mean"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Ids before the first text, between two and behind the last.
+
+    read         the vector that stands for a row: the first token's ([CLS]), the last one's, which has seen all of it,
+                 or the mean of all
+    segments     the encoder has vectors that tell a second text from the first
+    both_orders  what is said of two texts alike is asked in either order: one that looks back sees only one of them
+                 from the other
+    context      tokens in a row at most; None: any number
+    """
+
+    before: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
+    read: Read = "mean"
+    segments: bool = False
+    both_orders: bool = False
+    context: int | None = None
+
+    def room(self, texts: int) -> int:
+        """Tokens of text in a row of so many texts."""
+        taken = len(self.before) + len(self.behind) + (texts - 1) * len(self.between)
+        return 1 << 40 if self.context is None else self.context - taken
+
+    def row(self, *texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens, and for each the number of the text it belongs to; what stands behind a text is its own."""
+        parts, counts = [np.array(self.before, np.int32)], []
+        for number, text in enumerate(texts):
+            around = self.behind if number == len(texts) - 1 else self.between
+            parts += [text, np.array(around, np.int32)]
+            counts.append(len(text) + len(around))
+        counts[0] += len(self.before)
+        return np.concatenate(parts).astype(np.int32), np.repeat(np.arange(len(texts), dtype=np.int8), counts)
+
+    def begins(self, *texts: np.ndarray) -> int:
+        """Where in the row the last of the texts begins."""
+        return len(self.before) + sum(len(text) + len(self.between) for text in texts[:-1])

@@ -1,0 +1,106 @@
+"""Ways of adapting a pre-trained encoder to a task: all of it learns, its upper layers, or only what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from forebear.errors import BadInput
+from forebear.objectives.layout import Layout
+from forebear.tasks.task import Making, Task
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+
+How = Literal["finetune", "freeze", "features"]
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """how            finetune: every weight learns; freeze: the lower layers stay as they are; features: the whole
+                   encoder does, and a head learns to read a mixture of all its layers (ELMo's way)
+    freeze_layers  with freeze: how many layers stay, beside the embedding; None: half of them
+    layer_decay    each layer learns with this share of the rate of the one above it
+    language       how much predicting the next token counts beside the task, for encoders that can (GPT)
+    dropout        share of numbers that heads do not see in training
+    balanced       mistakes about rare labels count more, so that all labels count alike
+    """
+
+    how: How = "finetune"
+    freeze_layers: int | None = None
+    layer_decay: float = 1.0
+    language: float = 0.0
+    dropout: float = 0.1
+    balanced: bool = False
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(How):
+            raise BadInput(f"--how is {self.how!r}", remedy=f"there are: {', '.join(get_args(How))}, prompt")
+        if self.freeze_layers is not None and self.how != "freeze":
+            raise BadInput("--freeze-layers means nothing without --how freeze", remedy="add --how freeze")
+        if self.freeze_layers is not None and self.freeze_layers < 0:
+            raise BadInput(f"--freeze-layers is {self.freeze_layers}", remedy="give 0 or more")
+        if not 0 < self.layer_decay <= 1:
+            raise BadInput(f"--layer-decay is {self.layer_decay}", remedy="give a share above 0, up to 1")
+        if self.layer_decay < 1 and self.how == "features":
+            raise BadInput("--layer-decay means nothing where no layer learns", remedy="leave it out")
+        if not 0 <= self.dropout < 1 or self.language < 0:
+            what = f"--head-dropout {self.dropout}, --language {self.language}"
+            raise BadInput(what, remedy="give a dropout from 0 to below 1, and a weight of 0 or more")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def network(self, pretrained: Model, task: Task, layout: Layout, weights: tuple[float, ...] | None = None) -> Model:
+        """The encoder with the task's heads, still without values; what does not learn is marked so."""
+        from forebear.networks.model import Model
+
+        encoder: Any = pretrained.encoder
+        features = self.how == "features"
+        read = "mean" if features else layout.read
+        making = Making(
+            encoder.width,
+            encoder.depth,
+            read,
+            dense=read != "last",
+            features=features,
+            dropout=self.dropout,
+            weights=weights,
+        )
+        heads = task.heads(making)
+        if self.language:
+            heads["next"] = pretrained.heads["next"]
+        model = Model(encoder, heads)
+        for parameter in self._frozen(encoder):
+            parameter.requires_grad_(False)
+        return model
+
+    def _frozen(self, encoder: Any) -> list[Any]:
+        if self.how == "finetune":
+            return []
+        if self.how == "features":
+            return list(encoder.parameters())
+        layers = encoder.depth // 2 if self.freeze_layers is None else self.freeze_layers
+        if layers > encoder.depth:
+            remedy = f"give at most {encoder.depth}, or --how features"
+            raise BadInput(f"--freeze-layers is {layers}, but there are {encoder.depth}", remedy=remedy)
+        frozen = list(encoder.lower(layers))
+        above = {id(one) for one in encoder.lower(encoder.depth)} - {id(one) for one in frozen}
+        if 0 < layers < encoder.depth and not above:
+            what = "all its layers are one and the same: none can stay while another learns"
+            raise BadInput(what, remedy="--freeze-layers 0, --how features or --how finetune")
+        return frozen
+
+    def shares(self, model: Model) -> dict[str, float]:
+        """Of the rate, by the name of the parameter: less, the lower its layer."""
+        if self.layer_decay == 1:
+            return {}
+        encoder: Any = model.encoder
+        layer_of: dict[int, int] = {}
+        for layer in range(encoder.depth + 1):
+            for parameter in encoder.lower(layer):
+                layer_of.setdefault(id(parameter), layer)
+        names: Mapping[str, Any] = dict(model.named_parameters())
+        top = encoder.depth + 1
+        return {name: self.layer_decay ** (top - layer_of.get(id(one), top)) for name, one in names.items()}

@@ -1,0 +1,224 @@
+"""Where in the passage is the answer? A start and an end, each with a probability for every token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.objectives.batch import NOTHING
+from forebear.objectives.layout import Layout
+from forebear.tasks.answer_metric import of_answers
+from forebear.tasks.examples import Asked
+from forebear.tasks.rows import Row, Rows
+from forebear.tasks.task import Logits, Making, Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from forebear.text.tokenizer import Pieces, Tokenizer
+
+OVERLAP = 4  # a window repeats a fourth of the one before it
+OTHERS = 2  # windows without the answer that are learned from, for each example
+BEST = 20  # starts and ends that are tried with each other
+NONE = 0  # the place in a row that stands for "not here": its first token
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A part of the passage that may be the answer."""
+
+    text: str
+    start: int
+    probability: float
+
+    def facts(self) -> dict[str, Any]:
+        return {"text": self.text, "start": self.start, "probability": round(self.probability, 6)}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question: the best of the candidates, or None where there seems to be none.
+
+    table  the tokens of the window that holds the best: their text, and how probably each begins and ends the answer
+    """
+
+    question: str
+    passage: str
+    best: Candidate | None
+    candidates: tuple[Candidate, ...]
+    none: float  # how probable it is that there is no answer
+    table: tuple[tuple[str, float, float], ...]
+
+    @property
+    def text(self) -> str:
+        return "" if self.best is None else self.best.text
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "question": self.question,
+            "answer": None if self.best is None else self.best.text,
+            "start": None if self.best is None else self.best.start,
+            "probability": None if self.best is None else round(self.best.probability, 6),
+            "no_answer": round(self.none, 6),
+            "candidates": [one.facts() for one in self.candidates],
+            "table": [{"token": token, "start": round(s, 6), "end": round(e, 6)} for token, s, e in self.table],
+        }
+
+
+@dataclass(frozen=True)
+class Answering(Task):
+    """longest     tokens of an answer at most
+    unanswered  whether some questions have no answer; else one is always given
+    threshold   by how much "no answer" must be likelier (in nats) before it is said
+    top         candidates that are told
+    """
+
+    verb: ClassVar[str] = "answer"
+    score: ClassVar[str] = "f1"
+
+    longest: int = 30
+    unanswered: bool = False
+    threshold: float = 0.0
+    top: int = 5
+
+    @classmethod
+    def learned(cls, examples: Sequence[Asked], **options: Any) -> Answering:
+        given = [example.answers for example in examples if example.answers is not None]
+        if not any(given):
+            raise BadInput("no question has an answer", remedy="give answers that stand in their passages")
+        # A token is at least a character: no answer has more tokens than the longest has characters.
+        longest = max(len(span.text) for answers in given for span in answers)
+        return cls(**{"longest": min(longest, 80), "unanswered": not all(given), **options})
+
+    def rows(self, examples: Sequence[Asked], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
+        made: list[Row] = []
+        cut = 0
+        cutting = _Cutting(tokenizer)
+        for number, example in enumerate(examples):
+            question = cutting.of(example.question).ids
+            kept = question[: max(1, layout.room(2) // 2)]
+            cut += len(question) - len(kept)
+            windows = list(self._windows(number, kept, cutting.of(example.passage), example, layout))
+            made += _taught(windows, number) if learning else windows
+        return Rows.of(made, tells=layout.segments, grouped=False, cut=cut)
+
+    def _windows(
+        self, number: int, question: np.ndarray, passage: Pieces, example: Asked, layout: Layout
+    ) -> Iterator[Row]:
+        room = layout.room(2) - len(question)
+        first, last = _tokens_of(passage, example)
+        length, begin = len(passage.ids), 0
+        while True:
+            window = passage.ids[begin : begin + room]
+            at = layout.begins(question, window)
+            inside = begin <= first and last < begin + len(window) and first >= 0
+            places = (at + first - begin, at + last - begin) if inside else (NONE, NONE)
+            marks = np.full((at + len(window) + len(layout.behind), 2), NOTHING, np.int64)
+            marks[at : at + len(window)] = passage.spans[begin : begin + len(window)] or 0
+            yield Row(number, *layout.row(question, window), {"start": places[0], "end": places[1]}, marks)
+            if begin + room >= length:
+                return
+            begin += max(1, room - room // OVERLAP)
+
+    def heads(self, making: Making) -> dict[str, nn.Module]:
+        from forebear.networks.answers import PlaceHead
+
+        how: dict[str, Any] = {"dropout": making.dropout}
+        return {name: PlaceHead(making.width, mixture=making.mixture(), **how) for name in ("start", "end")}
+
+    def answers(self, examples: Sequence[Asked], rows: Rows, logits: Logits) -> list[Answer]:
+        made = []
+        for number, example in enumerate(examples):
+            windows = [
+                _Window(rows.marks_of(row), _log_softmax(logits["start"][row]), _log_softmax(logits["end"][row]))
+                for row in rows.rows_of(number)
+            ]
+            made.append(self._answer(example, windows))
+        return made
+
+    def _answer(self, example: Asked, windows: Sequence[_Window]) -> Answer:
+        found: list[tuple[float, int, int, int]] = []  # log P, window, first and last token
+        for number, window in enumerate(windows):
+            found += [(score, number, first, last) for score, first, last in window.spans(self.longest)]
+        found.sort(key=lambda one: -one[0])
+        candidates: dict[tuple[int, int], Candidate] = {}  # windows overlap: the same place may be found twice
+        for score, number, first, last in found:
+            begin, end = int(windows[number].marks[first, 0]), int(windows[number].marks[last, 1])
+            if begin < end and len(candidates) < self.top:
+                one = Candidate(example.passage[begin:end], begin, float(np.exp(score)))
+                candidates.setdefault((begin, end), one)
+        told = tuple(candidates.values())
+        none = min((float(window.start[NONE] + window.end[NONE]) for window in windows), default=0.0)
+        best = told[0] if told else None
+        if best is not None and self.unanswered and none - np.log(max(best.probability, 1e-300)) > self.threshold:
+            best = None
+        table = windows[found[0][1]].table(example.passage) if found else ()
+        return Answer(example.question, example.passage, best, told, float(np.exp(none)), table)
+
+    def measured(self, examples: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Any]:
+        told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.answers is not None]
+        gold = [tuple(span.text for span in one.answers or ()) for one, _ in told]
+        return of_answers(gold, [answer.text for _, answer in told])
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """What a row says of the part of the passage that it holds: log P of each token as the answer's start and end."""
+
+    marks: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def spans(self, longest: int) -> Iterator[tuple[float, int, int]]:
+        """The likeliest pairs of a first and a last token that make a span."""
+        places = np.flatnonzero(self.marks[:, 0] != NOTHING)
+        if not len(places):
+            return
+        firsts = places[np.argsort(-self.start[places])[:BEST]]
+        lasts = places[np.argsort(-self.end[places])[:BEST]]
+        spans = (lasts[None] >= firsts[:, None]) & (lasts[None] < firsts[:, None] + longest)
+        scores = self.start[firsts][:, None] + self.end[lasts][None]
+        for first, last in zip(*np.nonzero(spans), strict=True):
+            yield float(scores[first, last]), int(firsts[first]), int(lasts[last])
+
+    def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
+        inside = self.marks[:, 0] != NOTHING
+        told = zip(self.marks[inside].tolist(), np.exp(self.start[inside]), np.exp(self.end[inside]), strict=True)
+        return tuple((passage[begin:end], float(s), float(e)) for (begin, end), s, e in told)
+
+
+class _Cutting:
+    """A tokenizer that remembers the last texts: many questions are asked of one passage."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.of = lru_cache(maxsize=64)(tokenizer.encode)
+
+
+def _tokens_of(passage: Pieces, example: Asked) -> tuple[int, int]:
+    """The first and the last token of the (first) answer; -1 where there is none."""
+    if not example.answers:
+        return -1, -1
+    span = example.answers[0]
+    begin, end = span.start, span.start + len(span.text)
+    inside = [number for number, (a, b) in enumerate(passage.spans) if a < end and b > begin]
+    return (inside[0], inside[-1]) if inside else (-1, -1)
+
+
+def _taught(windows: Sequence[Row], number: int) -> list[Row]:
+    """Those with the answer and a few of the others: of a long passage nearly all windows would teach "not here"."""
+    holding = [row for row in windows if row.targets["start"] != NONE]
+    others = [row for row in windows if row.targets["start"] == NONE]
+    if len(others) > OTHERS:
+        chosen = np.random.default_rng(number).choice(len(others), OTHERS, replace=False)
+        others = [others[one] for one in sorted(chosen.tolist())]
+    return holding + others
+
+
+def _log_softmax(scores: np.ndarray) -> np.ndarray:
+    shifted = scores.astype(np.float64) - scores.max()
+    return shifted - np.log(np.exp(shifted).sum())

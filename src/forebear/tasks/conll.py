@@ -1,0 +1,117 @@
+"""Sentences with a word and its tag a line and a blank line between them, as CoNLL's and many Chinese corpora are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from forebear.errors import BadInput
+from forebear.tasks.examples import Example, Place, Tagged
+from forebear.tasks.forms import Bad, Column, Form, Wanted, shown
+from forebear.text.records import numbered_lines
+from forebear.text.sources import Source
+
+DOCUMENT = "-DOCSTART-"
+# Only these divide columns: a word may itself be white space of another kind, such as the full-width space.
+GAP = re.compile(r"[ \t]+")
+NO_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U's lines about several words, or about none
+
+
+def examples(source: Source, wanted: Wanted) -> Iterator[Example]:
+    """One example a sentence; if one of its lines is bad, all of it is."""
+    form, faults = wanted.form, wanted.faults
+    words: list[str] = []
+    tags: list[str] = []
+    begin, fault = 0, None
+    cells_of = _cutter(form)
+
+    def sentence() -> Iterator[Example]:
+        nonlocal fault
+        if words and fault is None:
+            try:
+                yield Tagged(tuple(words), _checked(words, tags, wanted), Place(source.name, begin))
+            except Bad as bad:
+                fault = begin, str(bad)
+        if fault is not None:
+            faults.leave_out(*fault)
+            fault = None
+        words.clear()
+        tags.clear()
+
+    for line, text, _ in numbered_lines(wanted.blocks(source)):
+        if not text or text.isspace():
+            yield from sentence()
+            continue
+        if not words:
+            if form.comments and text[0] == "#" and "\t" not in text:
+                continue
+            begin = line
+        try:
+            word, tag = cells_of(text)
+        except Bad as bad:
+            fault = fault or (line, str(bad))
+            words.append("")  # the sentence has begun
+            continue
+        if word == DOCUMENT:
+            continue
+        if word is not None:
+            words.append(word)
+            tags.append(tag)
+    yield from sentence()
+
+
+def _checked(words: list[str], tags: list[str], wanted: Wanted) -> tuple[str, ...] | None:
+    """The tags of a sentence; None where it has none and need not have any."""
+    if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)):
+        return None
+    for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
+        if not tag:
+            raise Bad(f"word {number} of the sentence, {shown(word)}, has no tag")
+        if wanted.known is not None and tag not in wanted.known:
+            known = ", ".join(sorted(wanted.known)[:20])
+            raise Bad(f"the tag {shown(tag)} is not among those that are known: {known}")
+    return tuple(tags)
+
+
+def _cutter(form: Form) -> Callable[[str], tuple[str | None, str]]:
+    """The function that finds word and tag in a line; a tag of "" where the line is a word alone, a word of None where
+    the line is about no word. Raises Bad."""
+    width, word_at = form.width, _number(form.texts[0])
+    tag_at = _number(form.label) if form.label is not None else -1
+    is_plain = width == 2 and word_at == 0 and tag_at == 1
+
+    def cut(text: str) -> tuple[str | None, str]:
+        if is_plain and len(plain := text.split("\t" if "\t" in text else " ")) == 2 and plain[0]:
+            return plain[0], plain[1]
+        if "\t" in text:
+            cells = text.split("\t")
+        elif width == 2:  # the word may hold spaces, or be one
+            word, _, tag = text.rstrip(" ").rpartition(" ")
+            cells = [word, tag] if word else [tag]
+        else:
+            cells = GAP.split(text.strip(" "))
+        if len(cells) == 1 and width > 1:
+            return cells[0], ""
+        if len(cells) != width and not _only_ends(cells, width):
+            raise Bad(f"the line has {len(cells)} columns, {width} are expected: {shown(text)}")
+        if form.comments and NO_WORD.fullmatch(cells[0]) and word_at:
+            return None, ""
+        word = cells[word_at]
+        if not word:
+            raise Bad(f"the line has no word: {shown(text)}")
+        return word, cells[tag_at].strip() if tag_at >= 0 else ""
+
+    return cut
+
+
+def _only_ends(cells: list[str], width: int) -> bool:
+    """Whether what is too much are empty columns at the end of the line."""
+    if len(cells) > width and not any(cells[width:]):
+        del cells[width:]
+    return len(cells) == width
+
+
+def _number(column: Column) -> int:
+    if isinstance(column, int) or (column.isascii() and column.isdecimal() and column != "0"):
+        return int(column) - 1
+    raise BadInput(f"no column of words and tags is called {column!r}", remedy="give its number, counted from 1")

@@ -1,0 +1,136 @@
+"""How an unknown file of labelled data is written, and for which task: guessed from its first rows, and told."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from forebear.errors import BadInput
+from forebear.tasks.assigning import assigned
+from forebear.tasks.columns import Sampled, is_header
+from forebear.tasks.forms import KINDS, ONLY_FOR, TASKS, Form, Kind
+from forebear.tasks.json_records import Broken, elements, records, value_in
+from forebear.tasks.recognising import ABOUT, Head, cells, sentences
+from forebear.tasks.roles import Asking
+from forebear.text.blocks import OnBadBytes
+from forebear.text.sources import Paths, find
+
+ROWS = 200  # that are looked at
+BETWEEN = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+
+
+class Guess(NamedTuple):
+    """The task, how the file is written, and what was guessed, in sentences for people."""
+
+    task: str
+    form: Form
+    notes: list[str]
+
+
+def guess(
+    paths: Paths,
+    task: str | None = None,
+    *,
+    text_columns: Sequence[str | int] = (),
+    label_column: str | int | None = None,
+    choice_columns: Sequence[str | int] = (),
+    several: bool | str = False,
+    number: bool | None = None,
+    header: bool | None = None,
+    kind: Kind | None = None,
+    encoding: str = "utf-8",
+    on_bad_bytes: OnBadBytes = "fail",
+) -> Guess:
+    """Looks at the first rows of the first file.
+
+    text_columns   by name or by number from 1: the text, both texts, question and passage, or the words
+    label_column   of the label, the answer, the right choice, or the tags
+    several        whether a row may have several labels, or what stands between them ("|")
+    number         whether labels are numbers; None: if they have decimals
+    header         whether the first row names the columns; None: if it looks so
+    kind           of file; None: as it looks
+    """
+    if task is not None and task not in TASKS:
+        raise BadInput(f"no task is called {task!r}", remedy=f"choose one of {', '.join(TASKS)}")
+    if kind is not None and kind not in KINDS:
+        raise BadInput(f"no kind of file is called {kind!r}", remedy=f"choose one of {', '.join(KINDS)}")
+    head = Head.of(next(find(paths)), encoding, on_bad_bytes)
+    looks, delimiter = head.kind(task) if kind is None else (kind, "," if kind == "csv" else "\t")
+    only = ONLY_FOR.get(looks)
+    if task is not None and only not in (None, task):
+        remedy = f"the likely task is {only}: --task {only}"
+        raise BadInput(f"this looks like {KINDS[looks]}, which is not for {task}", file=head.source.name, remedy=remedy)
+    texts, choices = tuple(text_columns), tuple(choice_columns)
+    asking = Asking(head.source.name, task, texts, label_column, choices, several, number)
+    form = Form(looks, encoding=encoding)
+    if looks == "squad":
+        return Guess("answering", form, [KINDS["squad"]])
+    if looks == "conll":
+        return _words_and_tags(head, asking, form)
+    if looks in ("json", "jsonl"):
+        return _fields(head, asking, form)
+    return _table(head, asking, replace(form, delimiter=delimiter) if looks == "csv" else form, header)
+
+
+def _words_and_tags(head: Head, asking: Asking, form: Form) -> Guess:
+    groups = sentences(head.lines)
+    comments = any(ABOUT.match(group[0]) for group in groups)
+    rows = [cells(line) for group in groups for line in group if not (comments and ABOUT.match(line))]
+    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 1
+    is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
+    word = asking.place(asking.texts[0] if asking.texts else 2 if is_universal else 1, width)
+    usual = asking.label if asking.label is not None else 4 if is_universal else width
+    tag = asking.place(usual, width) if width > 1 else None
+    form = replace(form, texts=(word,), label=tag, width=width, comments=comments or is_universal)
+    about = f"{'CoNLL-U' if is_universal else KINDS['conll']}: column {word} is the word"
+    if tag is None:
+        return Guess("tagging", form, [f"{about}, there are no tags"])
+    kinds = Counter(row[tag - 1].strip() for row in rows if len(row) == width)
+    shown = ", ".join(sorted(kinds)[:12]) + (", …" if len(kinds) > 12 else "")
+    count = f"{len(kinds)} tag{'s' * (len(kinds) != 1)} among the first {len(rows)} words: {shown}"
+    return Guess("tagging", form, [f"{about}, column {tag} the tag ({count})"])
+
+
+def _fields(head: Head, asking: Asking, form: Form) -> Guess:
+    """The fields of the first objects, and the fields inside those."""
+    given = records(head.blocks) if form.kind == "jsonl" else elements(head.blocks)
+    found: list[dict[str, Any]] = []
+    for line, record in islice(given, ROWS):
+        if not isinstance(record, Broken):
+            found.append(record)
+        elif not found and record.record is None:
+            raise BadInput(record.reason, file=head.source.name, line=line, remedy="JSON objects are expected")
+    names = list(dict.fromkeys(name for record in found for name in record))
+    for outer in tuple(names):
+        inner = [value for record in found if isinstance(value := record.get(outer), dict)]
+        names += dict.fromkeys(f"{outer}.{name}" for value in inner for name in value)
+    if not names:
+        raise BadInput("its objects have no fields", file=head.source.name, remedy='write {"text": …, "label": …}')
+    columns = [Sampled(name, tuple(value_in(record, name) for record in found)) for name in names]
+    task, form, notes = assigned(columns, asking, form)
+    return Guess(task, form, [f"{KINDS[form.kind]}: {notes[0]}", *notes[1:]])
+
+
+def _table(head: Head, asking: Asking, form: Form, header: bool | None) -> Guess:
+    file = head.source.name
+    if form.kind == "csv":
+        rows = head.cut(form.delimiter)[: ROWS + 1]
+    else:
+        rows = [line.split("\t") for line in head.lines if line and not line.isspace()][: ROWS + 1]
+    named = is_header(rows[0], rows[1:]) if header is None else header
+    first, below = rows[0], rows[1:] if named else rows[:ROWS]
+    if named and not below:
+        raise BadInput("there is a header, and no row below it", file=file, remedy="name a file with examples in it")
+    width = len(first) if named else Counter(map(len, rows)).most_common(1)[0][0]
+    below = [row for row in below if len(row) == width]
+    names: list[str | int] = [cell.strip() for cell in first] if named else [*range(1, width + 1)]
+    columns = [Sampled(name, tuple(row[place] for row in below)) for place, name in enumerate(names)]
+    form = replace(form, header=named, width=0 if named else width)
+    task, form, notes = assigned(columns, asking, form)
+    between = BETWEEN.get("\t" if form.kind == "tsv" else form.delimiter, repr(form.delimiter))
+    about = f"a table separated by {between}, {'with a' if named else 'no'} header"
+    return Guess(task, form, [f"{about}; {notes[0]}", *notes[1:]])

@@ -1,0 +1,159 @@
+"""What kind of file this is, told from its beginning: a table, JSON, SQuAD's form, or words and tags."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forebear.errors import BadInput
+from forebear.tasks.columns import is_header
+from forebear.tasks.conll import DOCUMENT, GAP
+from forebear.tasks.forms import Kind
+from forebear.tasks.squad_files import is_squad
+from forebear.text.blocks import Blocks, OnBadBytes
+from forebear.text.ledger import Ledger
+from forebear.text.sources import Source
+
+LINES = 2000  # that are looked at: so many words and tags are only a few sentences
+MOST = 1 << 23  # characters that are looked at
+TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
+ABOUT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a line before a sentence, about it
+DELIMITERS = (",", ";", "|")
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a file."""
+
+    source: Source
+    text: str
+    is_whole: bool
+    blocks: Blocks
+
+    @classmethod
+    def of(cls, source: Source, encoding: str, on_bad_bytes: OnBadBytes) -> Head:
+        blocks = Blocks(source, encoding, on_bad_bytes, Ledger())
+        pieces: list[str] = []
+        lines = size = 0
+        is_whole = True
+        for block in blocks:
+            if lines > LINES or size > MOST:
+                is_whole = False
+                break
+            pieces.append(block)
+            lines, size = lines + block.count("\n"), size + len(block)
+        text = "".join(pieces)
+        if not text or text.isspace():
+            raise BadInput("the file holds nothing", file=source.name, remedy="name a file with examples in it")
+        if text.count("\0") > len(text) / 10:
+            remedy = "if it is text at all, name its --encoding, such as utf-16-le"
+            raise BadInput("many characters of it are NUL", file=source.name, remedy=remedy)
+        return cls(source, text, is_whole, blocks)
+
+    @property
+    def lines(self) -> list[str]:
+        """The first lines; one that was cut off is none."""
+        lines = self.text.split("\n")
+        return lines[:LINES] if self.is_whole or len(lines) == 1 else lines[: min(LINES, len(lines) - 1)]
+
+    def kind(self, task: str | None) -> tuple[Kind, str]:
+        """The kind of file, and what stands between the columns of a table."""
+        start = self.text.lstrip()
+        if re.match(r'\[\s*\{|\{\s*["}]', start):
+            return self._json(start), ""
+        if is_tagged(self.lines, is_asked=task == "tagging"):
+            return "conll", ""
+        return self._table()
+
+    def _json(self, start: str) -> Kind:
+        first = start.partition("\n")[0]
+        try:
+            told = json.loads(first)
+        except (ValueError, RecursionError):
+            told = None
+        if is_squad(told) or (not isinstance(told, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)):
+            return "squad"
+        if isinstance(told, dict) or (start[0] == "{" and "\n{" in start):  # a broken line is named by the reader
+            return "jsonl"
+        if start[0] == "[":
+            return "json"
+        remedy = "one object a line, an array of objects, or SQuAD's form is understood"
+        raise BadInput("this JSON is of a form that is not known", file=self.source.name, remedy=remedy)
+
+    def _table(self) -> tuple[Kind, str]:
+        lines = [line for line in self.lines if line and not line.isspace()]
+        is_named = re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
+        tabbed = sum("\t" in line for line in lines)
+        if tabbed > (0.9 if is_named else 0.5) * len(lines):
+            return ("csv", "\t") if _is_quoted(line.split("\t") for line in lines) else ("tsv", "\t")
+        best, share = "", 0.0
+        for delimiter in DELIMITERS:
+            rows = self.cut(delimiter)
+            width, often = Counter(map(len, rows)).most_common(1)[0]
+            if width > 1 and often / len(rows) > share and (is_named or _is_table(rows, width)):
+                best, share = delimiter, often / len(rows)
+        return ("csv", best or ",") if is_named or share >= 0.9 else ("tsv", "\t")
+
+    def cut(self, delimiter: str) -> list[list[str]]:
+        """The first records of a CSV table; what is not well-formed is for the reader to name."""
+        csv.field_size_limit(sys.maxsize)
+        rows = [row for row in csv.reader((line + "\n" for line in self.lines), delimiter=delimiter) if any(row)]
+        return rows if self.is_whole or len(rows) == 1 else rows[:-1]
+
+
+def _is_table(rows: list[list[str]], width: int) -> bool:
+    """Prose has commas too: a table has a header, or as many of them in all of many lines."""
+    return is_header(rows[0], rows[1:]) or (len(rows) >= 5 and all(len(row) == width for row in rows))
+
+
+def _is_quoted(rows: Iterator[list[str]]) -> bool:
+    """Whether quotes in a table of tabs are CSV's: all of them well-formed, and some of them doubled."""
+    doubled = False
+    for cell in (cell for row in rows for cell in row if '"' in cell):
+        inner = cell[1:-1].replace('""', "")
+        if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"' or '"' in inner:
+            return False
+        doubled = doubled or '""' in cell[1:-1]
+    return doubled
+
+
+def cells(line: str) -> list[str]:
+    """The columns of a line of words and tags."""
+    return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
+
+
+def sentences(lines: list[str]) -> list[list[str]]:
+    """The lines between blank ones, without those about documents."""
+    groups: list[list[str]] = [[]]
+    for line in lines:
+        if line.isspace() or not line:
+            groups.append([])
+        elif not line.startswith(DOCUMENT):
+            groups[-1].append(line)
+    return [group for group in groups if group]
+
+
+def is_tagged(lines: list[str], *, is_asked: bool) -> bool:
+    """Words and tags: lines of as many short columns, whose last says O, B-… and the like, or blank lines between."""
+    groups = sentences(lines)
+    rows = [cells(line) for group in groups for line in group if not ABOUT.match(line)]
+    if not rows or is_asked:
+        return bool(rows)
+    width, often = Counter(map(len, rows)).most_common(1)[0]
+    if width < 2 or often < 0.95 * len(rows):
+        return False
+    rows = [row for row in rows if len(row) == width]
+    ends = Counter(row[-1].strip() for row in rows)
+    if sum(" " in row[0].strip() for row in rows) > 0.02 * len(rows):
+        return False
+    tags = sum(often for tag, often in ends.items() if TAG.fullmatch(tag))
+    if tags > 0.98 * len(rows) and ("O" in ends or len(groups) > 1 or any("-" in tag for tag in ends)):
+        return True
+    is_divided = len(groups) > 1 and len(rows) > 2 * len(groups)
+    is_short = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
+    return is_divided and is_short and len(ends) <= min(100, len(rows) / 2) and max(map(len, ends)) <= 20

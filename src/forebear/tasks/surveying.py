@@ -1,0 +1,252 @@
+"""What labelled data holds, in one look: how many of which label, how long, what stands twice or contradicts itself."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Span, Tagged
+from forebear.tasks.splitting import content, kind_of, place_facts, told
+
+FEW = 5  # examples of a label
+LONG = 2000  # characters; most models see 512 tokens
+SHOWN = 5  # contradictions
+MANY = 20  # labels
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long texts are, in characters."""
+
+    median: float
+    most: float  # 95 of 100 are not longer
+    longest: int
+    place: Place | None = None  # of the longest
+
+    @classmethod
+    def of(cls, lengths: array[int], place: Place | None = None) -> Lengths:
+        if not lengths:
+            return cls(0.0, 0.0, 0, place)
+        numbers = np.frombuffer(lengths, dtype=np.int64)
+        median, most = np.percentile(numbers, [50, 95])
+        return cls(float(median), float(most), int(numbers.max()), place)
+
+    def facts(self) -> dict[str, Any]:
+        return {"median": self.median, "percentile_95": self.most, "longest": self.longest}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is.
+
+    balance         label → how many examples have it; for tagging: kind → how many words; for choice: place → how often
+    numbers         labels that are numbers: their least, mean, largest and deviation
+    duplicates      examples that say, letter by letter, what one before them says (of questions: with the same question)
+    contradictions  how many of those have another label; the first of them with both places
+    names           names that more than one example bears
+    answers         of questions: how long answers are, and how many questions have none
+    """
+
+    count: int
+    unlabelled: int
+    balance: dict[str, int]
+    lengths: Lengths
+    long: int
+    duplicates: int
+    contradictions: int
+    contradicting: tuple[tuple[Place, Place], ...]
+    names: int
+    numbers: dict[str, float] | None = None
+    answers: Lengths | None = None
+    unanswered: int = 0
+
+    @property
+    def labelled(self) -> int:
+        return self.count - self.unlabelled
+
+    @property
+    def majority(self) -> float | None:
+        """The share of the commonest label, which always naming it would get right; None: there are no such labels."""
+        if not self.balance or self.answers is not None:
+            return None
+        return max(self.balance.values()) / max(1, sum(self.balance.values()) if self._by_word else self.labelled)
+
+    _by_word: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "count": self.count,
+            "unlabelled": self.unlabelled,
+            "balance": self.balance,
+            "majority": self.majority,
+            "characters": self.lengths.facts(),
+            "long": self.long,
+            "duplicates": self.duplicates,
+            "contradictions": self.contradictions,
+            "contradicting": [[place_facts(one), place_facts(other)] for one, other in self.contradicting],
+            "repeated_names": self.names,
+        }
+        if self.numbers is not None:
+            found["numbers"] = self.numbers
+        if self.answers is not None:
+            found["answers"] = self.answers.facts()
+            found["without_answer"] = self.unanswered / max(1, self.labelled)
+        return found
+
+    def notes(self) -> list[str]:
+        """What a person should know, what is odd in it last."""
+        unlabelled = f", {self.unlabelled:,} of them without a label" if self.unlabelled else ""
+        one = self.lengths
+        notes = [
+            f"{self.count:,} example{'s' * (self.count != 1)}{unlabelled}; {one.median:,.0f} characters in the middle, "
+            f"95 of 100 up to {one.most:,.0f}, the longest {one.longest:,}"
+        ]
+        if self.balance:
+            shown = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MANY]]
+            more = f", and {len(self.balance) - MANY} more" if len(self.balance) > MANY else ""
+            notes.append(f"{self._what}: {', '.join(shown)}{more}")
+        if self.numbers is not None:
+            notes.append(
+                "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.numbers)
+            )
+        if self.answers is not None:
+            notes.append(
+                f"answers have {self.answers.median:,.0f} characters in the middle, the longest {self.answers.longest:,};"
+                f" {self.unanswered:,} questions have no answer"
+            )
+        return [*notes, *self.warnings()]
+
+    @property
+    def _what(self) -> str:
+        return "words by kind of tag" if self._by_word else "labels"
+
+    def warnings(self) -> list[str]:
+        """What may spoil training or its figures."""
+        found: list[str] = []
+        if self.labelled and len(self.balance) == 1 and not self._by_word:
+            found.append(f"there is only one label, {next(iter(self.balance))!r}: nothing can be learned from it")
+        rare = [label for label, count in self.balance.items() if count < FEW]
+        if rare:
+            shown = ", ".join(map(repr, rare[:MANY])) + (f" and {len(rare) - MANY} more" if len(rare) > MANY else "")
+            found.append(f"fewer than {FEW} examples of {shown}")
+        if self.contradictions:
+            one, other = self.contradicting[0]
+            found.append(
+                f"{self.contradictions:,} examples contradict an earlier one that says the same; "
+                f"the first: {told(other)} and {told(one)}"
+            )
+        if self.duplicates:
+            found.append(f"{self.duplicates:,} examples say the same as an earlier one")
+        if self.names:
+            found.append(f"{self.names:,} names (ids) are borne by more than one example")
+        if self.long:
+            where = f", the longest at {told(self.lengths.place)}" if self.lengths.place else ""
+            found.append(
+                f"{self.long:,} texts have more than {LONG:,} characters{where}: most models cannot see so far"
+            )
+        return found
+
+
+def survey(examples: Iterable[Example]) -> Survey:
+    """Looks at every example once; remembers a hash and the label of each."""
+    tally = _Tally()
+    for example in examples:
+        tally.add(example)
+    return tally.survey()
+
+
+class _Tally:
+    """What has been seen so far."""
+
+    def __init__(self) -> None:
+        self.count = self.unlabelled = self.duplicates = self.contradictions = self.unanswered = 0
+        self.balance: Counter[str] = Counter()
+        self.lengths, self.answers, self.numbers = array("q"), array("q"), array("d")
+        self.longest, self.longest_place = -1, None
+        self.seen: dict[int, tuple[int, Place]] = {}
+        self.names: Counter[str] = Counter()
+        self.contradicting: list[tuple[Place, Place]] = []
+        self.by_word = self.asks = False
+
+    def add(self, example: Example) -> None:
+        self.count += 1
+        length = sum(map(len, content(example))) + (len(example.question) if isinstance(example, Asked) else 0)
+        self.lengths.append(length)
+        if length > self.longest:
+            self.longest, self.longest_place = length, example.place
+        if example.place.name is not None:
+            self.names[example.place.name] += 1
+        label = self._label(example)
+        if label is None:
+            self.unlabelled += 1
+        self._compare(example, label)
+
+    def _label(self, example: Example) -> Any:
+        """Counts the label, and gives back what can be compared with another one; None where there is none."""
+        if isinstance(example, Labelled):
+            label = example.label
+            if isinstance(label, str):
+                self.balance[label] += 1
+            elif isinstance(label, tuple):
+                self.balance.update(label)
+                return frozenset(label)
+            elif label is not None:
+                self.numbers.append(label)
+            return label
+        if isinstance(example, Tagged):
+            self.by_word = True
+            if example.tags is not None:
+                self.balance.update(map(kind_of, example.tags))
+            return example.tags
+        if isinstance(example, Choices):
+            if example.right is not None:
+                self.balance[str(example.right + 1)] += 1
+            return example.right
+        return self._answer(example)
+
+    def _answer(self, example: Asked) -> frozenset[Span] | None:
+        self.asks = True
+        if example.answers is None:
+            return None
+        self.unanswered += not example.answers
+        self.answers.extend(len(span.text) for span in example.answers)
+        return frozenset(example.answers)
+
+    def _compare(self, example: Example, label: Any) -> None:
+        """With the first example that says the same."""
+        said = (*content(example), example.question) if isinstance(example, Asked) else content(example)
+        first = self.seen.setdefault(hash(said), (hash(label), example.place))
+        if first[1] is example.place:
+            return
+        self.duplicates += 1
+        if label is not None and first[0] != hash(label) and first[0] != hash(None):
+            self.contradictions += 1
+            if len(self.contradicting) < SHOWN:
+                self.contradicting.append((first[1], example.place))
+
+    def survey(self) -> Survey:
+        numbers = None
+        if self.numbers:
+            found = np.frombuffer(self.numbers, dtype=np.float64)
+            told = {"least": found.min(), "mean": found.mean(), "largest": found.max(), "deviation": found.std()}
+            numbers = {name: float(value) for name, value in told.items()}
+        return Survey(
+            count=self.count,
+            unlabelled=self.unlabelled,
+            balance=dict(sorted(self.balance.items(), key=lambda item: (-item[1], item[0]))),
+            lengths=Lengths.of(self.lengths, self.longest_place),
+            long=sum(length > LONG for length in self.lengths),
+            duplicates=self.duplicates,
+            contradictions=self.contradictions,
+            contradicting=tuple(self.contradicting),
+            names=sum(count > 1 for count in self.names.values()),
+            numbers=numbers,
+            answers=Lengths.of(self.answers) if self.asks else None,
+            unanswered=self.unanswered,
+            _by_word=self.by_word,
+        )

@@ -1,0 +1,213 @@
+"""What is each word? Names of persons, places and organisations, say: a tag for every word, however long the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.objectives.batch import NOTHING
+from forebear.objectives.layout import Layout
+from forebear.tasks import chains
+from forebear.tasks import tags as iobes
+from forebear.tasks.entities_metric import of_entities
+from forebear.tasks.examples import Tagged
+from forebear.tasks.rows import Row, Rows
+from forebear.tasks.task import Logits, Making, Task
+from forebear.text.segmentation import has_han
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from forebear.text.tokenizer import Tokenizer
+
+FORBIDDEN = -1e4  # what a move costs that IOBES does not allow
+MARGIN = 8  # a word is asked about where at least an eighth of a row stands before and behind it, in a long text
+_WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,]\d+)*|\S")
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A name: its words from `first` to before `last`, what kind it is, and how sure that is."""
+
+    text: str
+    kind: str
+    first: int
+    last: int
+    probability: float
+
+    def facts(self) -> dict[str, Any]:
+        places = {"first": self.first, "last": self.last}
+        return {"text": self.text, "kind": self.kind, **places, "probability": round(self.probability, 6)}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The words of a text, the tag of each, the names that they make up, and how probable each tag is for each word."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    entities: tuple[Entity, ...]
+    labels: tuple[str, ...]
+    probabilities: np.ndarray  # (words, labels)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "words": list(self.words),
+            "tags": list(self.tags),
+            "entities": [entity.facts() for entity in self.entities],
+            "table": [
+                {label: round(p, 6) for label, p in zip(self.labels, row, strict=True)}
+                for row in self.probabilities.tolist()
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Tagging(Task):
+    """tags        O, and B, I, E, S for each kind of name
+    characters  words are single characters, as Chinese is mostly tagged; else they are words
+    scheme      in which the examples were written
+    crf         the tags of a sentence are judged together
+    """
+
+    verb: ClassVar[str] = "tag"
+    score: ClassVar[str] = "f1"
+
+    tags: tuple[str, ...] = ("O",)
+    characters: bool = False
+    scheme: str = "IOBES"
+    crf: bool = False
+
+    @classmethod
+    def learned(cls, examples: Sequence[Tagged], **options: Any) -> Tagging:
+        given = [example.tags for example in examples if example.tags is not None]
+        if not given:
+            raise BadInput("no sentence has tags", remedy="give a file with a word and its tag a line")
+        kinds = sorted({tag.partition("-")[2] for tags in given for tag in tags if tag != "O"})
+        if not kinds:
+            raise BadInput("no word has a tag but O", remedy="give sentences that hold something to find")
+        marks = tuple(f"{part}-{kind}" for kind in kinds for part in "BIES")
+        alone = all(len(word) == 1 for example in examples for word in example.words)
+        return cls(**{"tags": ("O", *marks), "characters": alone, **options})
+
+    def words(self, text: str) -> tuple[str, ...]:
+        """A plain text as the words that this task is about."""
+        if self.characters:
+            return tuple(character for character in text if not character.isspace())
+        return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_mixed(text))
+
+    def rows(
+        self, examples: Sequence[Tagged], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False
+    ) -> Rows:
+        spaced = tokenizer.kind == "bytepair"  # its pieces hold the space before a word
+        texts = [text for example in examples for text in (_spaced(example.words) if spaced else example.words)]
+        ids, counts = tokenizer.encode_many(texts)
+        nothing = tokenizer.unknown if tokenizer.unknown is not None else (*layout.before, 0)[0]
+        pieces = iter(np.split(ids, np.cumsum(counts)[:-1]))
+        made: list[Row] = []
+        for number, example in enumerate(examples):
+            own = [next(pieces) for _ in example.words]
+            own = [piece if len(piece) else np.array([nothing], np.int32) for piece in own]  # not even unknown
+            made += self._rows(number, example, own, layout)
+        return Rows.of(made, tells=layout.segments, grouped=False)
+
+    def _rows(self, number: int, example: Tagged, pieces: list[np.ndarray], layout: Layout) -> Iterator[Row]:
+        room = layout.room(1)
+        pieces = [piece[:room] for piece in pieces]
+        numbers = {tag: at for at, tag in enumerate(self.tags)}
+        right = [numbers.get(tag, NOTHING) for tag in example.tags or ()]
+        for begin, end, asked in _windows([len(piece) for piece in pieces], room):
+            text = np.concatenate(pieces[begin:end]) if begin < end else np.empty(0, np.int32)
+            tokens, segments = layout.row(text)
+            starts = len(layout.before) + np.cumsum([0, *map(len, pieces[begin : end - 1])])  # of the words in the row
+            marks, target = (np.full(len(tokens), NOTHING, np.int64) for _ in range(2))
+            for word in asked:
+                marks[starts[word - begin]] = word
+                target[starts[word - begin]] = right[word] if right else NOTHING
+            yield Row(number, tokens, segments, {"tag": target}, marks)
+
+    def heads(self, making: Making) -> dict[str, nn.Module]:
+        from forebear.networks.answers import TagHead
+        from forebear.networks.crf import Crf
+
+        crf = Crf(*self._legal) if self.crf else None
+        return {"tag": TagHead(making.width, len(self.tags), crf=crf, mixture=making.mixture(), dropout=making.dropout)}
+
+    @cached_property
+    def _legal(self) -> iobes.Legal:
+        return iobes.legal(self.tags)
+
+    def answers(self, examples: Sequence[Tagged], rows: Rows, logits: Logits) -> list[Told]:
+        made = []
+        for number, example in enumerate(examples):
+            scores = np.zeros((len(example.words), len(self.tags)))
+            for row in rows.rows_of(number) if example.words else ():
+                marks = rows.marks_of(row)
+                scores[marks[marks != NOTHING]] = logits["tag"][row][marks != NOTHING]
+            made.append(self._told(example.words, scores, logits))
+        return made
+
+    def _told(self, words: tuple[str, ...], scores: np.ndarray, logits: Logits) -> Told:
+        if self.crf:
+            moves = zip(self._legal, logits["moves"], strict=True)
+            moves = [np.where(may, learned, FORBIDDEN) for may, learned in moves]
+            best, p = chains.best(scores, *moves), chains.marginals(scores, *moves)
+        else:
+            best, p = iobes.best_path(scores, *self._legal), _softmax(scores)
+        tags = tuple(self.tags[one] for one in best)
+        entities = []
+        for first, last, kind in iobes.entities(tags):
+            sure = float(np.exp(np.mean(np.log(np.maximum(p[range(first, last), best[first:last]], 1e-300)))))
+            text = "".join(_spaced(words[first:last]))
+            entities.append(Entity(text, kind, first, last, sure))
+        return Told(words, tags, tuple(entities), self.tags, p)
+
+    def measured(self, examples: Sequence[Tagged], answers: Sequence[Told]) -> dict[str, Any]:
+        told = [(one.tags, answer.tags) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
+        return of_entities([right for right, _ in told], [said for _, said in told])
+
+
+def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:
+    """(first word, last word + 1, the words that are asked about) of each row; every word is asked once."""
+    ends = np.cumsum([0, *sizes])
+    count, margin, done = len(sizes), room // MARGIN, 0
+    while True:
+        begin = int(np.searchsorted(ends, ends[done] - margin)) if ends[-1] > room else 0
+        begin = min(max(begin, 0), done)
+        end = int(np.searchsorted(ends, ends[begin] + room, side="right")) - 1
+        until = count
+        if end < count:
+            until = max(done + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
+        if until > end:  # a long word: the one before it is not seen
+            begin, end = done, max(done + 1, int(np.searchsorted(ends, ends[done] + room, side="right")) - 1)
+            until = min(until, end)
+        yield begin, min(end, count), range(done, min(until, count))
+        done = until
+        if done >= count:
+            return
+
+
+def _spaced(words: Sequence[str]) -> Iterator[str]:
+    """The words as they follow one another: with a space before those of spaced writing, but not before the first."""
+    if words:
+        yield words[0]
+    for before, word in pairwise(words):
+        yield word if has_han(before[-1:]) or has_han(word[:1]) else f" {word}"
+
+
+def _mixed(text: str) -> Iterator[str]:
+    """Words of text that holds Chinese: its characters one by one, and others as words."""
+    for word in _WORDS.findall(text):
+        yield from word if has_han(word) else (word,)
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    e = np.exp(scores - scores.max(axis=1, keepdims=True)) if len(scores) else scores
+    return e / e.sum(axis=1, keepdims=True) if len(scores) else scores

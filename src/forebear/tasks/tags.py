@@ -1,0 +1,269 @@
+"""Tags of words: the ways in which people write entities as B, I, E, S and O, and from each of them into ours, IOBES.
+
+All ways are read by one rule, that of conlleval: a word goes on with the entity of the word before it if its tag says
+so (I or E), the one before it leaves it open (B or I), and both have the same kind; any other word that is not O begins
+an entity. So every sequence of tags has entities, also one that breaks its scheme, and what its scheme would have
+written for them is what mends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from forebear.errors import BadInput
+
+Scheme = Literal["BIO", "IOB1", "IOBES", "BMES", "BMEWO", "BILOU"]  # the simplest first: it wins where several hold
+Entity = tuple[int, int, str]  # the number of its first word, that after its last, its kind
+
+# How each writes the first word of several, one inside, the last, and the only word. IOB1 has B besides: it begins an
+# entity with it where the word before belongs to another of the same kind, and there alone.
+LETTERS: dict[str, str] = {
+    "BIO": "BIIB", "IOB1": "IIII", "IOBES": "BIES", "BMES": "BMES", "BMEWO": "BMEW", "BILOU": "BILU",
+}  # fmt: skip
+ROLES = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "W": "S", "U": "S"}  # no two schemes disagree
+PARTED_BY = r"|,;+&/\s"
+ONE = f"(?:O|[{''.join(ROLES)}]-[^{PARTED_BY}]+)"
+SEVERAL = re.compile(f"{ONE}(?:[{PARTED_BY}]+{ONE})+")
+FORBIDDEN, WORST = -1e12, -1e6  # what a forbidden move costs, and the least that a word may say of a label
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """The scheme of some tags, how many of them break it, and why it was taken."""
+
+    scheme: Scheme
+    faults: int
+    reason: str
+
+
+class Legal(NamedTuple):
+    """Of K labels: `moves[i, j]` says whether j may stand right after i; which of them may begin, which may end."""
+
+    moves: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
+    """In which way these sequences, best those of a whole file, are tagged."""
+    return recognised(sequences).scheme
+
+
+def recognised(sequences: Iterable[Sequence[str]]) -> Recognised:
+    """The scheme that fewest tags break, of several the simplest, and the reason for it."""
+    # Whether a tag is right can be told from its neighbours alone, and different threes are few.
+    threes: Counter[tuple[str, str, str]] = Counter()
+    for tags in sequences:
+        threes.update(_threes(tags))
+    total = sum(often for three, often in threes.items() if three[1] != "O")
+    broken = {
+        scheme: sum(often for three, often in threes.items() if _right(*three, scheme) != three[1])
+        for scheme in get_args(Scheme)
+    }
+    fewest = min(broken.values())
+    if fewest * 2 > total:
+        some = ", ".join(sorted({three[1] for three in threes if not _reads(three[1])})[:5])
+        raise BadInput(
+            f"these are not tags of entities: {some or 'most of them break every scheme'}",
+            remedy="tag each word O, or with B, I, E or S and a kind, as in B-PER",
+        )
+    alike: list[Scheme] = [scheme for scheme in get_args(Scheme) if broken[scheme] == fewest]
+    holds = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
+    why = f"; {', '.join(alike)} fit alike, and it is the simplest" if len(alike) > 1 else ", fewer than any other"
+    return Recognised(alike[0], fewest, holds + why)
+
+
+def into_iobes(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    """Tags of this scheme as IOBES; an error for tags that break it."""
+    _refuse_faults(tags, scheme)
+    return _written(tags, "IOBES")
+
+
+def from_iobes(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    """Tags in IOBES as this scheme writes them; an error for tags that break IOBES."""
+    _refuse_faults(tags, "IOBES")
+    return _written(tags, scheme)
+
+
+def entities(tags: Sequence[str]) -> list[Entity]:
+    """(first, last + 1, kind) of each entity, in any scheme. What is no tag counts as O: `faults` finds it."""
+    found: list[Entity] = []
+    before, first, kind = "O", 0, ""
+    for place, tag in enumerate((*tags, "O")):
+        if not _goes_on(before, tag):
+            if before != "O":
+                found.append((first, place, kind))
+            first = place
+        role, kind = _split(tag)
+        before = tag if role != "O" else "O"
+    return found
+
+
+def spelled(found: Iterable[Entity], words: int) -> list[str]:
+    """The tags, in IOBES, of so many words with these entities; an error where two of them share a word."""
+    tags = ["O"] * words
+    done = 0
+    for first, end, kind in sorted(found):
+        if not 0 <= first < end <= words:
+            raise BadInput(f"an entity from word {first} to {end} in a text of {words} words", remedy="mend its places")
+        if first < done:
+            raise _no_nesting(f"two entities share word {first + 1}")
+        tail = f"-{kind}" if kind else ""
+        tags[first:end] = [f"I{tail}"] * (end - first)
+        tags[end - 1] = f"E{tail}"
+        tags[first] = f"B{tail}" if end - first > 1 else f"S{tail}"
+        done = end
+    return tags
+
+
+def faults(tags: Sequence[str], scheme: Scheme = "IOBES") -> list[tuple[int, str]]:
+    """(place, reason) of every tag that breaks the scheme."""
+    right = _written(tags, scheme)
+    return [(place, _reason(tags, place, scheme)) for place, tag in enumerate(tags) if tag != right[place]]
+
+
+def repaired(tags: Sequence[str], scheme: Scheme = "IOBES") -> tuple[list[str], int]:
+    """The tags with which the scheme writes the entities of these, as conlleval reads them; how many were changed.
+
+    An I after O or after another kind begins an entity, one that is not ended ends with its last word, and what is
+    no tag becomes O.
+    """
+    right = _written(tags, scheme)
+    return right, sum(tag != other for tag, other in zip(tags, right, strict=True))
+
+
+def refuse_nested(tags: Sequence[str], *, file: str | None = None, line: int | None = None) -> None:
+    """An error if a word has several tags (B-PER|B-ORG): of entities inside others one tag a word cannot tell."""
+    for place, tag in enumerate(tags):
+        if SEVERAL.fullmatch(tag):
+            raise _no_nesting(f"word {place + 1} has several tags ({tag})", file, line)
+
+
+def labels_of(kinds: Iterable[str]) -> list[str]:
+    """O, and four labels for each kind: what a tagger chooses from, so that every legal sequence can be said."""
+    tails = [f"-{kind}" if kind else "" for kind in kinds]
+    return ["O", *(f"{letter}{tail}" for tail in tails for letter in LETTERS["IOBES"])]
+
+
+def parts_of(tag: str) -> tuple[str, str]:
+    """The letter and the kind of a tag in IOBES; an error for any other."""
+    role, kind = _split(tag)
+    if tag[:1] != role or (role == "O" and tag != "O"):
+        raise BadInput(f"{tag!r} is no tag of IOBES", remedy="give O, or B, I, E or S with a kind, as in B-PER")
+    return role, kind
+
+
+def legal(labels: Sequence[str]) -> Legal:
+    """Which of these labels IOBES lets follow which: what is open goes on with its own kind, what is not cannot."""
+    parts = [parts_of(label) for label in labels]
+    roles, kinds = np.array([role for role, _ in parts]), np.array([kind for _, kind in parts])
+    leaves_open, goes_on = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
+    same = kinds[:, None] == kinds[None, :]
+    moves = np.where(leaves_open[:, None], goes_on[None, :] & same, ~goes_on[None, :])
+    return Legal(moves, ~goes_on, ~leaves_open)
+
+
+def best_path(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """(n,) the labels of the likeliest legal sequence, by the words' log-probabilities (n, K): Viterbi's way.
+
+    Where none is legal, one with as few forbidden moves as can be.
+    """
+    words, count = scores.shape
+    if not words:
+        return np.zeros(0, np.int64)
+    scores = np.maximum(scores.astype(np.float64), WORST)
+    costs = np.where(moves, 0.0, FORBIDDEN).T  # (to, from): the best of each row stands in one piece of memory
+    came_from = np.empty((words, count), np.int64)
+    every = np.arange(count)
+    best = scores[0] + np.where(start, 0.0, FORBIDDEN)
+    for word in range(1, words):
+        through = costs + best
+        came_from[word] = through.argmax(1)
+        best = through[every, came_from[word]] + scores[word]
+    path = np.empty(words, np.int64)
+    path[-1] = (best + np.where(end, 0.0, FORBIDDEN)).argmax()
+    for word in range(words - 1, 0, -1):
+        path[word - 1] = came_from[word, path[word]]
+    return path
+
+
+@lru_cache(maxsize=1 << 16)
+def _split(tag: str) -> tuple[str, str]:
+    """What the tag says of its word, in IOBES's letters, and the kind: nothing for a bare B, as of Chinese words."""
+    if SEVERAL.fullmatch(tag):
+        raise _no_nesting(f"a word has several tags ({tag})")
+    return (ROLES[tag[0]], tag[2:]) if _reads(tag) and tag != "O" else ("O", "")
+
+
+def _reads(tag: str) -> bool:
+    return tag == "O" or (tag[:1] in ROLES and (len(tag) == 1 or (tag[1] == "-" and len(tag) > 2)))
+
+
+def _no_nesting(what: str, file: str | None = None, line: int | None = None) -> BadInput:
+    return BadInput(
+        f"{what}: entities inside others cannot be learned with one tag a word",
+        file=file,
+        line=line,
+        remedy="keep one entity for each word, the outermost or the innermost, or make a data set for each layer",
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _goes_on(before: str, tag: str) -> bool:
+    """Whether two words that stand beside each other belong to one entity."""
+    (left, left_kind), (role, kind) = _split(before), _split(tag)
+    return left in ("B", "I") and role in ("I", "E") and left_kind == kind
+
+
+@lru_cache(maxsize=1 << 16)
+def _right(before: str, tag: str, after: str, scheme: Scheme) -> str:
+    """How the scheme writes this tag between these two."""
+    role, kind = _split(tag)
+    if role == "O":
+        return "O"
+    begins, ends = not _goes_on(before, tag), not _goes_on(tag, after)
+    first, inside, last, only = LETTERS[scheme]
+    letter = (only if ends else first) if begins else (last if ends else inside)
+    left, left_kind = _split(before)
+    if scheme == "IOB1" and begins and left != "O" and left_kind == kind:
+        letter = "B"
+    return f"{letter}-{kind}" if kind else letter
+
+
+def _threes(tags: Sequence[str]) -> Iterable[tuple[str, str, str]]:
+    return zip(("O", *tags), tags, (*tags[1:], "O"), strict=False)
+
+
+def _written(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    if scheme not in LETTERS:
+        raise BadInput(f"no scheme of tags is called {scheme!r}", remedy=f"choose one of {', '.join(LETTERS)}")
+    return [_right(*three, scheme) for three in _threes(tags)]
+
+
+def _refuse_faults(tags: Sequence[str], scheme: Scheme) -> None:
+    if wrong := faults(tags, scheme):
+        place, reason = wrong[0]
+        more = f" (and {len(wrong) - 1} more faults)" if len(wrong) > 1 else ""
+        raise BadInput(f"word {place + 1}: {reason}{more}", remedy="mend the tags, or have them repaired")
+
+
+def _reason(tags: Sequence[str], place: int, scheme: Scheme) -> str:
+    tag = tags[place]
+    before = tags[place - 1] if place else "nothing"
+    letters = dict.fromkeys("B" + LETTERS[scheme])
+    if not _reads(tag) or tag[:1] not in letters:
+        return f"{tag!r} is no tag of {scheme}, which has O and {', '.join(letters)} with a kind"
+    if scheme == "IOB1":
+        return f"{tag} follows {before}, and IOB1 begins with B only right after an entity of the same kind"
+    if ROLES[tag[0]] in ("I", "E") and not _goes_on(before, tag):
+        return f"{tag} goes on with an entity, but before it stands {before}"
+    return (
+        f"{tag} leaves its entity open, but after it stands {tags[place + 1] if place + 1 < len(tags) else 'nothing'}"
+    )

@@ -1,0 +1,97 @@
+"""A milestone's network with the heads of a task, to be taught or to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebear.milestones.milestone import Milestone
+from forebear.objectives.layout import Layout
+from forebear.tasks.adaptation import Adaptation
+from forebear.tasks.task import Task
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.learner import Learner
+from forebear.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+POOLER = "heads.pair.pool."  # what BERT learned to read [CLS] with; a head that reads it too begins with it
+
+
+def layout_for(milestone: Milestone, tokenizer: Tokenizer) -> Layout:
+    """How this milestone reads texts; what counts is told which text a token is of."""
+    return milestone.layout(tokenizer)
+
+
+def learner_for_task(
+    milestone: Milestone,
+    tokenizer: Tokenizer,
+    task: Task,
+    adaptation: Adaptation,
+    recipe: Recipe,
+    *,
+    given: Mapping[str, Tensor] | None = None,
+    weights: tuple[float, ...] | None = None,
+) -> Learner:
+    """`given` are the tensors of the pre-trained run; `weights` those of labels."""
+    if milestone.learning == "counting":
+        from forebear.training.fitting import Fitting
+
+        return Fitting(linear(milestone, tokenizer, task, adaptation), recipe, weights)
+    from forebear.training.descending import Descending
+    from forebear.training.device import chosen
+
+    model = adaptation.network(milestone.network(tokenizer), task, milestone.layout(tokenizer), weights)
+    return Descending(model, recipe, chosen(recipe), taken(given or {}, model), adaptation.shares(model))
+
+
+def taken(given: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+    """Of a run's tensors those that this model has a place for."""
+    wanted = {name: tuple(one.shape) for name, one in model.named_parameters()}
+    found = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    for name, tensor in given.items():
+        if name.startswith(POOLER):
+            for head in ("label", "choice"):
+                other = f"heads.{head}.pool.{name.removeprefix(POOLER)}"
+                found |= {other: tensor} if wanted.get(other) == tuple(tensor.shape) else {}
+    return found
+
+
+def loaded_for_task(
+    milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation, weights: Path
+) -> Any:
+    """The network that was adapted, with these weights, strictly."""
+    if milestone.learning == "counting":
+        from safetensors.numpy import load_file
+
+        model = linear(milestone, tokenizer, task, adaptation)
+        model.load(load_file(weights))
+        return model
+    from safetensors.torch import load_file
+
+    model = adaptation.network(milestone.network(tokenizer), task, milestone.layout(tokenizer))
+    return model.load(load_file(weights), file=str(weights)).eval()
+
+
+def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
+    """A linear model over the n-grams of a milestone that counts."""
+    raise NotImplementedError
+
+
+def balanced(task: Task, examples: Sequence[Any]) -> tuple[float, ...] | None:
+    """Weights with which all labels count alike; None where there are no labels to weigh."""
+    from collections import Counter
+
+    labels = getattr(task, "labels", ())
+    if not labels:
+        return None
+    counts = Counter(one for example in examples for one in _labels(example.label))
+    if getattr(task, "kind", "one") == "several":  # of each: those without it to those with it
+        return tuple((len(examples) - counts[label]) / max(1, counts[label]) for label in labels)
+    return tuple(len(examples) / (len(labels) * max(1, counts[label])) for label in labels)
+
+
+def _labels(label: Any) -> tuple[str, ...]:
+    return label if isinstance(label, tuple) else (str(label),)

@@ -1,0 +1,165 @@
+"""From a person's labelled files to the examples that a run learns from, and back to the same from what it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.tasks import tags
+from forebear.tasks.examples import Example, Tagged
+from forebear.tasks.forms import BadRow, Form, Labels
+from forebear.tasks.reading import examples, guess
+from forebear.tasks.splitting import divided, leaks
+from forebear.tasks.surveying import survey
+from forebear.training.checkpoint import digest
+
+FEW_NAMED = 5  # bad rows that are told one by one
+
+
+@dataclass(frozen=True)
+class LabelledSource:
+    """Files of examples and how to take them: everything that decides what a run learns from.
+
+    task         what they are examples of
+    form         how they are written
+    dev, test    files of their own; without `dev` a share of the examples is held out by what they say
+    on_bad_rows  fail, or skip (each is named)
+    on_bad_tags  tags that break their scheme: fail, or repair (they are counted)
+    part         share of the examples to learn from, for learning curves
+    """
+
+    task: str
+    train: str
+    form: Form
+    dev: str | None = None
+    test: str | None = None
+    dev_share: float = 0.1
+    on_bad_rows: str = "fail"
+    on_bad_tags: str = "fail"
+    part: float = 1.0
+
+    def files(self) -> dict[str, str]:
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {side: path for side, path in named.items() if path is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        told = {**asdict(self), "form": self.form.to_json()}
+        return {**told, **{side: os.path.abspath(path) for side, path in self.files().items()}}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> LabelledSource:
+        known = {one.name for one in fields(cls)}
+        rest = {name: value for name, value in told.items() if name in known - {"form"}}
+        return cls(form=Form.from_json(told["form"]), **rest)
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of each file: what the same is."""
+        return {side: digest(Path(path)) for side, path in self.files().items()}
+
+
+def labelled_source(
+    train: str,
+    *,
+    task: str | None = None,
+    dev: str | None = None,
+    test: str | None = None,
+    form: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> tuple[LabelledSource, list[str]]:
+    """A source, with what is not said guessed from the file, and what was guessed in words."""
+    task, guessed, notes = guess(train, task, **(form or {}))
+    given = {name: value for name, value in settings.items() if value is not None}
+    return LabelledSource(task, train, guessed, dev, test, **given), notes
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledData:
+    """The examples, what is to be said of them, and the facts of each side. `scheme` is that of tags."""
+
+    train: list[Any]
+    dev: list[Any]
+    test: list[Any]
+    scheme: str
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def read_labelled(source: LabelledSource) -> LabelledData:
+    """All examples of a source; what is wrong with them is an error, or told."""
+    notes: list[str] = []
+    sides: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
+    for side, path in source.files().items():
+        labels: Labels = "optional" if side == "test" else "wanted"
+        sides[side] = _read(path, source, labels, notes)
+    scheme = ""
+    if source.task == "tagging":
+        scheme = _into_iobes(sides, source, notes)
+    if source.dev is None:
+        split = divided(sides["train"], dev=source.dev_share)
+        sides["train"], sides["dev"] = list(split.train), list(split.dev)
+        notes += split.notes
+    if source.part < 1:
+        kept = max(2, round(source.part * len(sides["train"])))
+        sides["train"] = sorted(sides["train"], key=_by_content)[:kept]
+    facts: dict[str, Any] = {}
+    for side, found in sides.items():
+        if found:
+            told = survey(found)
+            facts[side] = told.facts()
+            notes += told.notes() if side == "train" else []
+    for side in ("dev", "test"):
+        if sides[side]:
+            leaked = leaks(sides["train"], sides[side])
+            facts[side]["leaks"] = leaked.facts()
+            notes += [f"{side}: {leaked}"] if leaked.count else []
+    return LabelledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
+
+
+def _by_content(example: Example) -> bytes:
+    import hashlib
+
+    return hashlib.blake2b(repr(replace(example, place=None)).encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def _read(path: str, source: LabelledSource, labels: Labels, notes: list[str]) -> list[Example]:
+    bad: list[BadRow] = []
+    found = list(examples(path, source.task, source.form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
+    notes += _told(bad)
+    if not found:
+        raise BadInput("holds no example", file=path, remedy="give a file with at least a few examples")
+    return found
+
+
+def _told(bad: list[BadRow]) -> list[str]:
+    more = f"; and {len(bad) - FEW_NAMED:,} more" if len(bad) > FEW_NAMED else ""
+    return [f"rows left out or mended: {'; '.join(map(str, bad[:FEW_NAMED]))}{more}"] if bad else []
+
+
+def _into_iobes(sides: dict[str, list[Any]], source: LabelledSource, notes: list[str]) -> str:
+    """Tags of whatever scheme as IOBES; what breaks the scheme is refused or repaired."""
+    taught: Iterable[Tagged] = (one for one in sides["train"] if one.tags is not None)
+    known = tags.recognised(one.tags for one in taught)  # pyright: ignore[reportArgumentType]
+    repairs = 0
+    for side, path in source.files().items():
+        made = []
+        for one in sides[side]:
+            own = one.tags
+            if own is not None:
+                if source.on_bad_tags == "fail" and (faults := tags.faults(own, known.scheme)):
+                    place, reason = faults[0]
+                    remedy = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
+                    what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({known.scheme})"
+                    raise BadInput(what, file=path, line=one.place.line, remedy=remedy)
+                own, count = tags.repaired(own, known.scheme)
+                repairs += count
+                own = tuple(tags.into_iobes(own, known.scheme))
+            made.append(replace(one, tags=own))
+        sides[side] = made
+    notes.append(f"tags are read as {known.scheme}: {known.reason}")
+    if repairs:
+        notes.append(f"{repairs:,} tags broke their scheme and were repaired")
+    return known.scheme

@@ -1,0 +1,364 @@
+"""From a run and labelled examples to a run that does the task: read, encode, train, choose the best, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebear.errors import BadInput
+from forebear.lineage import LINEAGE, milestone_named, name_of
+from forebear.milestones.milestone import Milestone
+from forebear.tasks.adaptation import Adaptation
+from forebear.tasks.every_example import EveryExample
+from forebear.tasks.predicting import predicted
+from forebear.tasks.rows import Rows
+from forebear.tasks.task import Task, task_named
+from forebear.text.aside import disk_told
+from forebear.text.tokenizer import Tokenizer
+from forebear.training import machine
+from forebear.training.adapted import balanced, learner_for_task
+from forebear.training.card import write_card
+from forebear.training.folder import RunFolder
+from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
+from forebear.training.learner import Learner
+from forebear.training.recipe import Recipe, recipe_from
+from forebear.training.trainer import Trainer, Watcher
+from forebear.using.beginning import Beginning
+from forebear.using.places import place, replaced
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EXAMPLES = 32  # in a step, about
+LEAST_STEPS = 300  # that a task wants, even where examples are few
+EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
+LOOKS = 12  # at the held-out examples, in the course of a run
+JUDGED = 2000  # held-out examples that are looked at on the way
+LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is to be adapted to what, and how; everything that the result depends on."""
+
+    milestone: Milestone
+    size: str | None
+    tokenizer: Tokenizer
+    beginning: Beginning | None  # None: from nothing, to see what pre-training is worth
+    source: LabelledSource
+    data: LabelledData
+    task: Task
+    adaptation: Adaptation
+    recipe: Recipe
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return {
+            "milestone": name_of(self.milestone),
+            "fields": asdict(self.milestone),
+            "beginning": None if self.beginning is None else self.beginning.weights,
+            "task": self.task.to_json(),
+            "adaptation": self.adaptation.to_json(),
+            "examples": self.source.to_json(),
+            "digests": self.source.digests(),
+            "recipe": self.recipe.to_json(),
+        }
+
+
+def plan(
+    begin: str,
+    source: LabelledSource,
+    *,
+    how: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    size: str | None = None,
+    data: LabelledData | None = None,
+) -> Plan:
+    """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task."""
+    if begin in LINEAGE and not Path(begin).is_dir():
+        kind, beginning = milestone_named(begin), None
+        named = size or kind.size
+        if named not in kind.sizes:
+            raise BadInput(f"{begin} has no size {named!r}", remedy=f"there are: {', '.join(kind.sizes)}")
+        milestone = kind(**kind.sizes[named])
+    else:
+        beginning = _beginning(begin)
+        milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
+        if size is not None:
+            raise BadInput("--size means nothing beside a run: it has its own", remedy="leave it out")
+    data = data or read_labelled(source)
+    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
+    given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
+    task = task_named(source.task).learned(data.train, **given)
+    adaptation = _adaptation(milestone, beginning, task, how or {})
+    recipe = _recipe(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
+    return Plan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
+
+
+def _beginning(run: str) -> Beginning:
+    folder = RunFolder.open(run)
+    if "weights" not in folder.facts:
+        raise BadInput("is not finished", file=run, remedy=f"finish it first: {folder.going_on}")
+    return Beginning(str(folder.path.absolute()), folder.facts["weights"]["sha256"])
+
+
+def _adaptation(milestone: Milestone, beginning: Beginning | None, task: Task, given: Mapping[str, Any]) -> Adaptation:
+    told = {name: value for name, value in given.items() if value is not None}
+    predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
+    if told.get("language") and not predicts:
+        what = "--language is for encoders that predict the next token, such as gpt"
+        raise BadInput(what, remedy="leave it out")
+    usual = LANGUAGE if predicts and told.get("how", "finetune") == "finetune" and beginning else 0.0
+    return Adaptation(**{"language": usual, **told})
+
+
+def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
+    from forebear.using.explaining import sample
+
+    told = beginning.folder.facts.get("heads") if beginning else None
+    return told if told is not None else tuple(sample(milestone)[0].targets)
+
+
+def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
+    """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
+    from forebear.text.blueprint import ROBERTA
+    from forebear.text.training import train
+    from forebear.training.corpora import vocabulary_for
+
+    texts = [text for example in data.train for text in _texts(example)]
+    kind = milestone.tokenizer
+    more: dict[str, Any] = {}
+    if kind == "bytepair" and "mask" in milestone.needs:
+        more["specials"] = ROBERTA
+    size = vocabulary_for(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
+    return train(kind, texts, size=size, **more)
+
+
+def _texts(example: Any) -> Sequence[str]:
+    """The texts of an example, of whatever kind."""
+    if hasattr(example, "words"):
+        return (" ".join(example.words),)
+    if hasattr(example, "passage"):
+        return (example.question, example.passage)
+    return (example.text, *example.choices) if hasattr(example, "choices") else example.texts
+
+
+def _recipe(
+    milestone: Milestone,
+    tokenizer: Tokenizer,
+    task: Task,
+    adaptation: Adaptation,
+    data: LabelledData,
+    settings: Mapping[str, Any],
+    *,
+    fresh: bool,
+) -> Recipe:
+    """Defaults that suit the encoder's width and the number of examples, and whatever a person says instead."""
+    rows = task.rows(data.train[: 20 * EXAMPLES], tokenizer, milestone.layout(tokenizer), learning=True)
+    mean = float(rows.sizes.mean()) if len(rows) else 1.0
+    if milestone.learning == "counting":
+        return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
+    width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
+    rate = milestone.recipe()["rate"] if fresh else 0.023 / width if adaptation.how != "features" else 2e-3
+    own: dict[str, Any] = {"rate": rate, "batch": max(1, round(EXAMPLES * mean)), "decay": 0.01, "memory": 0.98}
+    batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
+    epoch = max(1, round(mean * len(data.train) / batch))
+    own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))
+    made = recipe_from(own, settings)
+    if made.evaluate_every is None:
+        steps = made.steps or round((made.epochs or 0) * epoch)
+        made = replace(made, evaluate_every=max(1, (steps or 4 * epoch) // LOOKS))
+    return made
+
+
+def adapt(
+    what: Plan,
+    to: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    command: str | None = None,
+    watcher: Watcher | None = None,
+) -> RunFolder:
+    """Adapts what was planned into a folder; a folder that holds the same, begun or finished, is gone on with."""
+    watcher = watcher or Watcher()
+    asked = what.asked
+    wanted = Path(to) if to is not None else Path("runs") / f"{asked['milestone']}-{what.task.name}"
+    folder, there = place(wanted, asked, to is None, overwrite)
+    goes_on = there is not None and there.facts.get("asked") == asked
+    if there is not None and goes_on and there.finished:
+        watcher.note("this run is finished already: nothing was trained")
+        return there
+    recipe = there.recipe if there is not None and goes_on else what.recipe
+    ready = _Ready.of(replace(what, recipe=recipe))
+    if there is not None and goes_on:
+        return _trained(there, ready, watcher)
+    with replaced(there):
+        run = RunFolder.begin(folder, _told(what, asked, folder, command), what.tokenizer, None)
+    return _trained(run, ready, watcher)
+
+
+def _told(what: Plan, asked: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
+    """What a run says of itself when it begins."""
+    return {
+        "name": folder.name,
+        "milestone": asked["milestone"],
+        "size": what.size,
+        "fields": asked["fields"],
+        "parent": None if what.beginning is None else what.beginning.run,
+        "task": asked["task"],
+        "adaptation": asked["adaptation"],
+        "recipe": asked["recipe"],
+        "tokenizer": {name: what.tokenizer.describe()[name] for name in ("kind", "size", "digest")},
+        "labelled": {"source": asked["examples"], "digests": asked["digests"], "sides": what.data.facts},
+        "data": None,
+        "asked": asked,
+        "command": command,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": machine.versions(),
+        "hardware": machine.hardware(),
+        "state": "begun",
+    }
+
+
+def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
+    """Goes on with an adaptation that was broken off; the folder knows the rest."""
+    run = RunFolder.open(folder)
+    watcher = watcher or Watcher()
+    if run.finished:
+        watcher.note("this run is finished already: nothing was trained")
+        return run
+    if run.task is None:
+        raise BadInput("was not adapted to a task", file=run.path, remedy=f"go on with it by: {run.going_on}")
+    source = LabelledSource.from_json(run.facts["labelled"]["source"])
+    for side, path in source.files().items():
+        if not Path(path).is_file():
+            raise BadInput(f"the {side} examples of this run are gone", file=path, remedy="put them back")
+    if source.digests() != run.facts["labelled"]["digests"]:
+        remedy = "put the old files back, or adapt anew with the new ones"
+        raise BadInput("the examples of this run have changed since it began", file=source.train, remedy=remedy)
+    parent = run.facts["parent"]
+    begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
+    beginning = Beginning(parent, run.facts["asked"]["beginning"]) if parent and not begun else None
+    what = Plan(
+        run.milestone,
+        run.facts["size"],
+        run.tokenizer,
+        beginning,
+        source,
+        read_labelled(source),
+        run.task,
+        run.adaptation,
+        run.recipe,
+    )
+    return _trained(run, _Ready.of(what), watcher)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """Everything that training needs beside its folder: the sides as rows, an objective and a learner."""
+
+    what: Plan
+    train: Rows
+    held_out: Rows
+    objective: EveryExample
+    learner: Learner
+    notes: list[str]
+
+    @classmethod
+    def of(cls, what: Plan) -> _Ready:
+        layout = what.milestone.layout(what.tokenizer)
+        train = what.task.rows(what.data.train, what.tokenizer, layout, learning=True)
+        held_out = what.task.rows(what.data.dev, what.tokenizer, layout)
+        objective = EveryExample(what.adaptation.language)
+        objective.check(train)
+        notes = list(what.data.notes)
+        if train.cut:
+            share = train.cut / (train.cut + int(train.sizes.sum()))
+            notes.append(
+                f"{train.cut:,} tokens ({share:.1%}) do not fit into rows of {layout.context} and are not read"
+            )
+        weights = balanced(what.task, what.data.train) if what.adaptation.balanced else None
+        learner = learner_for_task(
+            what.milestone,
+            what.tokenizer,
+            what.task,
+            what.adaptation,
+            what.recipe,
+            given=_given(what.beginning),
+            weights=weights,
+        )
+        return cls(what, train, held_out, objective, learner, notes)
+
+    def judge(self) -> tuple[dict[str, float], float]:
+        """The task's figure on held-out examples, and how far it is from perfect."""
+        task, examples = self.what.task, self.what.data.dev[:JUDGED]
+        rows = self.held_out
+        if len(examples) < len(self.what.data.dev):
+            rows = task.rows(examples, self.what.tokenizer, self.what.milestone.layout(self.what.tokenizer))
+        answers = task.answers(examples, rows, predicted(self.learner.network, rows))
+        score = float(task.measured(examples, answers)[task.score])
+        return {task.score: score}, 1.0 - score
+
+
+def _given(beginning: Beginning | None) -> dict[str, Tensor] | None:
+    if beginning is None or beginning.folder.milestone.learning == "counting":
+        return None
+    from safetensors.torch import load_file
+
+    return load_file(beginning.folder.weights()[0])
+
+
+def _trained(run: RunFolder, ready: _Ready, watcher: Watcher) -> RunFolder:
+    with disk_told(run.path), run.held():
+        run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
+        if run.finished:
+            return run
+        for note in ready.notes:
+            watcher.note(note)
+        if run.facts["state"] != "trained":
+            run.tell(notes=ready.notes)
+            counting = run.milestone.learning == "counting"
+            trainer = Trainer(
+                run,
+                ready.learner,
+                ready.objective,
+                ready,
+                once=counting,
+                judge=ready.judge,
+                watcher=watcher,
+            )
+            trainer.run()
+        _measure(run, ready, watcher)
+    return run
+
+
+def _measure(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
+    """Calibrates on the held-out examples, measures on all sides that have labels; then the run is finished."""
+    from forebear.using.run import Run
+
+    opened = Run(run)
+    what, network = ready.what, opened.network
+    layout = what.milestone.layout(what.tokenizer)
+    logits = predicted(network, ready.held_out)
+    task = what.task.calibrated(what.data.dev, ready.held_out, logits)
+    metrics = {"dev": task.measured(what.data.dev, task.answers(what.data.dev, ready.held_out, logits))}
+    tested = [example for example in what.data.test if is_labelled(example)]
+    if tested:
+        rows = task.rows(tested, what.tokenizer, layout)
+        metrics["test"] = task.measured(tested, task.answers(tested, rows, predicted(network, rows)))
+    elif what.data.test:
+        watcher.note("the test examples have no labels: nothing is measured on them")
+    run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
+    run.facts["notes"] = [*run.facts.get("notes", []), *opened.notes]
+    write_card(run)
+    run.tell(state="finished")  # last: what is finished is whole
+
+
+def is_labelled(example: Any) -> bool:
+    """Whether somebody has said what is right."""
+    names = ("label", "tags", "answers", "right")
+    return next(getattr(example, name) for name in names if hasattr(example, name)) is not None
