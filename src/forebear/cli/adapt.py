@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from forebear.cli.examined import headline
 from forebear.cli.labels import ExamplesOptions
 from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking
@@ -157,11 +158,3 @@ def drawn(console: Console, run: RunFolder) -> None:
         console.print(f"{side}: {headline(told)}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)
-
-
-def headline(told: dict[str, Any]) -> str:
-    """The figures of a task in one line."""
-    names = ("accuracy", "exact_match", "f1", "precision", "recall", "micro_f1", "macro_f1", "mcc", "pearson")
-    names += ("spearman", "rmse")
-    shown = [f"{name.replace('_', ' ')} {told[name]:.4f}" for name in names if isinstance(told.get(name), float)]
-    return ", ".join(shown) + f" ({told.get('examples', 0):,} examples)"

@@ -271,6 +271,6 @@ def _notes(answers: Answers, examples: int) -> Iterator[str]:
     if names := {one.name for answer in chosen for one in answer.answers if one.unknown}:
         yield f"the run's vocabulary lacks words of: {', '.join(map(plain, sorted(names)))}; charged by their spelling"
     if tied := sum(answer.is_tied for answer in chosen):
-        yield f"no answer is likelier than another for {tied:,} of {len(chosen):,} texts: the run sees nothing to tell by"
+        yield f"no answer is likelier than another for {tied:,} of {len(chosen):,} texts: the run sees no difference"
     if impossible := sum(answer.best is None for answer in chosen):
         yield f"every answer is impossible for this run in {impossible:,} of {len(chosen):,} texts"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from forebear.cli.many import opened
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
+from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,17 +39,21 @@ def measure(
     *,
     limit: str | None = None,
     workers: int | None = None,
+    errors: Path | None = None,
+    on_bad_rows: Literal["fail", "skip"] = "fail",
+    on_bad_tags: Literal["fail", "repair"] = "fail",
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Measure how well a run predicts a text: bits per byte, and perplexity by its own tokens.
+    """Measure how well a run predicts a text (bits per byte), or does its task on labelled examples.
 
     Bits per byte can be compared between all runs; what a vocabulary lacks is charged its spelling. Give text that
-    the run has not seen.
+    the run has not seen. A run that was adapted to a task is given a file written as the one it learned from.
 
     ```
     forebear measure runs/gpt2 held-out.txt
     forebear measure runs/ngram 'news/**/*.txt' --documents files --limit 1M --json
+    forebear measure runs/reviews test.tsv --errors mistakes.tsv
     ```
 
     Parameters
@@ -56,13 +61,27 @@ def measure(
     run
         The run's folder.
     texts
-        Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer.
+        Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
+        for a run with a task, one file of labelled examples.
     limit
         Bytes of text to measure: 200k, 1M. [default: all]
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
+    errors
+        Tasks: write every mistake to this file, with its line, those the run was surest of first.
+    on_bad_rows
+        Tasks: rows that are no examples.
+    on_bad_tags
+        Tagging: tags that break their scheme.
     """
     using = opened(run, "measure", speaking)
+    if using.task is not None:
+        from forebear.cli.examined import told_of
+
+        told_of(using, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
+        return
+    if errors is not None:
+        raise BadInput("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
     with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
         measured = using.measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress

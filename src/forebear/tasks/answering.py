@@ -15,7 +15,7 @@ from forebear.objectives.layout import Layout
 from forebear.tasks.answer_metric import of_answers
 from forebear.tasks.examples import Asked
 from forebear.tasks.rows import Row, Rows
-from forebear.tasks.task import Logits, Making, Task
+from forebear.tasks.task import Logits, Making, Task, Verdict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -159,6 +159,11 @@ class Answering(Task):
             best = None
         table = windows[found[0][1]].table(example.passage) if found else ()
         return Answer(example.question, example.passage, best, told, float(np.exp(none)), table)
+
+    def verdict(self, example: Asked, answer: Answer) -> Verdict:
+        wanted = tuple(span.text for span in example.answers or ())
+        right = of_answers([wanted], [answer.text])["exact_match"] == 1
+        return Verdict(right, " | ".join(wanted), answer.text, answer.best.probability if answer.best else answer.none)
 
     def measured(self, examples: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Any]:
         told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.answers is not None]

@@ -14,7 +14,7 @@ from forebear.objectives.layout import Layout
 from forebear.tasks.examples import Choices
 from forebear.tasks.pairs import fitted
 from forebear.tasks.rows import Row, Rows
-from forebear.tasks.task import Logits, Making, Task
+from forebear.tasks.task import Logits, Making, Task, Verdict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,6 +84,11 @@ class Choice(Task):
             e = np.exp((scores - scores.max()).astype(np.float64) / self.temperature)
             made.append(Chosen(example.text, example.choices, int(e.argmax()), tuple((e / e.sum()).tolist())))
         return made
+
+    def verdict(self, example: Choices, answer: Chosen) -> Verdict:
+        wanted = "" if example.right is None else example.choices[example.right]
+        sure = answer.probabilities[answer.chosen]
+        return Verdict(example.right == answer.chosen, wanted, example.choices[answer.chosen], sure)
 
     def measured(self, examples: Sequence[Choices], answers: Sequence[Chosen]) -> dict[str, Any]:
         told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.right is not None]

@@ -15,7 +15,7 @@ from forebear.objectives.layout import Layout
 from forebear.tasks import calibration, metrics
 from forebear.tasks.examples import Labelled
 from forebear.tasks.rows import Row, Rows
-from forebear.tasks.task import Logits, Making, Task
+from forebear.tasks.task import Logits, Making, Task, Verdict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -145,6 +145,14 @@ class Classification(Task):
             return 1 / (1 + np.exp(-scores))
         e = np.exp(scores - scores.max())
         return e / e.sum()
+
+    def verdict(self, example: Labelled, answer: Classified) -> Verdict:
+        if self.kind == "number":
+            wanted, said = float(example.label or 0.0), float(answer.label)  # pyright: ignore[reportArgumentType]
+            return Verdict(abs(wanted - said) < self.spread / 2, f"{wanted:g}", f"{said:.4g}")
+        wanted, said = _several(example.label), _several(answer.label)
+        sure = answer.probabilities[said[0]] if self.kind == "one" else None
+        return Verdict({*wanted} == {*said}, ",".join(wanted), ",".join(said), sure)
 
     def calibrated(self, examples: Sequence[Labelled], rows: Rows, logits: Logits) -> Classification:
         """With the temperature under which the held-out labels are likeliest."""

@@ -64,3 +64,29 @@ class Choices:
 
 
 Example = Labelled | Tagged | Asked | Choices
+
+
+def is_labelled(example: Example) -> bool:
+    """Whether somebody has said what is right."""
+    match example:
+        case Labelled():
+            return example.label is not None
+        case Tagged():
+            return example.tags is not None
+        case Asked():
+            return example.answers is not None
+        case Choices():
+            return example.right is not None
+
+
+def texts_of(example: Example) -> tuple[str, ...]:
+    """All that is written in an example."""
+    match example:
+        case Labelled():
+            return example.texts
+        case Tagged():
+            return (" ".join(example.words),)
+        case Asked():
+            return (example.question, example.passage)
+        case Choices():
+            return (example.text, *example.choices)

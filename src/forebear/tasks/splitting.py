@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Ta
 
 SIDES = ("train", "dev", "test")
 SHOWN = 5  # places
+RANKS = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -104,39 +105,37 @@ def divided(examples: Iterable[Example], *, dev: float = 0.1, test: float = 0.0,
         remedy = "give shares such as 0.1, which leave something to train on"
         raise BadInput(f"the shares are {dev:g} for dev and {test:g} for test", remedy=remedy)
     kept = list(examples)
-    owners = [folded(example) for example in kept]
-    height = dict.fromkeys(owners, 0.0)
-    for text in height:
-        height[text] = _height(text, seed)
-    side = {text: 2 if at < test else 1 if at < test + dev else 0 for text, at in height.items()}
-    notes: list[str] = []
+    owners = [_rank(example, seed) for example in kept]
     shares = {0: 1 - dev - test, 1: dev, 2: test}
-    if side and any(share and number not in side.values() for number, share in shares.items()):
-        _ranked(side, height, {1: dev, 2: test}, notes)
-    _completed(side, height, list(zip(owners, kept, strict=True)), notes)
+    below_test, below_dev = round(test * RANKS), round((test + dev) * RANKS)
+    side = {rank: 2 if rank < below_test else 1 if rank < below_dev else 0 for rank in owners}
+    notes: list[str] = []
+    present = set(side.values())
+    if side and any(share and number not in present for number, share in shares.items()):
+        _divide_few(side, {1: dev, 2: test}, notes)
+    _complete(side, owners, [labels_of(example) for example in kept], notes)
     sides: tuple[list[Example], ...] = ([], [], [])
-    for text, example in zip(owners, kept, strict=True):
-        sides[side[text]].append(example)
+    for rank, example in zip(owners, kept, strict=True):
+        sides[side[rank]].append(example)
     return Split(*sides, notes)
 
 
-def _height(text: str, seed: int) -> float:
-    """A number in [0, 1) that depends on the text and the seed alone; the lowest examine."""
-    data = f"{seed}\0{text}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) / 2**64
+def _rank(example: Example, seed: int) -> int:
+    """A number below RANKS that depends on what is said and the seed alone; the lowest examine."""
+    data = f"{seed}\0{folded(example)}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-def _ranked(side: dict[str, int], height: dict[str, float], shares: dict[int, float], notes: list[str]) -> None:
-    """Few contents: their order by height decides, so that each side that is wanted has one, dev before test."""
-    ranked = sorted(height, key=lambda text: (height[text], text))
-    counts = {number: max(1, round(share * len(ranked))) for number, share in shares.items() if share}
-    while sum(counts.values()) >= max(1, len(ranked)):
+def _divide_few(side: dict[int, int], shares: dict[int, float], notes: list[str]) -> None:
+    """Few contents: their order decides, so that each side that is wanted has one, dev before test."""
+    counts = {number: max(1, round(share * len(side))) for number, share in shares.items() if share}
+    while sum(counts.values()) >= len(side) and any(counts.values()):
         most = max(counts, key=lambda number: (counts[number], number))
         counts[most] -= 1
     examining = counts.get(2, 0)
-    for rank, text in enumerate(ranked):
-        side[text] = 2 if rank < examining else 1 if rank < examining + counts.get(1, 0) else 0
-    many = f"{len(ranked)} different text{'s' * (len(ranked) != 1)}"
+    for place, rank in enumerate(sorted(side)):
+        side[rank] = 2 if place < examining else 1 if place < examining + counts.get(1, 0) else 0
+    many = f"{len(side)} different text{'s' * (len(side) != 1)}"
     empty = [SIDES[number] for number, count in counts.items() if not count]
     if len(empty) < len(counts):
         notes.append(f"there are only {many}: they were divided by rank, so that no side is empty by chance")
@@ -144,32 +143,30 @@ def _ranked(side: dict[str, int], height: dict[str, float], shares: dict[int, fl
         notes.append(f"there are only {many}: nothing is left for {' and '.join(empty)}")
 
 
-def _completed(
-    side: dict[str, int], height: dict[str, float], pairs: Sequence[tuple[str, Example]], notes: list[str]
-) -> None:
+def _complete(side: dict[int, int], owners: list[int], labels: list[tuple[str, ...]], notes: list[str]) -> None:
     """Moves to training one content of each label that it lacks, and from it what dev or test then lack."""
-    taught = {label for text, example in pairs if side[text] == 0 for label in labels_of(example)}
-    holders: dict[str, str] = {}
-    for text, example in pairs:
-        for label in labels_of(example):
-            if label not in taught and (label not in holders or height[text] > height[holders[label]]):
-                holders[label] = text
+    taught = {label for rank, found in zip(owners, labels, strict=True) if side[rank] == 0 for label in found}
+    holders: dict[str, int] = {}
+    for rank, found in zip(owners, labels, strict=True):
+        for label in found:
+            if label not in taught:
+                holders[label] = max(rank, holders.get(label, -1))
     if not holders:
         return
-    labels: dict[str, set[str]] = {text: set() for text in side}
-    for text, example in pairs:
-        labels[text].update(labels_of(example))
+    together: dict[int, set[str]] = {rank: set() for rank in side}
+    for rank, found in zip(owners, labels, strict=True):
+        together[rank].update(found)
     before = set(side.values())
-    for label, text in holders.items():
+    for label, rank in holders.items():
         if label not in taught:  # else it came along with another one
-            notes.append(f"the label {label!r} was only in {SIDES[side[text]]}: a text with it was moved to train")
-            side[text] = 0
-            taught |= labels[text]
+            notes.append(f"the label {label!r} was only in {SIDES[side[rank]]}: a text with it was moved to train")
+            side[rank] = 0
+            taught |= together[rank]
     for number in sorted(before - set(side.values())):
-        counts = Counter(label for text, found in labels.items() if side[text] == 0 for label in found)
-        able = [text for text, where in side.items() if where == 0 and all(counts[it] > 1 for it in labels[text])]
+        counts = Counter(label for rank, found in together.items() if side[rank] == 0 for label in found)
+        able = [rank for rank, where in side.items() if where == 0 and all(counts[it] > 1 for it in together[rank])]
         if able:
-            side[min(able, key=lambda text: (height[text], text))] = number
+            side[min(able)] = number
         else:
             notes.append(f"nothing is left for {SIDES[number]}: training needs all texts for its labels")
 

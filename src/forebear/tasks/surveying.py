@@ -6,17 +6,19 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Span, Tagged
+from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Tagged
 from forebear.tasks.splitting import content, kind_of, place_facts, told
 
 FEW = 5  # examples of a label
 LONG = 2000  # characters; most models see 512 tokens
 SHOWN = 5  # contradictions
 MANY = 20  # labels
+What = Literal["labels", "tags", "right"]
+WORDING = {"labels": "labels", "tags": "words by kind of tag", "right": "which choice is right"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Survey:
 
     balance         label → how many examples have it; for tagging: kind → how many words; for choice: place → how often
     numbers         labels that are numbers: their least, mean, largest and deviation
-    duplicates      examples that say, letter by letter, what one before them says (of questions: with the same question)
+    duplicates      examples that say, letter by letter, what one before them says; of questions: and ask the same
     contradictions  how many of those have another label; the first of them with both places
     names           names that more than one example bears
     answers         of questions: how long answers are, and how many questions have none
@@ -64,6 +66,7 @@ class Survey:
     numbers: dict[str, float] | None = None
     answers: Lengths | None = None
     unanswered: int = 0
+    what: What = "labels"
 
     @property
     def labelled(self) -> int:
@@ -72,11 +75,9 @@ class Survey:
     @property
     def majority(self) -> float | None:
         """The share of the commonest label, which always naming it would get right; None: there are no such labels."""
-        if not self.balance or self.answers is not None:
+        if not self.balance:
             return None
-        return max(self.balance.values()) / max(1, sum(self.balance.values()) if self._by_word else self.labelled)
-
-    _by_word: bool = False
+        return max(self.balance.values()) / (sum(self.balance.values()) if self.what == "tags" else self.labelled)
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -109,31 +110,30 @@ class Survey:
         if self.balance:
             shown = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MANY]]
             more = f", and {len(self.balance) - MANY} more" if len(self.balance) > MANY else ""
-            notes.append(f"{self._what}: {', '.join(shown)}{more}")
+            notes.append(f"{WORDING[self.what]}: {', '.join(shown)}{more}")
         if self.numbers is not None:
             notes.append(
                 "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average".format(**self.numbers)
             )
         if self.answers is not None:
+            one = self.answers
             notes.append(
-                f"answers have {self.answers.median:,.0f} characters in the middle, the longest {self.answers.longest:,};"
-                f" {self.unanswered:,} questions have no answer"
+                f"answers have {one.median:,.0f} characters in the middle, the longest {one.longest:,}; "
+                f"{self.unanswered:,} questions have no answer"
             )
         return [*notes, *self.warnings()]
-
-    @property
-    def _what(self) -> str:
-        return "words by kind of tag" if self._by_word else "labels"
 
     def warnings(self) -> list[str]:
         """What may spoil training or its figures."""
         found: list[str] = []
-        if self.labelled and len(self.balance) == 1 and not self._by_word:
-            found.append(f"there is only one label, {next(iter(self.balance))!r}: nothing can be learned from it")
-        rare = [label for label, count in self.balance.items() if count < FEW]
+        if len(self.balance) == 1:
+            one = next(iter(self.balance))
+            only = f"choice number {one} always is the right one" if self.what == "right" else f"all are {one!r}"
+            found.append(f"{only}: nothing can be learned from it")
+        rare = [label for label, count in self.balance.items() if count < FEW and self.what != "right"]
         if rare:
             shown = ", ".join(map(repr, rare[:MANY])) + (f" and {len(rare) - MANY} more" if len(rare) > MANY else "")
-            found.append(f"fewer than {FEW} examples of {shown}")
+            found.append(f"fewer than {FEW} {'words' if self.what == 'tags' else 'examples'} of {shown}")
         if self.contradictions:
             one, other = self.contradicting[0]
             found.append(
@@ -153,7 +153,7 @@ class Survey:
 
 
 def survey(examples: Iterable[Example]) -> Survey:
-    """Looks at every example once; remembers a hash and the label of each."""
+    """Looks at every example once; remembers a hash, the label and the place of each."""
     tally = _Tally()
     for example in examples:
         tally.add(example)
@@ -168,10 +168,11 @@ class _Tally:
         self.balance: Counter[str] = Counter()
         self.lengths, self.answers, self.numbers = array("q"), array("q"), array("d")
         self.longest, self.longest_place = -1, None
-        self.seen: dict[int, tuple[int, Place]] = {}
+        self.seen: dict[int, tuple[Any, Place]] = {}
         self.names: Counter[str] = Counter()
         self.contradicting: list[tuple[Place, Place]] = []
-        self.by_word = self.asks = False
+        self.what: What = "labels"
+        self.asks = False
 
     def add(self, example: Example) -> None:
         self.count += 1
@@ -199,35 +200,41 @@ class _Tally:
                 self.numbers.append(label)
             return label
         if isinstance(example, Tagged):
-            self.by_word = True
+            self.what = "tags"
             if example.tags is not None:
                 self.balance.update(map(kind_of, example.tags))
             return example.tags
         if isinstance(example, Choices):
+            self.what = "right"
             if example.right is not None:
                 self.balance[str(example.right + 1)] += 1
             return example.right
         return self._answer(example)
 
-    def _answer(self, example: Asked) -> frozenset[Span] | None:
+    def _answer(self, example: Asked) -> frozenset[str] | None:
         self.asks = True
         if example.answers is None:
             return None
         self.unanswered += not example.answers
         self.answers.extend(len(span.text) for span in example.answers)
-        return frozenset(example.answers)
+        return frozenset(span.text for span in example.answers)
 
     def _compare(self, example: Example, label: Any) -> None:
         """With the first example that says the same."""
         said = (*content(example), example.question) if isinstance(example, Asked) else content(example)
-        first = self.seen.setdefault(hash(said), (hash(label), example.place))
-        if first[1] is example.place:
+        key = hash(said)
+        if (first := self.seen.get(key)) is None:
+            self.seen[key] = label, example.place
             return
         self.duplicates += 1
-        if label is not None and first[0] != hash(label) and first[0] != hash(None):
+        if label is not None and first[0] is not None and self._differ(first[0], label):
             self.contradictions += 1
             if len(self.contradicting) < SHOWN:
                 self.contradicting.append((first[1], example.place))
+
+    def _differ(self, one: Any, other: Any) -> bool:
+        """Two people find an answer in other words; they contradict each other where they share none."""
+        return bool(one or other) and one.isdisjoint(other) if self.asks else one != other
 
     def survey(self) -> Survey:
         numbers = None
@@ -248,5 +255,5 @@ class _Tally:
             numbers=numbers,
             answers=Lengths.of(self.answers) if self.asks else None,
             unanswered=self.unanswered,
-            _by_word=self.by_word,
+            what=self.what,
         )

@@ -19,7 +19,7 @@ from forebear.tasks import tags as iobes
 from forebear.tasks.entities_metric import of_entities
 from forebear.tasks.examples import Tagged
 from forebear.tasks.rows import Row, Rows
-from forebear.tasks.task import Logits, Making, Task
+from forebear.tasks.task import Logits, Making, Task, Verdict
 from forebear.text.segmentation import has_han
 
 if TYPE_CHECKING:
@@ -103,9 +103,7 @@ class Tagging(Task):
             return tuple(character for character in text if not character.isspace())
         return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_mixed(text))
 
-    def rows(
-        self, examples: Sequence[Tagged], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False
-    ) -> Rows:
+    def rows(self, examples: Sequence[Tagged], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
         spaced = tokenizer.kind == "bytepair"  # its pieces hold the space before a word
         texts = [text for example in examples for text in (_spaced(example.words) if spaced else example.words)]
         ids, counts = tokenizer.encode_many(texts)
@@ -169,9 +167,20 @@ class Tagging(Task):
             entities.append(Entity(text, kind, first, last, sure))
         return Told(words, tags, tuple(entities), self.tags, p)
 
+    def verdict(self, example: Tagged, answer: Told) -> Verdict:
+        wanted, said = (_named(example.words, tags) for tags in (example.tags or (), answer.tags))
+        return Verdict(wanted == said, wanted, said)
+
     def measured(self, examples: Sequence[Tagged], answers: Sequence[Told]) -> dict[str, Any]:
         told = [(one.tags, answer.tags) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
-        return of_entities([right for right, _ in told], [said for _, said in told])
+        figures = of_entities([right for right, _ in told], [said for _, said in told])
+        return figures | {"examples": len(told)}
+
+
+def _named(words: Sequence[str], tags: Sequence[str]) -> str:
+    """The names in a sentence, in words."""
+    found = iobes.entities(tags)
+    return "; ".join(f"{''.join(_spaced(words[first:last]))} {kind}" for first, last, kind in found)
 
 
 def _windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:

@@ -58,6 +58,16 @@ class Making:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """An answer held against what people said: both in words, and how sure it was, where it says."""
+
+    right: bool
+    wanted: str
+    said: str
+    probability: float | None = None
+
+
+@dataclass(frozen=True)
 class Task(ABC):
     """Fields are what was learned of the task itself (its labels, say); they survive JSON.
 
@@ -74,9 +84,7 @@ class Task(ABC):
         """The task that these examples are of; an error where nothing can be learned from them."""
 
     @abstractmethod
-    def rows(
-        self, examples: Sequence[Any], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False
-    ) -> Rows:
+    def rows(self, examples: Sequence[Any], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
         """The examples as rows with targets; what has no label, or an unknown one, asks for nothing.
 
         For `learning`, rows that could teach little may be left out.
@@ -93,6 +101,10 @@ class Task(ABC):
     @abstractmethod
     def measured(self, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:
         """How right these answers are; examples without a label do not count."""
+
+    @abstractmethod
+    def verdict(self, example: Any, answer: Any) -> Verdict:
+        """Whether an answer is right, for a list of mistakes."""
 
     def calibrated(self, examples: Sequence[Any], rows: Rows, logits: Logits) -> Task:
         """The same, as sure of itself as held-out examples say it may be."""

@@ -140,26 +140,36 @@ def _told(bad: list[BadRow]) -> list[str]:
 
 
 def _into_iobes(sides: dict[str, list[Any]], source: LabelledSource, notes: list[str]) -> str:
-    """Tags of whatever scheme as IOBES; what breaks the scheme is refused or repaired."""
+    """Tags of whatever scheme as IOBES; the scheme is that of the examples to learn from."""
     taught: Iterable[Tagged] = (one for one in sides["train"] if one.tags is not None)
     known = tags.recognised(one.tags for one in taught)  # pyright: ignore[reportArgumentType]
-    repairs = 0
-    for side, path in source.files().items():
-        made = []
-        for one in sides[side]:
-            own = one.tags
-            if own is not None:
-                if source.on_bad_tags == "fail" and (faults := tags.faults(own, known.scheme)):
-                    place, reason = faults[0]
-                    remedy = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
-                    what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({known.scheme})"
-                    raise BadInput(what, file=path, line=one.place.line, remedy=remedy)
-                own, count = tags.repaired(own, known.scheme)
-                repairs += count
-                own = tuple(tags.into_iobes(own, known.scheme))
-            made.append(replace(one, tags=own))
-        sides[side] = made
     notes.append(f"tags are read as {known.scheme}: {known.reason}")
-    if repairs:
-        notes.append(f"{repairs:,} tags broke their scheme and were repaired")
+    for side, path in source.files().items():
+        sides[side] = _rewritten(sides[side], path, known.scheme, source, notes)
     return known.scheme
+
+
+def _rewritten(found: list[Any], path: str, scheme: Any, source: LabelledSource, notes: list[str]) -> list[Any]:
+    """What breaks the scheme is refused, or repaired and counted."""
+    repairs, made = 0, []
+    for one in found:
+        own = one.tags
+        if own is not None:
+            if source.on_bad_tags == "fail" and (faults := tags.faults(own, scheme)):
+                place, reason = faults[0]
+                remedy = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
+                what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({scheme})"
+                raise BadInput(what, file=path, line=one.place.line, remedy=remedy)
+            own, count = tags.repaired(own, scheme)
+            repairs += count
+            own = tuple(tags.into_iobes(own, scheme))
+        made.append(replace(one, tags=own))
+    if repairs:
+        notes.append(f"{repairs:,} tags of {path} broke their scheme and were repaired")
+    return made
+
+
+def side_of(path: str, source: LabelledSource, scheme: str, notes: list[str]) -> list[Any]:
+    """The examples of one more file, read as those of a source are; they may lack labels."""
+    found = _read(path, source, "optional", notes)
+    return _rewritten(found, path, scheme, source, notes) if source.task == "tagging" else found

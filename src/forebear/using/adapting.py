@@ -13,6 +13,7 @@ from forebear.lineage import LINEAGE, milestone_named, name_of
 from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.every_example import EveryExample
+from forebear.tasks.examples import is_labelled, texts_of
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
 from forebear.tasks.task import Task, task_named
@@ -129,22 +130,13 @@ def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> T
     from forebear.text.training import train
     from forebear.training.corpora import vocabulary_for
 
-    texts = [text for example in data.train for text in _texts(example)]
+    texts = [text for example in data.train for text in texts_of(example)]
     kind = milestone.tokenizer
     more: dict[str, Any] = {}
     if kind == "bytepair" and "mask" in milestone.needs:
         more["specials"] = ROBERTA
     size = vocabulary_for(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
     return train(kind, texts, size=size, **more)
-
-
-def _texts(example: Any) -> Sequence[str]:
-    """The texts of an example, of whatever kind."""
-    if hasattr(example, "words"):
-        return (" ".join(example.words),)
-    if hasattr(example, "passage"):
-        return (example.question, example.passage)
-    return (example.text, *example.choices) if hasattr(example, "choices") else example.texts
 
 
 def _recipe(
@@ -356,9 +348,3 @@ def _measure(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
     run.facts["notes"] = [*run.facts.get("notes", []), *opened.notes]
     write_card(run)
     run.tell(state="finished")  # last: what is finished is whole
-
-
-def is_labelled(example: Any) -> bool:
-    """Whether somebody has said what is right."""
-    names = ("label", "tags", "answers", "right")
-    return next(getattr(example, name) for name in names if hasattr(example, name)) is not None

@@ -20,6 +20,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.ledger import size
+from forebear.using.prompts import reaching
 from forebear.using.texts import batches, end_of, log_probabilities, no_numbers, row_of, spelling_bits, unknown_sizes
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _counted(fit: Fitted, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator
 
 
 def _own(pieces: Pieces, start: int, words: str) -> range:
-    """The tokens that reach into the words. One with an empty span belongs to the character before it."""
-    stop = start + len(words)
-    mine = [n for n, (a, b) in enumerate(pieces.spans) if b > start and (a < stop or a == b == stop)]
+    mine = reaching(pieces.spans, start, start + len(words))
     if not mine:
         raise BadInput(f"the run's tokenizer sees nothing in {words!r}", remedy="choose words that it knows")
     return range(mine[0], mine[-1] + 1)

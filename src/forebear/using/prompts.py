@@ -119,9 +119,9 @@ class Frame:
         Whole characters go, so it may be more. `spans` are those of the tokens of the whole with these words.
         """
         first, last = len(self.head), len(self.head) + len(self.left)
-        lefts = [span for span in spans if _inside(span, first, last)]
+        lefts = [spans[n] for n in reaching(spans, first, last)]
         begin = self.start + len(words) + len(self.trail)
-        rights = [span for span in spans if _inside(span, begin, begin + len(self.right))]
+        rights = [spans[n] for n in reaching(spans, begin, begin + len(self.right))]
         keep = len(lefts) + len(rights) - excess
         if keep < 1:
             return None
@@ -132,6 +132,7 @@ class Frame:
         if kept < len(lefts):
             at = lefts[-kept][0] if kept else last
             left, gone = left[at - first :], sum(end <= at for _, end in lefts)
+            left = left.lstrip() if self.head[-1:].isspace() else left  # one space is enough, and two cost a token
         if (at := keep - kept) < len(rights):
             while at and rights[at][0] == rights[at][1]:  # a further byte of a character, which goes as a whole
                 at -= 1
@@ -139,10 +140,9 @@ class Frame:
         return replace(self, left=left, right=right), gone
 
 
-def _inside(span: tuple[int, int], first: int, last: int) -> bool:
-    """Whether a token is of this part. One with an empty span belongs to the character before it."""
-    begin, end = span
-    return end <= last and (begin >= first if begin < end else begin > first)
+def reaching(spans: Sequence[tuple[int, int]], first: int, last: int) -> list[int]:
+    """The numbers of the tokens that reach into a part of a text; one with an empty span is of the character before."""
+    return [n for n, (a, b) in enumerate(spans) if (a < last and b > first if a < b else first < a <= last)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,320 @@
+"""The honest baseline: answers that are weighted sums of n-grams, learned to the optimum without any network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from forebear.errors import BadInput, ForebearError
+from forebear.statistics import losses
+from forebear.statistics.lbfgs import Progress
+from forebear.statistics.losses import Loss
+from forebear.statistics.matrices import Dense, Sparse
+from forebear.statistics.passage_features import PassageFeatures
+from forebear.statistics.text_features import TextFeatures
+from forebear.statistics.token_rows import TokenRows
+from forebear.statistics.weighing import weighed
+from forebear.statistics.word_features import WordFeatures
+
+Kind = Literal["label", "labels", "number", "tag", "choice", "span"]
+Arrays = Mapping[str, np.ndarray]
+Features = TextFeatures | WordFeatures | PassageFeatures
+
+HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
+# What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
+PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 1.0, "choice": 2.0, "span": 1.0}
+PAIR_PENALTY = 2.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one feature adds to an answer's score: an n-gram (its ids) and where it stands, or a figure by its name."""
+
+    tokens: tuple[int, ...]
+    where: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How learning went: iterations, the mean loss with its penalty, and why it ended.
+
+    ended  "found": at the optimum; "exact": as near as numbers can tell; "time" or "iterations": stopped before, with
+           the best weights so far
+    """
+
+    iterations: int
+    loss: float
+    ended: str
+
+
+class Problem(NamedTuple):
+    """What is to be weighed: features, how wrong scores are, how much that is in all, and the scale of the scores."""
+
+    matrix: Sparse | Dense
+    loss: Loss
+    total: float
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+class LinearModel:
+    """Scores that are linear in the features of a text, a pair, a word, a choice or a token of a passage.
+
+    kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
+                "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
+    vocabulary  how many ids there are
+    order       tokens of the longest n-gram; tags and spans have features of their own
+    pairs       rows hold two texts, told apart by their segments, as those of "span" always do
+    skipped     ids that mean nothing, such as [CLS]
+    least       how often an n-gram has to occur; None: once, in much text twice
+    penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        vocabulary: int,
+        answers: int = 1,
+        order: int = 2,
+        pairs: bool = False,
+        skipped: Iterable[int] = (),
+        least: int | None = None,
+        penalty: float | None = None,
+    ) -> None:
+        if kind not in get_args(Kind):
+            raise BadInput(f"no kind of linear model is named {kind!r}", remedy=f"there are: {', '.join(PENALTIES)}")
+        fewest = 2 if kind in ("label", "tag") else 1
+        if answers < fewest or (kind in ("number", "choice", "span") and answers > 1):
+            raise BadInput(f"{answers} answers of the kind {kind!r}", remedy=f"it takes {fewest}" + " or more" * answers)
+        if order < 1 or (least is not None and least < 1):
+            raise BadInput(f"n-grams of up to {order} tokens that occur {least} times", remedy="give 1 or more")
+        if penalty is not None and not 0 < penalty < float("inf"):
+            raise BadInput(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
+        self.kind, self.vocabulary, self.answers, self.order = kind, vocabulary, answers, order
+        self.pairs, self.least = pairs or kind == "span", least
+        self.skipped = np.array(sorted(set(skipped)), np.int64)
+        usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
+        self.penalty = usual if penalty is None else penalty
+        self._features: Features | None = None
+        self._weights = self._bias = np.zeros(0, np.float32)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of its answers, which are those of a network's heads."""
+        return HEADS.get(self.kind, ("label",))
+
+    @property
+    def parameter_count(self) -> int:
+        return self._weights.size + self._bias.size
+
+    def describe(self) -> dict[str, Any]:
+        """Facts as JSON values."""
+        told = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
+        return told | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.parameter_count}
+
+    # -- learning
+
+    def fit(
+        self,
+        inputs: Arrays,
+        targets: Arrays,
+        *,
+        weights: np.ndarray | None = None,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> Fitted:
+        """Learns from all rows at once, to the optimum, or as far as `seconds` allow.
+
+        Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
+        each iteration and the mean loss.
+        """
+        rows = self._rows(inputs)
+        right = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
+        right = right[..., 0] if len(self.heads) == 1 else right
+        asked = self._asked(right)
+        much = np.ones(len(right)) if weights is None else np.asarray(weights, np.float64)
+        if much.shape != (len(right),) or not np.isfinite(much).all() or (much < 0).any():
+            raise BadInput("the weights of examples are not one number for each, of 0 or more")
+        much = np.where(asked, much, 0.0)
+        if not much.any():
+            raise BadInput("nothing is asked that counts", remedy="give examples with labels")
+        features = self._learned(rows, np.flatnonzero(asked))
+        problem = self._problem(features, rows, inputs, right, much)
+        found = weighed(
+            problem.matrix,
+            problem.loss,
+            self._columns,
+            penalty=self.penalty,
+            biased=self._is_biased,
+            total=problem.total,
+            seconds=seconds,
+            progress=progress,
+        )
+        self._features = features
+        self._weights = (found.weights * problem.scale).astype(np.float32)
+        self._bias = (found.bias * problem.scale + problem.shift).astype(np.float32)
+        return Fitted(found.iterations, found.loss, found.ended)
+
+    def _asked(self, right: np.ndarray) -> np.ndarray:
+        """Which entries of a target ask for something; an error for what cannot be answered."""
+        if self.kind == "number":
+            return ~np.isnan(right)
+        several = right.ndim == 2
+        most = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
+        if several and self.kind == "labels" and right.shape[1] != self.answers:
+            raise ForebearError(f"{right.shape[1]} labels to answer, and not {self.answers}")
+        if most is not None and len(right) and right.max() >= most:
+            raise ForebearError(f"the answer {right.max()} of {most} is wanted")
+        return (right >= 0).any(axis=1) if several else right >= 0
+
+    def _learned(self, rows: TokenRows, places: np.ndarray) -> Features:
+        vocabulary, skipped = self.vocabulary, self.skipped
+        if self.kind == "tag":
+            return WordFeatures.learned(rows, places, vocabulary=vocabulary, skipped=skipped, least=self.least or 1)
+        if self.kind == "span":
+            return PassageFeatures.learned(rows, vocabulary=vocabulary, skipped=skipped)
+        return TextFeatures.learned(
+            rows, vocabulary=vocabulary, order=self.order, pairs=self.pairs, skipped=skipped, least=self.least
+        )
+
+    def _problem(
+        self, features: Features, rows: TokenRows, inputs: Arrays, right: np.ndarray, much: np.ndarray
+    ) -> Problem:
+        """`right` and `much` have an entry for each example, token (tag), or row (span)."""
+        total = float(much.sum())
+        if self.kind == "tag":
+            places = np.flatnonzero(right >= 0)
+            right, much = right[places], much[places]
+        else:
+            places = None
+        matrix = self._matrix(features, rows, inputs, places)
+        if self.kind in ("choice", "span"):
+            begins = _begins(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
+            right = right.reshape(len(begins), -1)
+            if (right >= np.diff(np.append(begins, matrix.shape[0]))[:, None]).any():
+                raise ForebearError("a target is beyond its row or example")
+            places = np.where(right < 0, -1, right + begins[:, None])
+            return Problem(matrix, losses.one_of_rows(begins, places, much[:, None]), total)
+        if self.kind == "number":
+            known = np.where(much > 0, right, 0.0)
+            shift = float(much @ known) / total
+            scale = float(np.sqrt(much @ (known - shift) ** 2 / total)) or 1.0
+            return Problem(matrix, losses.squares(((known - shift) / scale)[:, None], much), total, scale, shift)
+        if self._columns < self.answers or self.kind == "labels":
+            return Problem(matrix, losses.yes_or_no(right.reshape(len(right), -1), much), total)
+        return Problem(matrix, losses.one_of_classes(right, much), total)
+
+    @property
+    def _columns(self) -> int:
+        """Scores of a row. One says which of two answers it is, as it does in logistic regression."""
+        return 2 if self.kind == "span" else 1 if self.kind == "label" and self.answers == 2 else self.answers
+
+    @property
+    def _is_biased(self) -> bool:
+        """What all rows of an example have in common does not tell them apart."""
+        return self.kind not in ("choice", "span")
+
+    # -- what it says
+
+    def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """For each head what a network would say: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
+
+        Of the kind "number", label (E, 1) is the number itself.
+        """
+        features, rows = self._settled(), self._rows(inputs)
+        scores = self._scores(self._matrix(features, rows, inputs))
+        if self.kind in ("choice", "span"):
+            return dict(zip(self.heads, scores.T, strict=True))
+        return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
+
+    def weights_of(self, inputs: Arrays, number: int = 0, *, head: str = "", answer: int | None = None) -> list[Share]:
+        """Which features add how much to a score, the weightiest first; with the bias they add up to the logit.
+
+        number  of the example, of the row (choice) or of the token (tag, start, end)
+        head    start or end, where there are both
+        answer  which score; None: the highest
+        """
+        features, rows = self._settled(), self._rows(inputs)
+        columns, values = self._matrix(features, rows, inputs).row(number)
+        sides, told = self._weights[columns], values.astype(np.float64)
+        if self.kind == "span":
+            if head not in self.heads:
+                raise BadInput(f"there is no answer named {head!r}", remedy=f"choose one of {', '.join(self.heads)}")
+            column = self.heads.index(head)
+        elif self._columns == 1:
+            column = 0
+            if self.answers == 2:
+                score = float(told @ sides[:, 0] + self._bias[0])
+                told = told * ((score > 0 if answer is None else answer) - 0.5)
+        else:
+            column = int(np.argmax(told @ sides + self._bias)) if answer is None else answer
+        added: dict[int, float] = {}
+        for feature, value in zip(columns.tolist(), (told * sides[:, column]).tolist(), strict=True):
+            added[feature] = added.get(feature, 0.0) + value
+        shares = [Share(*features.feature(feature), value) for feature, value in added.items() if value]
+        return sorted(shares, key=lambda share: (-abs(share.value), share.where, share.tokens))
+
+    def _rows(self, inputs: Arrays) -> TokenRows:
+        return TokenRows.of(inputs, vocabulary=self.vocabulary, segmented=self.pairs)
+
+    def _matrix(
+        self, features: Features, rows: TokenRows, inputs: Arrays, places: np.ndarray | None = None
+    ) -> Sparse | Dense:
+        if isinstance(features, WordFeatures):
+            return features.of(rows, np.arange(len(rows.tokens)) if places is None else places)
+        matrix = features.of(rows)
+        if isinstance(matrix, Sparse) and self.kind != "choice" and "groups" in inputs:
+            return matrix.averaged(np.asarray(inputs["groups"]))
+        return matrix
+
+    def _scores(self, matrix: Sparse | Dense) -> np.ndarray:
+        return matrix.times(self._weights) + self._bias if self._is_biased else matrix.times(self._weights)
+
+    def _settled(self) -> Features:
+        if self._features is None:
+            raise ForebearError("this linear model has learned nothing yet", remedy="fit it, or load what was learned")
+        return self._features
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state."""
+        own = {"weights": self._weights} | ({"bias": self._bias} if self._is_biased else {})
+        return self._settled().arrays() | own
+
+    def load(self, arrays: Arrays) -> None:
+        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        learned = {"tag": {"words.2", "continuations.1"}, "span": {"weights_of_tokens"}}
+        levels = {f"{name}.{n + 1 - at}" for n in range(1, self.order) for at, name in enumerate(("words", "continuations"))}
+        names = {"weights"} | ({"bias"} if self._is_biased else set())
+        names |= learned.get(self.kind, {"weights_of_ngrams"} | levels)
+        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+            if odd:
+                raise ForebearError(f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}")
+        features = self._loaded(arrays)
+        wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
+        for name, shape in wanted.items():
+            array = arrays[name]
+            if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
+                what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
+                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy="use an earlier checkpoint")
+        self._features, self._weights = features, arrays["weights"]
+        self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
+
+    def _loaded(self, arrays: Arrays) -> Features:
+        vocabulary, skipped = self.vocabulary, self.skipped
+        if self.kind == "tag":
+            return WordFeatures.load(arrays, vocabulary=vocabulary, skipped=skipped)
+        if self.kind == "span":
+            return PassageFeatures.load(arrays, vocabulary=vocabulary, skipped=skipped)
+        return TextFeatures.load(arrays, vocabulary=vocabulary, order=self.order, pairs=self.pairs, skipped=skipped)
+
+
+def _begins(groups: np.ndarray) -> np.ndarray:
+    """The first row of each example."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))

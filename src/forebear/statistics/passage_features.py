@@ -1,0 +1,125 @@
+"""Whether a token of a passage may begin or end the answer to a question: a few figures for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.errors import ForebearError
+from forebear.statistics.matrices import Dense
+from forebear.statistics.text_features import Feature
+from forebear.statistics.token_rows import TokenRows
+
+WINDOWS = (3, 10, 30)  # tokens to either side in which words of the question are looked for
+FIGURES = (
+    "outside the passage", "the row's first token", "the passage's first token", "the passage's last token",
+    "how rare the token is", "how far on in the passage",
+    "in the question", "in the question, by rarity", "the one before is in the question",
+    "the one behind is in the question", "a pair with the one before is in the question",
+    "a pair with the one behind is in the question", "nearness of the question's words before",
+    "nearness of the question's words behind",
+    *(f"share of the question in {size} tokens before" for size in WINDOWS),
+    *(f"share of the question in {size} tokens behind" for size in WINDOWS),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class PassageFeatures:
+    """`weights` (V,) say how rare each id is in the training rows, from 0 to 1; 0: it means nothing.
+
+    A question is the first text of a row and its passage the second. Every token of a row has figures, those of the
+    question and the row's first among them, so that "no answer" has a place.
+    """
+
+    weights: np.ndarray
+    skipped: np.ndarray
+
+    @classmethod
+    def learned(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray) -> PassageFeatures:
+        keys = np.sort(rows.rows() * vocabulary + rows.tokens)
+        found = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
+        weights = np.log((1 + len(rows)) / (1 + found)) / max(1.0, np.log(1 + len(rows)))
+        weights[skipped] = 0
+        return cls(weights.astype(np.float32), skipped)
+
+    @property
+    def width(self) -> int:
+        return len(FIGURES)
+
+    def of(self, rows: TokenRows) -> Dense:
+        """A row of figures for each token."""
+        parts = [self._chunk(chunk) for chunk in rows.chunks()]
+        return Dense(np.concatenate([np.zeros((0, self.width), np.float32), *parts]))
+
+    def feature(self, column: int) -> Feature:
+        return Feature((), FIGURES[column])
+
+    def _chunk(self, rows: TokenRows) -> np.ndarray:
+        tokens, owners = rows.tokens.astype(np.int64), rows.rows()
+        inside = (rows.segments == 1) & ~np.isin(tokens, self.skipped)
+        asks = (rows.segments == 0) & ~np.isin(tokens, self.skipped)
+        size = len(self.weights)
+        keys = owners * size + tokens
+        asked = np.unique(keys[asks], return_index=True)
+        total = np.bincount(owners[asks][asked[1]], self.weights[tokens[asks][asked[1]]], len(rows))
+        matched = inside & np.isin(keys, asked[0])
+        weight = np.where(matched, self.weights[tokens], 0) / np.maximum(total, 1e-6)[owners]
+        with_next = np.append(asks[:-1] & asks[1:] & (owners[:-1] == owners[1:]), False)
+        _, numbers = np.unique(keys, return_inverse=True)  # pairs as numbers of rows' own tokens, which stay small
+        pairs = numbers * (len(keys) + 1) + np.append(numbers[1:], len(keys))
+        paired = np.append(inside[:-1] & inside[1:], False) & np.isin(pairs, pairs[with_next])
+        return self._figures(rows, inside, matched, weight, paired)
+
+    def _figures(
+        self, rows: TokenRows, inside: np.ndarray, matched: np.ndarray, weight: np.ndarray, paired: np.ndarray
+    ) -> np.ndarray:
+        owners, here = rows.rows(), np.arange(len(rows.tokens))
+        ends = np.cumsum(rows.lengths)[owners]
+        begins = ends - rows.lengths[owners]
+        count = np.concatenate(([0], np.cumsum(inside)))
+        place, long = count[here] - count[begins], count[ends] - count[begins]
+        after_match, before_match = _beside(matched, owners, 1), _beside(matched, owners, -1)
+        before = _nearest_before(after_match, here, begins)
+        behind = len(here) - 1 - _nearest_before(before_match[::-1], here, (len(here) - ends)[::-1])[::-1]
+        told = [
+            ~inside, here == begins, inside & (place == 0), inside & (place == long - 1),
+            self.weights[rows.tokens], place / np.maximum(long, 1),
+            matched, weight, after_match, before_match, _beside(paired, owners, 1), paired,
+            (before >= begins) / (1 + here - before), (behind < ends) / (1 + behind - here),
+        ]  # fmt: skip
+        sums = np.concatenate(([0.0], np.cumsum(weight)))
+        told += [sums[here] - sums[np.maximum(here - size, begins)] for size in WINDOWS]
+        told += [sums[np.minimum(here + 1 + size, ends)] - sums[here + 1] for size in WINDOWS]
+        table = np.zeros((len(here), self.width), np.float32)
+        for column, figures in enumerate(told):
+            table[:, column] = figures if column < 2 else np.where(inside, figures, 0)
+        return table
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"weights_of_tokens": self.weights}
+
+    @classmethod
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray) -> PassageFeatures:
+        weights = arrays["weights_of_tokens"]
+        if weights.dtype != np.float32 or weights.shape != (vocabulary,) or not np.isfinite(weights).all():
+            what = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
+            raise ForebearError(f"{what} instead of {vocabulary} weights", remedy="use an earlier checkpoint")
+        return cls(weights, skipped)
+
+
+def _beside(flags: np.ndarray, owners: np.ndarray, by: int) -> np.ndarray:
+    """The flag of the token before (by 1) or behind (by -1) each, in the same row."""
+    told = np.roll(flags, by) & (np.roll(owners, by) == owners)
+    told[: max(by, 0)] = False  # the roll comes round; one row alone would meet itself
+    told[len(told) + min(by, 0) :] = False
+    return told
+
+
+def _nearest_before(flags: np.ndarray, here: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The last place up to each where a flag stands, or one before the row's begin."""
+    last = np.maximum.accumulate(np.where(flags, here, -1))
+    return np.where(last >= begins, last, begins - 1)

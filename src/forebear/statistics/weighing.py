@@ -1,0 +1,62 @@
+"""The weights of features that make a loss smallest: one convex problem, solved to the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.statistics.lbfgs import Progress, lowest
+from forebear.statistics.losses import Loss
+from forebear.statistics.matrices import Matrix
+
+PRECISION = 1e-3  # how far the weights may be from the best ones, as a share of their size; most are far nearer
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """weights (F, C), bias (C,) or (0,), and how they were found: see `Lowest`; the loss is the mean, with penalty."""
+
+    weights: np.ndarray
+    bias: np.ndarray
+    iterations: int
+    loss: float
+    ended: str
+
+
+def weighed(
+    matrix: Matrix,
+    loss: Loss,
+    columns: int,
+    *,
+    penalty: float,
+    biased: bool,
+    total: float,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Weighed:
+    """The least Σ loss + penalty/2 · Σ weight²; a bias costs nothing. `total` is what the losses weigh in all.
+
+    The penalty bends the sum everywhere by at least itself, so the weights are no farther from the best ones than the
+    gradient by the penalty: the search ends when that is a small share of their size, and not at a guess.
+    """
+    width = matrix.shape[1]
+    many = width * columns
+
+    def function(point: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = point[:many].reshape(width, columns)
+        value, wrong = loss(matrix.times(weights) + point[many:])
+        gradient = np.empty_like(point)
+        gradient[:many] = (matrix.turned_times(wrong) + penalty * weights).ravel()
+        gradient[many:] = wrong.sum(axis=0)[: len(point) - many]
+        gradient /= total
+        return (value + penalty / 2 * float(point[:many] @ point[:many])) / total, gradient
+
+    def is_flat(point: np.ndarray, gradient: np.ndarray) -> bool:
+        size = max(1.0, float(np.linalg.norm(point[:many])))
+        return float(np.linalg.norm(gradient)) * total <= PRECISION * penalty * size
+
+    begin = np.zeros(many + (columns if biased else 0))
+    found = lowest(function, begin, is_flat, seconds=seconds, progress=progress)
+    weights = found.point[:many].reshape(width, columns)
+    return Weighed(weights, found.point[many:], found.iterations, found.value, found.ended)

@@ -1,0 +1,92 @@
+"""What stands around a word: the tokens beside it and their pairs, for models that name the tag of each word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.statistics.matrices import Sparse, joined
+from forebear.statistics.ngrams import Ngrams
+from forebear.statistics.text_features import Feature
+from forebear.statistics.token_rows import CHUNK, TokenRows
+
+WORDS = (-2, -1, 0, 1, 2)  # whose tokens are features, counted from the word
+PAIRS = (-1, 0, 1, 2)  # which token and the one before it are a feature together
+REACH = 2
+OUTSIDE = -1  # stands in a feature for what lies before or behind a row, and for ids that mean nothing
+
+
+@dataclass(frozen=True, eq=False)
+class WordFeatures:
+    """Which pairs of tokens are features: those around the words of the training rows. Single tokens all are.
+
+    pairs  over one id more than the vocabulary has: the last stands for what lies outside of a row
+    """
+
+    pairs: Ngrams
+    skipped: np.ndarray
+
+    @classmethod
+    def learned(
+        cls, rows: TokenRows, places: np.ndarray, *, vocabulary: int, skipped: np.ndarray, least: int
+    ) -> WordFeatures:
+        """From rows, the tokens with the numbers `places` being asked about."""
+        around, here = _edged(rows, vocabulary, skipped)
+        asked = np.zeros(len(around), bool)
+        for offset in PAIRS:
+            asked[here[places] + offset] = True
+        ends = np.flatnonzero(asked)
+        keys, times = np.unique(around[ends - 1] * (vocabulary + 1) + around[ends], return_counts=True)
+        return cls(Ngrams(vocabulary + 1, (keys[times >= least],)), skipped)
+
+    @property
+    def width(self) -> int:
+        return len(WORDS) * self.pairs.vocabulary + len(PAIRS) * self.pairs.size(2)
+
+    def of(self, rows: TokenRows, places: np.ndarray) -> Sparse:
+        """A row for each of these tokens."""
+        around, here = _edged(rows, self.pairs.vocabulary - 1, self.skipped)
+        size = self.pairs.vocabulary
+        parts = []
+        for begin in range(0, len(places), CHUNK):
+            at = here[places[begin : begin + CHUNK]]
+            columns = [around[at + offset] + number * size for number, offset in enumerate(WORDS)]
+            for number, offset in enumerate(PAIRS):
+                found = self.pairs.find(2, around[at + offset - 1], around[at + offset])
+                columns.append(np.where(found < 0, -1, found + len(WORDS) * size + number * self.pairs.size(2)))
+            table = np.stack(columns, axis=1).astype(np.int32)
+            there = table >= 0
+            indptr = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
+            parts.append(Sparse(indptr, table[there], np.ones(int(indptr[-1]), np.float32), self.width))
+        return joined(parts, self.width)
+
+    def feature(self, column: int) -> Feature:
+        """What a column stands for: one token or two, and how far the last is from the word."""
+        size = self.pairs.vocabulary
+        number, token = divmod(column, size)
+        if number < len(WORDS):
+            return Feature((_told(token, size),), f"{WORDS[number]:+d}")
+        number, pair = divmod(column - len(WORDS) * size, self.pairs.size(2))
+        both = divmod(int(self.pairs.keys[0][pair]), size)
+        return Feature((_told(both[0], size), _told(both[1], size)), f"{PAIRS[number]:+d}")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.pairs.arrays()
+
+    @classmethod
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray) -> WordFeatures:
+        return cls(Ngrams.load(arrays, vocabulary=vocabulary + 1, order=2), skipped)
+
+
+def _told(token: int, size: int) -> int:
+    return OUTSIDE if token == size - 1 else token
+
+
+def _edged(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows with an edge on both sides, as wide as features reach, and where in them each token stands."""
+    here = np.arange(len(rows.tokens)) + REACH * (2 * rows.rows() + 1)
+    around = np.full(len(rows.tokens) + 2 * REACH * len(rows), vocabulary, np.int64)
+    around[here] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)
+    return around, here

@@ -1,0 +1,197 @@
+"""ask on the command line: labels, choices, blanks, summaries and replies; one text and many; what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forebear.cli import main as front
+from forebear.cli.main import main
+from forebear.using import abilities
+from forebear.using.run import Run
+from small_runs import opened
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(front.COMMANDS, "ask", front.COMMANDS.get("ask", "Ask."))
+    for head in ("next", "token"):
+        monkeypatch.setitem(abilities.VERBS, head, tuple(dict.fromkeys((*abilities.VERBS[head], "ask"))))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gpt2")
+    return opened("gpt2", folder, tokenizer="words", context=40, steps=120, rate=1e-2).folder.path
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return opened("bert", tmp_path_factory.mktemp("bert"), tokenizer="wordpiece", steps=30).folder.path
+
+
+@pytest.fixture(scope="module")
+def ngram(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return opened("ngram", tmp_path_factory.mktemp("ngram"), smoothing="none").folder.path
+
+
+def told(capsys: Captured, *arguments: object) -> dict:
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def said(capsys: Captured, *arguments: object) -> str:
+    assert main([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: Captured, *arguments: object) -> str:
+    assert main([*map(str, arguments)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "remedy" in printed.err
+    return printed.err
+
+
+def test_choices_and_blanks(gpt2: Path, capsys: Captured):
+    (text,) = told(capsys, "ask", gpt2, "The cat sat by", "--choices", "the mat.", "the over.")["texts"]
+    assert text["answer"] == "the mat."
+    assert sum(answer["probability"] for answer in text["answers"]) == pytest.approx(1)
+    logs = {
+        whole: told(capsys, "score", gpt2, whole)["texts"][0]["log_probability"]
+        for whole in ("The cat sat by", "The cat sat by the mat.")
+    }
+    difference = logs["The cat sat by the mat."] - logs["The cat sat by"]
+    assert text["answers"][0]["log_probability"] == pytest.approx(difference, abs=1e-4)
+    drawn = said(capsys, "ask", gpt2, "The ____ sat by the mat.", "--choices", "over", "dog")
+    assert drawn.index("The dog sat by the mat.") < drawn.index("The over sat by the mat.")
+    assert "bits/byte" in drawn
+
+
+def test_labels_with_words_and_calibration(gpt2: Path, capsys: Captured):
+    how = ("--labels", "animal=cat|dog,place=mat|tree", "--template", "{text}\\nThe {label} and")
+    facts = told(capsys, "ask", gpt2, "The bird sat.", *how)
+    assert facts["settings"] == {"labels": how[1], "template": how[3]}
+    first = facts["texts"][0]["answers"][0]
+    assert first["whole"] == f"The bird sat.\nThe {first['wording']} and"
+    assert "neutral" in first
+    (plain,) = told(capsys, "ask", gpt2, "The bird sat.", *how, "--no-calibrate", "--per", "token")["texts"]
+    assert "neutral" not in plain["answers"][0]
+    drawn = said(capsys, "ask", gpt2, "The bird sat.", *how, "--neutral", "N/A")
+    assert "without the text" in drawn
+    assert "best as" in drawn
+
+
+def test_many_texts_from_a_file_into_a_file(gpt2: Path, capsys: Captured):
+    Path("in.txt").write_text(
+        "The cat sat.\r\nThe dog ran to the tree.\n" + "The cat sat. " * 30 + "\n", encoding="utf-8"
+    )
+    how = ("--labels", "cat,dog", "--in", "in.txt")
+    facts = told(capsys, "ask", gpt2, "The bird.", *how, "--out", "out.jsonl")
+    assert (facts["texts"], facts["cut_texts"]) == (4, 1)
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["text"][:12] for line in lines] == ["The bird.", "The cat sat.", "The dog ran ", "The cat sat."]
+    assert lines == told(capsys, "ask", gpt2, "The bird.", *how)["texts"]
+    assert main(["ask", str(gpt2), *how]) == 0
+    printed = capsys.readouterr()
+    assert "tokens farthest from the answer" in printed.out
+    assert "3 texts in" in printed.err
+    assert "in its place" not in printed.out
+    assert said(capsys, "ask", gpt2, *how, "--table").count("in its place") == 3
+    Path("bad.txt").write_text("The cat.\n\n", encoding="utf-8")
+    assert "bad.txt:2: this text is empty" in refused(
+        capsys, "ask", gpt2, "--labels", "cat,dog", "--in", "bad.txt", "--out", "no.jsonl"
+    )
+    assert not Path("no.jsonl").exists()
+
+
+def test_examples_before_labels_and_before_a_reply(gpt2: Path, capsys: Captured):
+    Path("shots.tsv").write_text("The cat sat.\tmat\nThe dog ran.\ttree\n" * 3, encoding="utf-8")
+    facts = told(capsys, "ask", gpt2, "The bird.", "--shots", "shots.tsv", "--labels", "mat,tree")
+    assert facts["examples"] == 6
+    assert 0 < facts["texts"][0]["shots"] < 6
+    drawn = said(capsys, "ask", gpt2, "The bird.", "--shots", "shots.tsv", "--length", "5")
+    assert "examples that had room before the text: 3 of 6" in drawn
+    (reply,) = told(capsys, "ask", gpt2, "The bird.", "--shots", "shots.tsv", "--length", "5")["texts"]
+    assert reply["prompt"].endswith("Q: The bird.\nA:")
+    assert reply["answer"] in drawn
+    Path("shots.tsv").write_text("The cat sat.\n", encoding="utf-8")
+    assert "shots.tsv:1: 1 columns" in refused(capsys, "ask", gpt2, "The bird.", "--shots", "shots.tsv")
+
+
+def test_a_summary_of_a_file_and_of_a_folder(gpt2: Path, capsys: Captured):
+    Path("articles").mkdir()
+    Path("articles/a.txt").write_text("The cat sat by the mat.\n\nThe dog saw the cat.\n" * 9, encoding="utf-8")
+    Path("articles/b.txt").write_text("The bird sat by the tree.\n", encoding="utf-8")
+    how = ("--length", "12", "--sentences", "1")
+    one, two = told(capsys, "ask", gpt2, "--in", "articles", "--cue", "auto", *how)["texts"]
+    assert (one["prompt"][-7:], two["prompt"]) == ("\nTL;DR:", "The bird sat by the tree.\nTL;DR:")
+    assert (one["cut_tokens"] > 0, two["cut_tokens"]) == (True, 0)
+    assert one["text"].count("saw") == 9
+    drawn = said(capsys, "ask", gpt2, "--in", "articles/b.txt", "--cue", "TL;DR:", *how)
+    assert two["answer"] in drawn
+    assert told(capsys, "ask", gpt2, "--in", "articles", "--cue", "x", *how, "--out", "out.jsonl")["texts"] == 2
+
+
+def test_runs_that_find_hidden_tokens(bert: Path, capsys: Captured):
+    facts = told(capsys, "ask", bert, "The ____ sat.", "--choices", "cat", "dog", "old fox")
+    assert facts["texts"][0]["pseudo"] is True
+    assert "no probability of the text" in said(capsys, "ask", bert, "The cat", "--labels", "cat,dog")
+    assert "cannot be asked to generate" in refused(capsys, "ask", bert, "The cat", "--cue", "auto")
+    assert "fill" in refused(capsys, "ask", bert, "The cat", "--cue", "auto")
+
+
+def test_what_a_run_does_not_see_or_holds_impossible_is_said(ngram: Path, capsys: Captured):
+    assert "every answer is impossible" in said(capsys, "ask", ngram, "The cat", "--choices", "mat mat", "over over")
+    drawn = said(capsys, "ask", ngram, "The", "--choices", "zebra", "cat")
+    assert "lacks words of: zebra" in drawn
+    same = ("--template", "{text} and ran to the {label}", "--labels", "mat,tree")
+    assert "no answer is likelier" in said(capsys, "ask", ngram, "The cat saw the dog", *same, "--neutral", "The dog")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["The cat"], "a text alone asks nothing"),
+        (["The cat", "--labels", "a,b", "--cue", "x"], "--labels and --cue together"),
+        (["The cat", "--labels", "a"], "with 1 label"),
+        (
+            ["The cat", "--choices", "a", "b", "--template", "{text} {label}"],
+            "--template changes nothing with --choices",
+        ),
+        (["The cat", "--cue", "x", "--per", "token"], "--per changes nothing with --cue"),
+        (["The cat", "--labels", "a,b", "--seed", "1"], "--seed changes nothing with --labels"),
+        (["The cat", "--labels", "a,b", "--template", "{text}"], "no {label}"),
+        (["The cat", "--labels", "a,b", "--per", "word"], "word"),
+        (["--labels", "a,b"], "there is no text to ask about"),
+        ([" ", "--labels", "a,b"], "this text is empty (' ')"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(gpt2: Path, capsys: Captured, arguments: list[str], words: str):
+    assert words in refused(capsys, "ask", gpt2, *arguments)
+
+
+def test_a_run_without_such_a_head_names_what_it_can_do(gpt2: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Run, "verbs", ("embed",))
+    assert "it can be asked to: embed" in refused(capsys, "ask", gpt2, "The cat", "--labels", "a,b")
+
+
+def test_controls_do_not_reach_the_terminal(gpt2: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("forebear.using.replying.split_sentences", lambda text: ["a\x1b[31m\n\t"])
+    assert "a\ufffd[31m" in said(capsys, "ask", gpt2, "The cat", "--cue", "x", "--length", "2")
+
+
+def test_help_has_examples_and_loads_nothing_heavy():
+    code = "import sys; from forebear.cli.main import COMMANDS, main; "
+    code += "COMMANDS.setdefault('ask', ''); main(['ask', '--help']); "
+    code += "print([name for name in ('torch', 'numba', 'tokenizers') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "forebear ask runs/" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
