@@ -76,7 +76,7 @@ def test_equals_the_enumeration_of_all_ways(allowed):
         expected += total - weighed(crf, own, given)
         assert tuple(best[row]) == path
         np.testing.assert_allclose(marginals[row], wanted, atol=1e-12)
-    assert float(crf.loss(emissions, LENGTHS, tags)) == pytest.approx(expected, rel=1e-10)
+    assert float(crf.loss(emissions, LENGTHS, tags).detach()) == pytest.approx(expected, rel=1e-10)
 
 
 def test_gradients_equal_those_by_differences():
@@ -126,10 +126,10 @@ def test_many_rows_at_once_are_each_row_by_itself(monkeypatch):
     for at, length in zip(np.cumsum(LENGTHS) - LENGTHS, LENGTHS, strict=True):
         cost = crf.loss(emissions[at : at + length], [length], tags[at : at + length])
         cost.backward()
-        alone += float(cost)
+        alone += float(cost.detach())
         marginals = crf.marginals(emissions[at : at + length], [length])
         torch.testing.assert_close(marginals, crf.marginals(emissions, LENGTHS)[at : at + length])
-    assert float(together) == pytest.approx(alone, rel=1e-12)
+    assert float(together.detach()) == pytest.approx(alone, rel=1e-12)
     for one, other in zip(gradients, [emissions.grad, *(p.grad for p in crf.parameters())], strict=True):
         torch.testing.assert_close(one, other)
 
@@ -138,7 +138,7 @@ def test_rows_that_people_labelled_against_the_rules_have_a_finite_loss():
     crf, emissions = made(kind=torch.float32), emitted(3, kind=torch.float32).requires_grad_()
     cost = crf.loss(emissions, [3], torch.tensor([2, 0, 2]))  # starts with 2, and 2 follows 0
     cost.backward()
-    assert -FORBIDDEN < float(cost) < -3 * FORBIDDEN
+    assert -FORBIDDEN < float(cost.detach()) < -3 * FORBIDDEN
     assert all(bool(torch.isfinite(p.grad).all()) for p in [emissions, *crf.parameters()])
 
 
@@ -173,7 +173,7 @@ def test_half_precision_emissions_and_no_words_at_all():
     for lengths in ([], [0], [0, 0]):
         cost = crf.loss(nothing, lengths, tags[:0])
         cost.backward()
-        assert float(cost) == 0
+        assert float(cost.detach()) == 0
         assert [len(row) for row in crf.best(nothing, lengths)] == list(lengths)
         assert crf.marginals(nothing, lengths).shape == (0, K)
 
@@ -183,7 +183,7 @@ def test_learns_what_follows_what():
     crf = made(*FREE, kind=torch.float32, spread=0.0)
     tags, lengths = torch.tensor([0, 1, 2] * 6), [6, 9, 3]
     optimizer = torch.optim.SGD(crf.parameters(), lr=0.1)
-    for _ in range(60):
+    for _ in range(30):
         optimizer.zero_grad()
         crf.loss(torch.zeros(18, K), lengths, tags).backward()
         optimizer.step()

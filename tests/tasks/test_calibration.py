@@ -74,6 +74,7 @@ def test_where_there_is_no_best_temperature():
     assert temperature(np.zeros((3, 2)), np.ones((3, 2), bool)) == 1
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5))
 def test_losses_equal_scikit_learn(seed, classes):
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import stats
@@ -53,6 +53,7 @@ def is_flat(numbers) -> bool:
     return numbers.min() == numbers.max()
 
 
+@settings(max_examples=40)
 @given(labels)
 def test_labels_equal_scikit_learn(pair):
     true, predicted = pair
@@ -72,6 +73,7 @@ def test_labels_equal_scikit_learn(pair):
     assert json.loads(json.dumps(found)) == found
 
 
+@settings(max_examples=40)
 @given(sets)
 def test_label_sets_equal_scikit_learn(pair):
     true, predicted = pair
@@ -87,6 +89,7 @@ def test_label_sets_equal_scikit_learn(pair):
         assert [*found["per_class"][name].values()] == pytest.approx(figures, abs=1e-12)
 
 
+@settings(max_examples=40)
 @given(series)
 def test_numbers_equal_scipy(pair):
     true, predicted = pair

@@ -12,6 +12,7 @@ from bigrams import Dreaming
 
 from forebear.errors import BadInput
 from forebear.text.tokenizer import Tokenizer
+from forebear.text.training import train
 from forebear.using.asking import ask
 from forebear.using.prompts import Option, Template, is_chinese, options_of, read_shots
 from forebear.using.scoring import score
@@ -83,6 +84,30 @@ def test_as_many_examples_as_have_room_stand_before_the_text(tokenizer: Tokenize
         expected = softmax([a - b for a, b in zip(logs["with"], logs["without"], strict=True)])
         assert list(shares(one).values()) == pytest.approx(expected)
     assert len(shown) > 2
+
+
+def test_each_text_has_its_own_room_for_examples(tokenizer: Tokenizer):
+    shots = [("the cat sat", "good"), ("a dog", "bad"), ("我很喜欢你", "good"), ("词性", "bad")] * 3
+    texts = ["a", "the cat sat on the mat and a dog sat on the log", "我很", "the dog and the cat"]
+    predictor = Dreaming(tokenizer.size, context=70)
+    told = ask(predictor, tokenizer, texts, labels="good,bad", template="{text}: {label}", shots=shots)
+    assert len({one.shots for one in told}) > 1
+    alone = [
+        ask(predictor, tokenizer, text, labels="good,bad", template="{text}: {label}", shots=shots)[0] for text in texts
+    ]
+    assert told == alone
+
+
+def test_examples_that_have_more_tokens_together_than_apart():
+    """GPT-2's rule cuts two line ends apart where a word follows them."""
+    tokenizer = train("bytepair", ["a: b\n\n"] * 50, size=300, min_count=1)
+    shot = "a: b\n\n"
+    assert len(tokenizer.encode(shot * 2).ids) > 2 * len(tokenizer.encode(shot).ids)
+    for context in range(6, 40):
+        predictor = Dreaming(tokenizer.size, context=context)
+        (one,) = ask(predictor, tokenizer, "b", labels="a,b", template="{text}: {label}", shots=[("a", "b")] * 9)
+        sizes = [len(tokenizer.encode(shot * k + "b: a").ids) for k in range(10)]
+        assert (one.shots, one.cut) == (max(k for k in range(10) if sizes[k] <= context), 0)
 
 
 def test_an_answer_without_room_for_the_text_is_refused(words: Tokenizer):

@@ -49,7 +49,7 @@ class RowReader(_Reader):
         super().__init__(mixture, dropout)
         self.read = read
         self.pool = linear(width, width) if dense else None
-        self.choose = linear(width, answers)
+        self.choose = linear(width, answers, bias=read != "last")  # softmax(hW) and no more, in GPT's paper
 
     def rows(self, states: States) -> Tensor:
         """(B, D)."""

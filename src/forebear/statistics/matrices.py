@@ -26,6 +26,10 @@ class Matrix(Protocol):
         """(F, C) this matrix, rows as columns, times one of (R, C)."""
         ...
 
+    def squares(self) -> np.ndarray:
+        """(F,) the sum of the squares in each column."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
@@ -48,6 +52,9 @@ class Sparse:
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
         return transposed_product(self.indptr, self.indices, self.values, dense, self.width)
+
+    def squares(self) -> np.ndarray:
+        return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
 
     def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """The columns and the values of one row."""
@@ -84,6 +91,9 @@ class Dense:
         for begin in range(0, len(dense), BLOCK):
             told += self.values[begin : begin + BLOCK].astype(np.float64).T @ dense[begin : begin + BLOCK]
         return told
+
+    def squares(self) -> np.ndarray:
+        return np.square(self.values, dtype=np.float64).sum(axis=0)
 
     def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(self.values.shape[1]), self.values[number]

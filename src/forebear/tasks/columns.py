@@ -49,6 +49,11 @@ OTHERS = (
 HEADERS = frozenset(
     [*TEXT, *LABEL, *QUESTION, *PASSAGE, *ANSWER, *START, *WORDS, *TAGS, *CHOICES, *RIGHT, *BEGINNING, *OTHERS]
 )
+# What also is a usual label: alone it does not make a header.
+ALSO_LABELS = frozenset(
+    "pos ner bio y tag answer answers question query comment document body message title topic gold right correct "
+    "target key start goal passage article string split genre index word token solution review 评论 问题 答案".split()
+)
 
 
 def folded(name: Column) -> str:
@@ -191,7 +196,9 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     if len(set(cells)) < len(cells) or any(len(cell) > 50 for cell in cells) or not all(cells[1:]):
         return False
     below = [{row[place].strip() for row in rest if place < len(row)} for place in range(len(cells))]
-    if any(folded(cell) in HEADERS and cell not in below[place] for place, cell in enumerate(cells)):
+    names = [folded(cell) for place, cell in enumerate(cells) if cell not in below[place]]
+    usual = [name for name in names if name in HEADERS]
+    if len(usual) > 1 or any(name not in ALSO_LABELS for name in usual):
         return True
     columns = [Sampled(place, tuple(row[place] for row in rest if place < len(row))) for place in range(len(cells))]
     for cell, column in zip(cells, columns, strict=True):

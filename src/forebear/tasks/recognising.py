@@ -88,9 +88,14 @@ class Head:
     def _table(self) -> tuple[Kind, str]:
         lines = [line for line in self.lines if line and not line.isspace()]
         is_named = re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
-        tabbed = sum("\t" in line for line in lines)
-        if tabbed > (0.9 if is_named else 0.5) * len(lines):
-            return ("csv", "\t") if _is_quoted(line.split("\t") for line in lines) else ("tsv", "\t")
+        tabs = Counter(line.count("\t") for line in lines)
+        if tabs[0] < len(lines):
+            if tabs[0] == 0 and max(tabs.values()) >= 0.95 * len(lines):
+                return ("csv", "\t") if _is_quoted(line.split("\t") for line in lines) else ("tsv", "\t")
+            if len({*map(len, self.cut("\t", strict=True)), 1}) == 2 and any('"' in line for line in lines):
+                return "csv", "\t"  # whose quotes hold tabs or newlines
+            if tabs[0] < (0.1 if is_named else 0.5) * len(lines):
+                return "tsv", "\t"
         best, share = "", 0.0
         for delimiter in DELIMITERS:
             rows = self.cut(delimiter)
@@ -99,11 +104,16 @@ class Head:
                 best, share = delimiter, often / len(rows)
         return ("csv", best or ",") if is_named or share >= 0.9 else ("tsv", "\t")
 
-    def cut(self, delimiter: str) -> list[list[str]]:
-        """The first records of a CSV table; what is not well-formed is for the reader to name."""
+    def cut(self, delimiter: str, *, strict: bool = False) -> list[list[str]]:
+        """The first records of a CSV table, without one that was cut off; none if `strict` and one is ill-formed."""
         csv.field_size_limit(sys.maxsize)
-        rows = [row for row in csv.reader((line + "\n" for line in self.lines), delimiter=delimiter) if any(row)]
-        return rows if self.is_whole or len(rows) == 1 else rows[:-1]
+        reader = csv.reader((line + "\n" for line in self.lines), delimiter=delimiter, strict=strict)
+        rows: list[list[str]] = []
+        try:
+            rows.extend(row for row in reader if any(row))
+        except csv.Error as error:
+            return rows if not self.is_whole and "end of data" in str(error) else []
+        return rows if self.is_whole or strict or len(rows) == 1 else rows[:-1]
 
 
 def _is_table(rows: list[list[str]], width: int) -> bool:

@@ -127,7 +127,7 @@ class RunFolder:
     def tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.path / TOKENIZER)
 
-    @cached_property
+    @property
     def task(self) -> Task | None:
         """What it was adapted to; None where it was only pre-trained."""
         told = self.facts.get("task")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -57,7 +58,8 @@ class Plan:
 
     @property
     def asked(self) -> dict[str, Any]:
-        return {
+        """As JSON gives it back, so that it can be compared with what a folder says."""
+        told = {
             "milestone": name_of(self.milestone),
             "fields": asdict(self.milestone),
             "beginning": None if self.beginning is None else self.beginning.weights,
@@ -67,6 +69,7 @@ class Plan:
             "digests": self.source.digests(),
             "recipe": self.recipe.to_json(),
         }
+        return json.loads(json.dumps(told))
 
 
 def plan(

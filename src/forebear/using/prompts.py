@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 from forebear.errors import BadInput
@@ -242,8 +242,9 @@ def fitted_behind(
         return found
     count = len(shots)
     if limit is not None:
+        room = limit - found.tokens
         taken = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
-        count = sum(tokens <= limit - found.tokens for tokens in taken)
+        count = len(list(takewhile(lambda tokens: tokens <= room, taken)))
     for shown in range(count, 0, -1):  # the tokens of the whole may be more than those of its parts
         more = whole_with(frame.after("".join(shots[:shown])), wordings, tokenizer, shots=shown)
         if limit is None or more.tokens <= limit:

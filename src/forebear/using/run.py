@@ -65,7 +65,7 @@ class Run:
     def tokenizer(self) -> Tokenizer:
         return self.folder.tokenizer
 
-    @property
+    @cached_property
     def task(self) -> Task | None:
         """What it was adapted to, if it was."""
         return self.folder.task

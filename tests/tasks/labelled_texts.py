@@ -1,0 +1,67 @@
+"""Small labelled data for tests: a few lines of every task, in both languages, and runs that are adapted to them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from forebear.demo.examples import examples as of_world
+from forebear.demo.labelled import FILES, lines
+from forebear.training.folder import RunFolder
+from forebear.training.labelled import labelled_source
+from forebear.training.trainer import Watcher
+from forebear.using import adapting
+
+TASKS = {task: name for name, (task, _) in FILES.items() if name != "topic" and name != "opinion"} | {"choice": ""}
+
+
+@lru_cache
+def written(task: str, count: int, seed: int = 0) -> str:
+    """The text of a file with so many examples."""
+    if task == "choice":
+        return "".join(_choices(count, seed))
+    name = TASKS[task]
+    return "".join(lines(name, of_world(name, count, seed)))
+
+
+def _choices(count: int, seed: int):
+    yield "text\tchoice1\tchoice2\tlabel\n"
+    for number, one in enumerate(of_world("coherence", 3 * count, seed)):
+        if number // 3 < count and one.label == "coherent":  # pyright: ignore[reportAttributeAccessIssue]
+            words = one.text.split() if " " in one.text else list(one.text)  # pyright: ignore[reportAttributeAccessIssue]
+            glue = " " if " " in one.text else ""  # pyright: ignore[reportAttributeAccessIssue]
+            half = len(words) // 2
+            right, wrong = glue.join(words[half:]), glue.join(reversed(words[half:]))
+            first = number % 2
+            pair = (wrong, right) if first else (right, wrong)
+            yield f"{glue.join(words[:half])}\t{pair[0]}\t{pair[1]}\t{first}\n"
+
+
+def suffix(task: str) -> str:
+    return {"tagging": ".conll", "answering": ".json"}.get(task, ".tsv")
+
+
+def file_of(task: str, folder: Path, count: int = 60, seed: int = 0) -> Path:
+    file = folder / f"{task}-{count}-{seed}{suffix(task)}"
+    if not file.exists():
+        file.write_text(written(task, count, seed), encoding="utf-8")
+    return file
+
+
+def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **settings: Any) -> adapting.Plan:
+    how = {
+        name: settings.pop(name)
+        for name in ("how", "freeze_layers", "layer_decay", "language", "balanced")
+        if name in settings
+    }
+    options = {name: settings.pop(name) for name in ("crf",) if name in settings}
+    source, _ = labelled_source(str(file_of(task, folder, count)), task=task)
+    usual = {"steps": 12, "threads": 1} if str(begin) != "ngram" else {}
+    return adapting.plan(str(begin), source, how=how, options=options, settings={**usual, **settings})
+
+
+def adapted(
+    begin: str | Path, task: str, folder: Path, *, to: str = "adapted", watcher: Watcher | None = None, **settings: Any
+) -> RunFolder:
+    return adapting.adapt(planned(begin, task, folder, **settings), folder / to, watcher=watcher)

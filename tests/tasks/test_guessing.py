@@ -1,0 +1,385 @@
+"""How a file is written is guessed from its first rows, for every usual way of writing labelled data, and told."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+import zstandard
+
+from forebear.errors import BadInput
+from forebear.tasks.examples import Asked, Choices, Labelled, Span, Tagged
+from forebear.tasks.forms import Form
+from forebear.tasks.reading import examples, guess
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content, name="data.txt"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def lines(*records):
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def read(path, task=None, **options):
+    """Guessed, stored, taken up again, read; without places."""
+    found = guess(path, task, **options)
+    form = Form.from_json(json.loads(json.dumps(found.form.to_json())))
+    assert form == found.form
+    labels = "optional" if form.label is None and form.kind != "squad" else "wanted"
+    return found.task, [bare(example) for example in examples(path, found.task, form, labels=labels)]
+
+
+def bare(example):
+    kind = type(example)
+    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "place"))
+
+
+WORDS = "I loved every minute of it|What a waste of time|好看极了，值得再看一遍|剧情拖沓，毫无新意".split("|")
+
+
+@pytest.mark.parametrize(
+    ("content", "texts", "label"),
+    [
+        ("".join(f"{word}\t{number % 2}\n" for number, word in enumerate(WORDS)), (1,), 2),
+        ("".join(f"{number % 2}\t{word}\n" for number, word in enumerate(WORDS)), (2,), 1),
+        ("".join(f"{word}\t{'好评' if number % 2 else '差评'}\n" for number, word in enumerate(WORDS)), (1,), 2),
+        (
+            "label\ttext_a\n" + "".join(f"{number % 2}\t{word}\n" for number, word in enumerate(WORDS)),
+            ("text_a",),
+            "label",
+        ),
+        ("内容\t类别\n" + "".join(f"{word}\t{number % 2}\n" for number, word in enumerate(WORDS)), ("内容",), "类别"),
+        ("a\tb\n" + "".join(f"{word}\t{number % 2}\n" for number, word in enumerate(WORDS)), ("a",), "b"),
+        (
+            "id\tremark\tverdict\n"
+            + "".join(f"{n}\t{WORDS[n % 4]} {n}\t{'good' if n % 2 else 'bad'}\n" for n in range(30)),
+            ("remark",),
+            "verdict",
+        ),
+        ("".join(f"{1000 + n}\t{WORDS[n % 4]} {n}\t{n % 3}\n" for n in range(30)), (2,), 3),
+        ("".join(f"what is {n}?\tquestion\nit is {n}.\tanswer\n" for n in range(9)), (1,), 2),
+        ("good movie\tpos\nbad one\tneg\n", (1,), 2),
+        ("很好\t1\n很差\t0\n", (1,), 2),
+        ("很好\t1\n", (1,), 2),
+    ],
+)
+def test_text_and_label_in_a_table_of_tabs(file, content, texts, label):
+    task, form, notes = guess(file(content))
+    assert (task, form.kind, form.texts, form.label, form.answer) == ("classification", "tsv", texts, label, "one")
+    assert form.header == isinstance(label, str)
+    assert ("with a header" if form.header else "no header") in notes[0]
+    kept = list(examples(file(content), task, form))
+    assert len(kept) == content.count("\n") - form.header
+    assert all(example.label and len(example.texts) == 1 for example in kept)
+
+
+def test_what_was_guessed_is_said_in_words(file):
+    assert guess(file("很好\tx\n很差啊\ty\n")).notes == [
+        "a table separated by tabs, no header; column 1 is the text, column 2 the label "
+        "(2 classes in the first 2 rows: x, y)"
+    ]
+    written = "id,title,text,label\n" + "".join(f'{n},"t, {n}",some text {n},{n % 2}\n' for n in range(5))
+    assert guess(file(written)).notes == [
+        "a table separated by commas, with a header; 'text' is the text, 'label' the label "
+        "(2 classes in the first 5 rows: 0, 1)",
+        "not used: 'title'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "sentence1 sentence2",
+        "text_a text_b",
+        "premise hypothesis",
+        "question1 question2",
+        "s1 s2",
+        "句子1 句子2",
+        "Q1 Q2",
+    ],
+)
+def test_two_texts_by_their_names(file, header):
+    one, two = header.split()
+    rows = "".join(f"{n}\tfirst text {n}\tthe second {n}\t{'yes' if n % 2 else 'no'}\n" for n in range(12))
+    task, form, _ = guess(file(f"id\t{one}\t{two}\tlabel\n{rows}"))
+    assert (task, form.texts, form.label, form.name) == ("pairs", (one, two), "label", "id")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("name", ["data.csv", "data.txt"])
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_with_quotes_and_newlines_inside_them(file, delimiter, name, header):
+    texts = ['he said "no", twice', "two\nlines", f"a {delimiter} b", "第一行\n\n“第二行”，完", 'ends with "'] * 4
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\r\n")
+    writer.writerows(([["review", "stars"]] if header else []) + [[text, n % 2] for n, text in enumerate(texts)])
+    path = file(out.getvalue(), name)
+    task, form, _ = guess(path)
+    assert (task, form.kind, form.delimiter) == ("classification", "csv", delimiter)
+    kept = list(examples(path, task, form))
+    assert [example.texts[0] for example in kept] == texts
+    assert kept[2].place.line == 2 + header + 2  # behind a record of two lines
+
+
+def test_prose_is_no_table_of_commas(file):
+    content = "One, two.\nThree, four, five.\nSix.\n"
+    task, form, notes = guess(file(content))
+    assert (task, form.kind, form.label, form.width) == ("classification", "tsv", None, 1)
+    assert "no column looks like a label" in notes
+    with pytest.raises(BadInput, match="no column of labels"):
+        examples(file(content), task, form)
+
+
+def test_quotes_that_do_not_quote_stay(file):
+    content = 'He "said" so\t1\n"Never!\t0\nend"\t1\n'
+    assert read(file(content))[1] == [
+        Labelled(('He "said" so',), "1"),
+        Labelled(('"Never!',), "0"),
+        Labelled(('end"',), "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "task", "made"),
+    [
+        ({"text": "很好", "label": 1}, "classification", Labelled(("很好",), "1")),
+        ({"id": "7", "content": "ok", "category": "a b"}, "classification", Labelled(("ok",), "a b")),
+        ({"text": "ok", "label": True}, "classification", Labelled(("ok",), "true")),
+        ({"text": "ok", "labels": ["a", "b", "a"]}, "classification", Labelled(("ok",), ("a", "b"))),
+        ({"text": "ok", "score": 3.25}, "classification", Labelled(("ok",), 3.25)),
+        ({"sentence1": "一", "sentence2": "二", "label": "0"}, "pairs", Labelled(("一", "二"), "0")),
+        ({"question": "is it?", "passage": "it is", "answer": True}, "pairs", Labelled(("is it?", "it is"), "true")),
+        ({"question": "Is?", "context": "No, so.", "label": "yes"}, "pairs", Labelled(("Is?", "No, so."), "yes")),
+        (
+            {
+                "id": "1",
+                "title": "t",
+                "question": "谁？",
+                "context": "是他。",
+                "answers": {"text": ["他"], "answer_start": [1]},
+            },
+            "answering",
+            Asked("谁？", "是他。", (Span(1, "他"),)),
+        ),
+        (
+            {"question": "谁？", "context": "是他。", "answers": [{"text": "他", "answer_start": 1}]},
+            "answering",
+            Asked("谁？", "是他。", (Span(1, "他"),)),
+        ),
+        ({"question": "谁？", "context": "是他。", "answers": []}, "answering", Asked("谁？", "是他。", ())),
+        (
+            {"question": "who", "context": "he, he", "answers": ["he"]},
+            "answering",
+            Asked("who", "he, he", (Span(0, "he"),)),
+        ),
+        (
+            {"question": "who", "context": "he, he", "answer": "he", "answer_start": 4},
+            "answering",
+            Asked("who", "he, he", (Span(4, "he"),)),
+        ),
+        ({"tokens": ["他", "在"], "tags": ["B-PER", "O"]}, "tagging", Tagged(("他", "在"), ("B-PER", "O"))),
+        ({"tokens": ["a", "b"], "ner_tags": [0, 3], "id": 1}, "tagging", Tagged(("a", "b"), ("0", "3"))),
+        ({"text": "他在", "labels": ["B-PER", "O"]}, "tagging", Tagged(("他", "在"), ("B-PER", "O"))),
+        ({"text": "他", "choices": ["来了", "走了"], "label": 1}, "choice", Choices("他", ("来了", "走了"), 1)),
+        ({"text": "he", "choices": ["came", "went"], "label": "went"}, "choice", Choices("he", ("came", "went"), 1)),
+        ({"question": "2+2", "options": [3, 4], "answer": "B"}, "choice", Choices("2+2", ("3", "4"), 1)),
+        ({"text": "he", "choices": ["came", "went"], "label": 2}, "choice", Choices("he", ("came", "went"), 1)),
+        (
+            {"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "B"},
+            "choice",
+            Choices("q", ("x", "y"), 1),
+        ),
+        (
+            {
+                "id": "z",
+                "question": {"stem": "q", "choices": [{"text": "x", "label": "1"}, {"text": "y", "label": "2"}]},
+                "answerKey": "2",
+            },
+            "choice",
+            Choices("q", ("x", "y"), 1),
+        ),
+        ({"premise": "p", "choice1": "x", "choice2": "y", "label": 0}, "choice", Choices("p", ("x", "y"), 0)),
+        (
+            {"startphrase": "p", "ending0": "x", "ending1": "y", "ending2": "z", "label": 2},
+            "choice",
+            Choices("p", ("x", "y", "z"), 2),
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+def test_json_objects(file, record, task, made, kind):
+    content = lines(record) if kind == "jsonl" else json.dumps([record], ensure_ascii=False, indent=1)
+    assert guess(file(content)).form.kind == kind
+    assert read(file(content)) == (task, [made])
+
+
+def test_columns_of_choices_and_of_answers_in_a_table(file):
+    rows = "".join(f"beginning {n}\tend {n}\tother end {n}\tthird {n}\t{'ABC'[n % 3]}\n" for n in range(6))
+    task, made = read(file("question\tA\tB\tC\tanswer\n" + rows))
+    assert task == "choice"
+    assert made[1] == Choices("beginning 1", ("end 1", "other end 1", "third 1"), 1)
+    task, made = read(file(rows.replace("A\n", "1\n").replace("B\n", "2\n").replace("C\n", "3\n")), "choice")
+    assert [one.right for one in made] == [0, 1, 2, 0, 1, 2]
+    task, made = read(file('question,context,answer\nwho?,"it was 他, no",他\nwhen?,never,\n'))
+    assert task == "answering"
+    assert [one.answers for one in made] == [(Span(7, "他"),), ()]
+
+
+def test_the_right_choice_is_counted_from_one_where_zero_never_is_right(file):
+    records = [{"text": "t", "choices": ["a", "b", "c"], "label": 1 + n % 2} for n in range(30)]
+    task, form, notes = guess(file(lines(*records)))
+    assert (task, form.first) == ("choice", "1")
+    assert "counted from 1" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "tags"),
+    [
+        ("他\tB-PER\n来\tO\n\n好\tO\n", ("他", "来"), ("B-PER", "O")),
+        ("他 B-PER\n来 O\n \n好 O\n", ("他", "来"), ("B-PER", "O")),
+        ("EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n", ("EU", "rejects"), ("B-ORG", "O")),
+        ("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nsays VBZ B-VP O\n\nB X Y O\n", ("EU", "says"), ("B-ORG", "O")),
+        (
+            "the\tDET\ncat\tNOUN\nsat\tVERB\n\nthe\tDET\ndog\tNOUN\nsat\tVERB\n",
+            ("the", "cat", "sat"),
+            ("DET", "NOUN", "VERB"),
+        ),
+        ("中 B\n国 E\n人 S\n\n他 S\n", ("中", "国", "人"), ("B", "E", "S")),
+        ("　 O\n他 B-PER\n", ("　", "他"), ("O", "B-PER")),
+        ("　\tO\n他\tB-PER\n", ("　", "他"), ("O", "B-PER")),
+        ("他 B-PER\n  O\n" + "\n来 O\n" * 20, ("他", " "), ("B-PER", "O")),
+        ("# id = 1\nfoo\tO\n#\tO\n\n# id = 2\nbar\tO\n", ("foo", "#"), ("O", "O")),
+        ("他\tB-PER\n来\tO\n\t\n好\tO\n", ("他", "来"), ("B-PER", "O")),
+    ],
+)
+def test_words_and_tags(file, content, words, tags):
+    task, made = read(file(content))
+    assert task == "tagging"
+    assert made[0] == Tagged(words, tags)
+
+
+def test_universal_dependencies(file):
+    rows = [
+        "# sent_id = 1",
+        "# text = vámonos al mar",
+        "1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tvamos\tir\tVERB\t_\t_\t0\troot\t_\t_",
+        "2\tnos\tnosotros\tPRON\t_\t_\t1\tobj\t_\t_",
+        "2.1\tempty\t_\tX\t_\t_\t_\t_\t_\t_",
+        "",
+        "1\t海\t海\tNOUN\t_\t_\t0\troot\t_\t_",
+    ]
+    task, made = read(file("\n".join(rows)))
+    assert task == "tagging"
+    assert made == [Tagged(("vamos", "nos"), ("VERB", "PRON")), Tagged(("海",), ("NOUN",))]
+
+
+def test_squad_by_its_form_not_by_its_name(file):
+    told = {"data": [{"paragraphs": [{"context": "是他。", "qas": [{"id": "a", "question": "谁？", "answers": []}]}]}]}
+    told["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "他", "answer_start": 1}]
+    for content in (json.dumps(told), json.dumps(told, indent=2), json.dumps(told["data"])):
+        assert read(file(content)) == ("answering", [Asked("谁？", "是他。", (Span(1, "他"),))])
+
+
+def test_numbers_and_several_labels(file):
+    rows = "".join(f"text number {n}\t{n % 5}.{n % 4}\n" for n in range(10))
+    assert read(file(rows))[1][3].label == 3.3
+    assert read(file(rows), number=False)[1][3].label == "3.3"
+    assert read(file("some text\t1\nother text\t2\n"), number=True)[1][1].label == 2.0
+    rows = "".join(f"text number {n}\t{'a|b' if n % 2 else 'c'}\n" for n in range(10))
+    assert [one.label for one in read(file(rows), several=True)[1][:2]] == [("c",), ("a", "b")]
+    assert [one.label for one in read(file(rows), several="|")[1][:2]] == [("c",), ("a", "b")]
+    assert read(file(rows))[1][1].label == "a|b"
+    rows = "".join(f"text number {n}\t{json.dumps(['a', '乙'][: n % 3])}\n" for n in range(10))
+    assert [one.label for one in read(file(rows))[1][:3]] == [(), ("a",), ("a", "乙")]
+
+
+def test_what_a_person_says_goes_before_what_it_looks_like(file):
+    content = "1\tlong text of the row\tx\tshort\n0\tanother long text of it\ty\tbrief\n" * 3
+    assert read(file(content), text_columns=["4"], label_column=3)[1][0] == Labelled(("short",), "x")
+    task, made = read(file(content), text_columns=[2, 4], label_column="1")
+    assert (task, made[0]) == ("pairs", Labelled(("long text of the row", "short"), "1"))
+    named = file("a\tb\nsome text\t1\n", "named.tsv")
+    assert read(named, text_columns=["a"], label_column="b")[1] == [Labelled(("some text",), "1")]
+    assert len(read(named, header=False)[1]) == 2
+    words = file("1\t他\tx\tO\n2\t来\ty\tB-X\n", "words.tsv")
+    assert read(words, "tagging", text_columns=["2"])[1] == [Tagged(("他", "来"), ("O", "B-X"))]
+    assert read(words, "tagging", text_columns=["2"], label_column="3")[1] == [Tagged(("他", "来"), ("x", "y"))]
+
+
+def test_compressed_and_folders_and_encodings(file, tmp_path):
+    content = "好看\t1\n难看\t0\n"
+    for packed, name in ((gzip.compress, "a.tsv.gz"), (zstandard.compress, "a.tsv.zst")):
+        assert read(file(packed(content.encode()), name))[1] == [Labelled(("好看",), "1"), Labelled(("难看",), "0")]
+    assert read(file(content.encode("gb18030"), "b.tsv"), encoding="gb18030")[1][0].texts == ("好看",)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.tsv").write_text(f"text\tlabel\n第{number}句\tx\n", encoding="utf-8")
+    assert [one.texts[0] for one in read(folder)[1]] == ["第0句", "第1句", "第2句"]
+
+
+@pytest.mark.parametrize(
+    ("content", "task", "what", "remedy"),
+    [
+        ("他\tB-PER\n来\tO\n\n好\tO\n", "classification", "CoNLL", "--task tagging"),
+        ('{"data": [{"paragraphs": []}]}', "pairs", "SQuAD", "--task answering"),
+        ("some text here\t1\nanother text\t0\n", "answering", "needs a question", "--task classification"),
+        ("some text here\t1\nanother text\t0\n", "pairs", "1 column may hold text", "--task classification"),
+        ("the first text\tthe second\t1\nand again\ta pair\t0\n" * 9, "classification", "2 columns", "--task pairs"),
+        (lines({"text": "x", "label": "y"}), "choice", "at least two choices", "--task classification"),
+        (lines({"text": "x", "label": "y"}), "tagging", "list of words", "--task classification"),
+        ("a\t1\n", "translation", "no task is called 'translation'", "classification, pairs"),
+        (
+            "one text here\tand a second one\tand a third text\nall new\tof course it is\tso it is\n",
+            None,
+            "3 columns may hold text",
+            "--text-column",
+        ),
+        ("", None, "holds nothing", "examples"),
+        ("\n \n\t\n", None, "holds nothing", "examples"),
+        ("text\tlabel\n", None, "no row below", "examples"),
+        ('{"a": \n', None, "not known", "one object a line"),
+        ("{}\n{}\n", None, "no fields", "text"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_likely_task(file, content, task, what, remedy):
+    with pytest.raises(BadInput, match=what) as caught:
+        guess(file(content), task)
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "options", [{"text_columns": ["x"]}, {"label_column": "3"}, {"label_column": 0}, {"text_columns": ["-1"]}]
+)
+def test_a_column_that_is_not_there_is_named(file, options):
+    with pytest.raises(BadInput, match="there is no column"):
+        guess(file("some text\t1\nother text\t0\n"), **options)
+
+
+def test_utf_16_without_its_name_is_not_taken_for_text(file):
+    with pytest.raises(BadInput, match="NUL") as caught:
+        guess(file("good text\t1\nbad text\t0\n".encode("utf-16-le")))
+    assert "--encoding" in caught.value.remedy
+
+
+def test_a_form_from_elsewhere_is_refused():
+    form = Form("tsv", ("a", 2), label="b", header=True)
+    assert Form.from_json(form.to_json()) == form
+    for wrong in (
+        {},
+        {"kind": "xls"},
+        {"kind": "tsv", "width": "2"},
+        {"kind": "tsv", "texts": [0]},
+        {"kind": "tsv", "x": 1},
+    ):
+        with pytest.raises(BadInput, match="the form of the data"):
+            Form.from_json(wrong)

@@ -1,0 +1,167 @@
+"""What says the same stays on one side, for every seed and share; sides and labels are never lost by chance; leaks."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput
+from forebear.tasks.examples import Asked, Choices, Labelled, Place, Tagged
+from forebear.tasks.reading import examples, guess
+from forebear.tasks.splitting import divided, leaks
+
+
+def labelled(count, labels=2, file="train.tsv"):
+    return [Labelled((f"第{n}句 text",), str(n % labels), Place(file, n + 1)) for n in range(count)]
+
+
+def test_shares_are_met_and_order_is_kept():
+    given_ = labelled(20_000)
+    split = divided(given_, dev=0.1, test=0.2)
+    assert len(split.dev) == pytest.approx(2000, abs=130)  # three standard deviations
+    assert len(split.test) == pytest.approx(4000, abs=170)
+    assert sorted([*split.train, *split.dev, *split.test], key=lambda it: it.place.line) == given_
+    for side in (split.train, split.dev, split.test):
+        assert [it.place.line for it in side] == sorted(it.place.line for it in side)
+    assert split.notes == []
+
+
+def test_the_same_seed_gives_the_same_split_and_another_seed_another():
+    one, same, other = (divided(labelled(1000), dev=0.5, seed=seed) for seed in (3, 3, 4))
+    assert one == same
+    assert len({it.texts for it in one.dev} & {it.texts for it in other.dev}) == pytest.approx(250, abs=50)
+
+
+def test_this_very_split_is_what_it_always_was():
+    """A hash that changes with the version or the process would move examples from training into the examination."""
+    assert [it.place.line for it in divided(labelled(40), dev=0.2).dev] == [11, 15, 16, 20, 21, 23, 26, 28, 37]
+
+
+def test_rows_that_are_added_move_nobody():
+    few, many = labelled(500), labelled(700)
+    before, after = divided(few, dev=0.2, test=0.2), divided([*reversed(many)], dev=0.2, test=0.2)
+    for side in ("train", "dev", "test"):
+        assert set(getattr(before, side)) <= set(getattr(after, side))
+
+
+WORDS = st.sampled_from(["a", "A", "b", " a", "a ", "中", "B  b", "b B"])
+EXAMPLES = st.one_of(
+    st.builds(Labelled, st.tuples(WORDS), st.sampled_from(["x", "y", None, ("x", "z"), 1.5])),
+    st.builds(Labelled, st.tuples(WORDS, WORDS), st.sampled_from(["x", "y"])),
+    st.builds(Tagged, st.lists(WORDS, min_size=1, max_size=1).map(tuple), st.sampled_from([("B-X",), ("O",), None])),
+    st.builds(Asked, WORDS, WORDS, st.just(())),
+    st.builds(Choices, WORDS, st.tuples(WORDS, WORDS), st.sampled_from([0, 1])),
+)
+
+
+@given(
+    st.lists(EXAMPLES, max_size=30), st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([0.0, 0.3]), st.integers(0, 9)
+)
+def test_nothing_is_lost_and_nothing_leaks(given_, dev, test, seed):
+    split = divided(given_, dev=dev, test=test, seed=seed)
+    assert sorted(map(repr, [*split.train, *split.dev, *split.test])) == sorted(map(repr, given_))
+    assert leaks(split.train, split.dev).folded == 0
+    assert leaks([*split.train, *split.dev], split.test).folded == 0
+    if given_:
+        assert split.train
+    if not dev:
+        assert not split.dev
+    if not test:
+        assert not split.test
+    taught = {it.label for it in split.train if isinstance(it, Labelled) and isinstance(it.label, str)}
+    assert taught >= {it.label for it in given_ if isinstance(it, Labelled) and isinstance(it.label, str)}
+
+
+def test_questions_about_one_passage_stay_together():
+    asked = [Asked(f"q{n}", f"passage {n % 20}", ()) for n in range(200)]
+    split = divided(asked, dev=0.3)
+    assert {it.passage for it in split.train}.isdisjoint(it.passage for it in split.dev)
+    assert len(split.dev) % 10 == 0
+    assert split.dev
+
+
+def test_pairs_stay_together_whichever_text_comes_first():
+    pairs = [Labelled((f"a{n}", f"b{n}"), "x") for n in range(50)]
+    turned = [Labelled((it.texts[1].upper(), f" {it.texts[0]}"), "x") for it in pairs]
+    split = divided([*pairs, *turned], dev=0.5)
+    assert len(split.dev) == 2 * len({frozenset(text.strip().casefold() for text in it.texts) for it in split.dev})
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_few_texts_leave_no_side_empty(count):
+    for seed in range(20):
+        split = divided(labelled(count, labels=1), dev=0.1, test=0.1 if count > 2 else 0.0, seed=seed)
+        assert split.train
+        assert split.dev
+        assert bool(split.test) == (count > 2)
+    split = divided(labelled(2, labels=1), dev=0.1, test=0.1)
+    assert (len(split.train), len(split.dev), len(split.test)) == (1, 1, 0)
+    assert "nothing is left for test" in split.notes[-1]
+
+
+def test_one_text_is_for_training():
+    split = divided([Labelled(("a",), "x"), Labelled(("A ",), "y")], dev=0.9)
+    assert len(split.train) == 2
+    assert "nothing is left for dev" in split.notes[0]
+    assert divided([], dev=0.5).train == []
+
+
+def test_training_gets_every_label():
+    rare = [Labelled((f"rare {n}",), f"rare{n}") for n in range(30)]
+    split = divided([*labelled(100), *rare], dev=0.3, test=0.3)
+    assert {it.label for it in split.train} >= {f"rare{n}" for n in range(30)}
+    assert any("the label 'rare" in note and "moved to train" in note for note in split.notes)
+    assert split.dev
+    assert split.test
+    several = [Labelled((f"t{n}",), ("often", f"only{n}")) for n in range(20)]
+    assert {label for it in divided(several, dev=0.5).train for label in it.label} >= {f"only{n}" for n in range(20)}
+    tagged = [Tagged((f"w{n}",), (f"B-K{n}",)) for n in range(20)]
+    assert len(divided([*tagged, Tagged(("o",), ("O",))], dev=0.5).train) >= 20
+
+
+def test_a_side_that_gave_its_only_example_gets_another():
+    for seed in range(30):
+        split = divided([*labelled(6, labels=1), Labelled(("rare",), "rare")], dev=0.1, seed=seed)
+        assert "rare" in {it.label for it in split.train}
+        assert len(split.dev) >= 1
+
+
+@pytest.mark.parametrize(("dev", "test"), [(1.0, 0.0), (-0.1, 0.0), (0.6, 0.4), (float("nan"), 0.0)])
+def test_shares_that_leave_nothing_are_refused(dev, test):
+    with pytest.raises(BadInput, match="the shares are"):
+        divided(labelled(3), dev=dev, test=test)
+
+
+def test_leaks_are_counted_and_placed():
+    train = labelled(100)
+    test = [
+        replace(train[3], place=Place("test.tsv", 1)),
+        Labelled(("第4句   TEXT",), "0", Place("test.tsv", 2)),
+        Labelled(("new",), "0", Place("test.tsv", 3)),
+    ]
+    found = leaks(train, test)
+    assert (found.count, found.exact, found.folded) == (3, 1, 2)
+    assert found.places == (
+        (Place("test.tsv", 1), Place("train.tsv", 4)),
+        (Place("test.tsv", 2), Place("train.tsv", 5)),
+    )
+    assert json.loads(json.dumps(found.facts()))["places"][0]["train"] == {"file": "train.tsv", "line": 4}
+    assert str(found).startswith(
+        "2 of 3 examples (66.7%) have a text that is in the training data too, 1 letter by letter"
+    )
+    assert "test.tsv:1" in str(found)
+    assert str(leaks(train, test[2:])) == "no text of 1 examples is in the training data too"
+    assert "passage" in str(leaks([Asked("q", "p")], [Asked("other", "p")]))
+    assert leaks(train, train).exact == 100
+
+
+def test_a_well_known_test_set_leaks(data):
+    """ChnSentiCorp's reviews stand in both files more than once; counted by the lines of the files themselves."""
+    folder = data / "tasks/chnsenticorp"
+    task, form, _ = guess(folder / "train.tsv")
+    found = leaks(*(examples(folder / name, task, form) for name in ("train.tsv", "test.tsv")))
+    lines = {name: (folder / name).read_text(encoding="utf-8").split("\n")[1:-1] for name in ("train.tsv", "test.tsv")}
+    taught = {line.split("\t")[1] for line in lines["train.tsv"]}
+    assert found.exact == sum(line.split("\t")[1] in taught for line in lines["test.tsv"]) == 331
