@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.cli import main as front
 from forebear.cli.main import main
-from forebear.using import abilities
 from forebear.using.run import Run
 from small_runs import opened
 
@@ -19,10 +17,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(front.COMMANDS, "ask", front.COMMANDS.get("ask", "Ask."))
-    for head in ("next", "token"):
-        monkeypatch.setitem(abilities.VERBS, head, tuple(dict.fromkeys((*abilities.VERBS[head], "ask"))))
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -189,8 +184,8 @@ def test_controls_do_not_reach_the_terminal(gpt2: Path, capsys: Captured, monkey
 
 
 def test_help_has_examples_and_loads_nothing_heavy():
-    code = "import sys; from forebear.cli.main import COMMANDS, main; "
-    code += "COMMANDS.setdefault('ask', ''); main(['ask', '--help']); "
+    code = "import sys; from forebear.cli.main import main; "
+    code += "main(['ask', '--help']); "
     code += "print([name for name in ('torch', 'numba', 'tokenizers') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "forebear ask runs/" in done.stdout

@@ -76,7 +76,7 @@ def test_scores_and_measures_are_marked(run: Path, tmp_path: Path, capsys: pytes
 def test_what_it_cannot_do_is_told_with_what_it_can(run: Path, capsys: pytest.CaptureFixture[str]):
     for verb in ("next", "generate"):
         assert main([verb, str(run), "The"]) == 2
-        assert "it can be asked to: fill, score, measure, embed" in capsys.readouterr().err
+        assert "it can be asked to: fill, ask, score, measure, embed" in capsys.readouterr().err
 
 
 def test_preview_shows_what_is_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -45,7 +45,7 @@ def test_the_lineage_in_the_order_of_history(capsys):
 def test_explaining_counts(capsys):
     facts = told(capsys, "explain", "ngram", "--order", "4")
     assert facts["fields"]["order"] == {"value": 4, "meaning": facts["fields"]["order"]["meaning"]}
-    assert facts["verbs"] == ["score", "next", "generate", "measure"]
+    assert facts["verbs"] == ["score", "next", "generate", "ask", "measure"]
     printed = shown(capsys, "explain", "ngram")
     for word in ("Markov", "EveryText", "--smoothing", "bigram", "cat", "parameter for each different n-gram"):
         assert word in printed

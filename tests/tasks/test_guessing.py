@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from forebear.errors import BadInput
-from forebear.tasks.examples import Asked, Choices, Labelled, Span, Tagged
+from forebear.tasks.examples import Labelled, Tagged
 from forebear.tasks.forms import Form
 from forebear.tasks.reading import examples, guess
 
@@ -94,6 +94,23 @@ def test_what_was_guessed_is_said_in_words(file):
     ]
 
 
+def test_usual_tables_of_the_benchmarks(file):
+    cola = "".join(f"gj04\t{n % 2}\t{'' if n % 2 else '*'}\tThe sailors rode number {n}.\n" for n in range(30))
+    assert guess(file(cola))[1].columns()[:2] == (4, 2)
+    names = "index\tgenre\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+    rows = "".join(f"{n}\tx\t( a {n} )\t( b {n} )\ta {n}\tb {n}\tno\tyes\n" for n in range(30))
+    assert guess(file(names + rows)).form.columns()[:3] == ("sentence1", "sentence2", "gold_label")
+    news = "".join(f'"{n % 4}","Title {n}","A much longer description of the news number {n}"\n' for n in range(30))
+    assert guess(file(news, "train.csv")).form.columns()[:2] == (3, 1)
+    sorted_ = "".join(f'"0","{n:09}","NO_QUERY","user {n}","what user number {n} says"\n' for n in range(30))
+    assert guess(file(sorted_)).form.columns()[:2] == (5, 1)
+    intents = "".join(f"please do {n} for me\tintent {n % 150}\n" for n in range(1200))
+    assert guess(file(intents)).form.label == 2
+    assert guess(file("a,b;1\nc, or d, or e;0\n"), kind="csv").form.delimiter == ";"
+    chinese = "".join(f"第{n}个很好\t{'好' if n % 2 else '差'}\n" + "\n" * (n == 9) for n in range(60))
+    assert guess(file(chinese)).task == "classification"
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -148,99 +165,6 @@ def test_quotes_that_do_not_quote_stay(file):
 
 
 @pytest.mark.parametrize(
-    ("record", "task", "made"),
-    [
-        ({"text": "很好", "label": 1}, "classification", Labelled(("很好",), "1")),
-        ({"id": "7", "content": "ok", "category": "a b"}, "classification", Labelled(("ok",), "a b")),
-        ({"text": "ok", "label": True}, "classification", Labelled(("ok",), "true")),
-        ({"text": "ok", "labels": ["a", "b", "a"]}, "classification", Labelled(("ok",), ("a", "b"))),
-        ({"text": "ok", "score": 3.25}, "classification", Labelled(("ok",), 3.25)),
-        ({"sentence1": "一", "sentence2": "二", "label": "0"}, "pairs", Labelled(("一", "二"), "0")),
-        ({"question": "is it?", "passage": "it is", "answer": True}, "pairs", Labelled(("is it?", "it is"), "true")),
-        ({"question": "Is?", "context": "No, so.", "label": "yes"}, "pairs", Labelled(("Is?", "No, so."), "yes")),
-        (
-            {
-                "id": "1",
-                "title": "t",
-                "question": "谁？",
-                "context": "是他。",
-                "answers": {"text": ["他"], "answer_start": [1]},
-            },
-            "answering",
-            Asked("谁？", "是他。", (Span(1, "他"),)),
-        ),
-        (
-            {"question": "谁？", "context": "是他。", "answers": [{"text": "他", "answer_start": 1}]},
-            "answering",
-            Asked("谁？", "是他。", (Span(1, "他"),)),
-        ),
-        ({"question": "谁？", "context": "是他。", "answers": []}, "answering", Asked("谁？", "是他。", ())),
-        (
-            {"question": "who", "context": "he, he", "answers": ["he"]},
-            "answering",
-            Asked("who", "he, he", (Span(0, "he"),)),
-        ),
-        (
-            {"question": "who", "context": "he, he", "answer": "he", "answer_start": 4},
-            "answering",
-            Asked("who", "he, he", (Span(4, "he"),)),
-        ),
-        ({"tokens": ["他", "在"], "tags": ["B-PER", "O"]}, "tagging", Tagged(("他", "在"), ("B-PER", "O"))),
-        ({"tokens": ["a", "b"], "ner_tags": [0, 3], "id": 1}, "tagging", Tagged(("a", "b"), ("0", "3"))),
-        ({"text": "他在", "labels": ["B-PER", "O"]}, "tagging", Tagged(("他", "在"), ("B-PER", "O"))),
-        ({"text": "他", "choices": ["来了", "走了"], "label": 1}, "choice", Choices("他", ("来了", "走了"), 1)),
-        ({"text": "he", "choices": ["came", "went"], "label": "went"}, "choice", Choices("he", ("came", "went"), 1)),
-        ({"question": "2+2", "options": [3, 4], "answer": "B"}, "choice", Choices("2+2", ("3", "4"), 1)),
-        ({"text": "he", "choices": ["came", "went"], "label": 2}, "choice", Choices("he", ("came", "went"), 1)),
-        (
-            {"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "B"},
-            "choice",
-            Choices("q", ("x", "y"), 1),
-        ),
-        (
-            {
-                "id": "z",
-                "question": {"stem": "q", "choices": [{"text": "x", "label": "1"}, {"text": "y", "label": "2"}]},
-                "answerKey": "2",
-            },
-            "choice",
-            Choices("q", ("x", "y"), 1),
-        ),
-        ({"premise": "p", "choice1": "x", "choice2": "y", "label": 0}, "choice", Choices("p", ("x", "y"), 0)),
-        (
-            {"startphrase": "p", "ending0": "x", "ending1": "y", "ending2": "z", "label": 2},
-            "choice",
-            Choices("p", ("x", "y", "z"), 2),
-        ),
-    ],
-)
-@pytest.mark.parametrize("kind", ["jsonl", "json"])
-def test_json_objects(file, record, task, made, kind):
-    content = lines(record) if kind == "jsonl" else json.dumps([record], ensure_ascii=False, indent=1)
-    assert guess(file(content)).form.kind == kind
-    assert read(file(content)) == (task, [made])
-
-
-def test_columns_of_choices_and_of_answers_in_a_table(file):
-    rows = "".join(f"beginning {n}\tend {n}\tother end {n}\tthird {n}\t{'ABC'[n % 3]}\n" for n in range(6))
-    task, made = read(file("question\tA\tB\tC\tanswer\n" + rows))
-    assert task == "choice"
-    assert made[1] == Choices("beginning 1", ("end 1", "other end 1", "third 1"), 1)
-    task, made = read(file(rows.replace("A\n", "1\n").replace("B\n", "2\n").replace("C\n", "3\n")), "choice")
-    assert [one.right for one in made] == [0, 1, 2, 0, 1, 2]
-    task, made = read(file('question,context,answer\nwho?,"it was 他, no",他\nwhen?,never,\n'))
-    assert task == "answering"
-    assert [one.answers for one in made] == [(Span(7, "他"),), ()]
-
-
-def test_the_right_choice_is_counted_from_one_where_zero_never_is_right(file):
-    records = [{"text": "t", "choices": ["a", "b", "c"], "label": 1 + n % 2} for n in range(30)]
-    task, form, notes = guess(file(lines(*records)))
-    assert (task, form.first) == ("choice", "1")
-    assert "counted from 1" in notes[0]
-
-
-@pytest.mark.parametrize(
     ("content", "words", "tags"),
     [
         ("他\tB-PER\n来\tO\n\n好\tO\n", ("他", "来"), ("B-PER", "O")),
@@ -280,13 +204,6 @@ def test_universal_dependencies(file):
     task, made = read(file("\n".join(rows)))
     assert task == "tagging"
     assert made == [Tagged(("vamos", "nos"), ("VERB", "PRON")), Tagged(("海",), ("NOUN",))]
-
-
-def test_squad_by_its_form_not_by_its_name(file):
-    told = {"data": [{"paragraphs": [{"context": "是他。", "qas": [{"id": "a", "question": "谁？", "answers": []}]}]}]}
-    told["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "他", "answer_start": 1}]
-    for content in (json.dumps(told), json.dumps(told, indent=2), json.dumps(told["data"])):
-        assert read(file(content)) == ("answering", [Asked("谁？", "是他。", (Span(1, "他"),))])
 
 
 def test_numbers_and_several_labels(file):

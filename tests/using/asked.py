@@ -9,10 +9,10 @@ import torch
 from forebear.milestones.bert import Bert
 from forebear.networks.restorer import Restorer
 from forebear.text.tokenizer import Tokenizer
-from forebear.using.asking import Chosen
+from forebear.using.asking import Prompted
 
 
-def shares(chosen: Chosen) -> dict[str, float]:
+def shares(chosen: Prompted) -> dict[str, float]:
     return {answer.name: answer.probability for answer in chosen.answers}
 
 

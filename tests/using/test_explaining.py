@@ -136,7 +136,7 @@ def test_a_milestone_that_cannot_be_loaded_is_not_ready_and_says_why(monkeypatch
 
 
 def test_abilities_follow_from_heads():
-    assert verbs(("next",), encodes=False) == ("score", "next", "generate", "measure")
-    assert verbs(("token", "pair"), encodes=True) == ("fill", "score", "measure", "embed")
+    assert verbs(("next",), encodes=False) == ("score", "next", "generate", "ask", "measure")
+    assert verbs(("token", "pair"), encodes=True) == ("fill", "ask", "score", "measure", "embed")
     assert verbs(("something",), encodes=False) == ()
     assert verbs((), encodes=True) == ("embed",)

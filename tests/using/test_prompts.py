@@ -87,7 +87,7 @@ def test_as_many_examples_as_have_room_stand_before_the_text(tokenizer: Tokenize
 
 
 def test_each_text_has_its_own_room_for_examples(tokenizer: Tokenizer):
-    shots = [("the cat sat", "good"), ("a dog", "bad"), ("我很喜欢你", "good"), ("词性", "bad")] * 3
+    shots = [("the cat sat", "good"), ("a dog", "bad"), ("我很喜欢你", "good"), ("词性", "bad")] * 5
     texts = ["a", "the cat sat on the mat and a dog sat on the log", "我很", "the dog and the cat"]
     predictor = Dreaming(tokenizer.size, context=70)
     told = ask(predictor, tokenizer, texts, labels="good,bad", template="{text}: {label}", shots=shots)

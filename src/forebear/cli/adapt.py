@@ -16,6 +16,7 @@ from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
+from forebear.objectives.layout import Read
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,8 @@ class AdaptingOptions:
     "With --how freeze: layers that stay as they are, beside the embedding. [default: half of them]"
     layer_decay: float = 1.0
     "Each layer learns with this share of the rate of the one above it."
+    read: Read | None = None
+    "The vector that stands for a text: of its first token, its last, or their mean. [default: as in the paper]"
     language: float | None = None
     "What predicting the next token counts beside the task. [default: 0.5 where a run can, as in GPT's paper]"
     head_dropout: float = 0.1

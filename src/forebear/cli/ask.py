@@ -18,11 +18,11 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.using.asking import Chosen
+    from forebear.using.asking import Prompted
     from forebear.using.replying import Written
     from forebear.using.run import Run
 
-Answers = Sequence["Chosen | Written"]
+Answers = Sequence["Prompted | Written"]
 
 CHOOSING, WRITING = ("calibrate", "neutral", "per", "table"), ("sentences", "length", "seed")
 # What each way of asking takes; what would change nothing is refused.
@@ -209,11 +209,11 @@ def _watched(lines: Iterable[Line], many: ManyOptions, look: Callable[[int, int]
 
 
 def _draw(console: Console, answers: Answers, *, whole: bool, examples: int) -> None:
-    from forebear.using.asking import Chosen
+    from forebear.using.asking import Prompted
 
-    chosen = [answer for answer in answers if isinstance(answer, Chosen)]
+    chosen = [answer for answer in answers if isinstance(answer, Prompted)]
     if not chosen:
-        _draw_written(console, [answer for answer in answers if not isinstance(answer, Chosen)])
+        _draw_written(console, [answer for answer in answers if not isinstance(answer, Prompted)])
     elif whole:
         for answer in chosen:
             _draw_answers(console, answer)
@@ -228,7 +228,7 @@ def _draw(console: Console, answers: Answers, *, whole: bool, examples: int) -> 
         console.print(f"[yellow]{note}[/]", soft_wrap=True)
 
 
-def _draw_answers(console: Console, answer: Chosen) -> None:
+def _draw_answers(console: Console, answer: Prompted) -> None:
     """All answers to a text, the likeliest first."""
     calibrated = answer.answers[0].neutral is not None
     worded = any(one.wording != one.name for one in answer.answers)
@@ -256,7 +256,7 @@ def _harmless(text: str) -> str:
 
 def _notes(answers: Answers, examples: int) -> Iterator[str]:
     """What a person should know of the answers."""
-    from forebear.using.asking import Chosen
+    from forebear.using.asking import Prompted
 
     if cut := [answer.cut for answer in answers if answer.cut]:
         which = "the text" if len(answers) == 1 else f"{len(cut):,} texts"
@@ -265,7 +265,7 @@ def _notes(answers: Answers, examples: int) -> Iterator[str]:
         least, most = min(answer.shots for answer in answers), max(answer.shots for answer in answers)
         shown = str(least) if least == most else f"{least} to {most}"
         yield f"examples that had room before the text: {shown} of {examples}"
-    chosen = [answer for answer in answers if isinstance(answer, Chosen)]
+    chosen = [answer for answer in answers if isinstance(answer, Prompted)]
     if any(answer.pseudo for answer in chosen):
         yield "the run told the answers by both sides: that ranks them, but log P is no probability of the text"
     if names := {one.name for answer in chosen for one in answer.answers if one.unknown}:

@@ -6,27 +6,66 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
+from forebear.cli.labels import EXAMPLES, ExamplesOptions, Names
 from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions, Texts
+from forebear.cli.reading import ReadingOptions
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forebear.comparing.outcomes import Comparison, Row
+    from forebear.comparing.task_outcomes import TaskComparison
+
+TASK = Group("A task of your own")
+TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
+
+
+@Parameter(name="*", group=EXAMPLES)
+@dataclass(frozen=True)
+class TestedOptions(ExamplesOptions):
+    """How files become examples, and what becomes of them."""
+
+    encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
+    "The encoding of the files of examples, such as gb18030."
+    test_share: float = 0.2
+    "The share of the examples that is held out for the test where there is no --test."
+
+
+@Parameter(name="*", group=TASK)
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is asked of everyone, beside the text."""
+
+    task: Annotated[tuple[str, str] | None, Parameter(negative="")] = None
+    "classification, pairs, tagging, answering, choice or auto, and the file of labelled examples to learn from."
+    test: str | None = None
+    "Labelled examples to measure on. [default: a share of the others, by what they say]"
+    dev: str | None = None
+    "Labelled examples that choose the best weights. [default: a tenth of the others]"
+    runs: Names = None
+    "Finished runs that take part; with them no text is needed."
+    adapt_time: str | None = None
+    "How long each may learn the task, with each seed. [default: as many epochs as the examples want]"
+    ablate: str | None = None
+    "Variants of BERT instead of milestones, with commas: nsp, direction, whole-words, pretraining."
+
+
+USUAL_TASK, USUAL_EXAMPLES = TaskOptions(), TestedOptions()
 
 
 def compare(
-    texts: Texts,
+    texts: Annotated[list[str] | None, Parameter(help=f"{TEXTS} May be left out with --task and --runs.")] = None,
     /,
     *,
     to: Path = Path("comparison"),
-    time: str = "2m",
+    time: str | None = None,
     seeds: int = 1,
     only: str | None = None,
     size: str | None = None,
@@ -37,17 +76,23 @@ def compare(
     prompt: str | None = None,
     limit: float | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    on_task: TaskOptions = USUAL_TASK,
+    examples: TestedOptions = USUAL_EXAMPLES,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
     """Train every milestone on the same text, split and budget; a table, and a page with a cost–quality plot.
 
-    One that fails is a row with its error. Ctrl-C keeps what is finished, and the same command goes on.
+    With --task each is adapted to your labelled examples as well, and measured on the test: its score and what it costs
+    in time, space and memory. One that fails is a row with its error. Ctrl-C keeps what is finished, and the same
+    command goes on.
 
     ```
     forebear compare book.txt --time 2m
     forebear compare book.txt --only ngram,gpt2 --seeds 3 --size gpt2=mini,ngram=five --to comparison/book
-    forebear compare book.txt --tokenizer characters --time 30s --json
+    forebear compare book.txt --task classification train.tsv --test test.tsv --only ngram,bert,gpt --adapt-time 1m
+    forebear compare --task auto train.tsv --runs runs/bert runs/minilm --seeds 3
+    forebear compare book.txt --task pairs train.tsv --ablate nsp,direction,pretraining --seeds 3
     ```
 
     Parameters
@@ -55,11 +100,11 @@ def compare(
     to
         The folder for comparison.html, comparison.json and the runs.
     time
-        How long each milestone may learn with each seed.
+        How long each milestone may learn from the text, with each seed. [default: 2m]
     seeds
         How many times each is trained, from different beginnings; those that only count are trained once.
     only
-        Milestones by name, with commas. [default: all of forebear lineage]
+        Milestones by name, with commas. [default: all of forebear lineage; without a text only ngram]
     size
         Sizes by milestone, such as gpt2=mini,ngram=five. [default: the one each begins with]
     tokenizer
@@ -77,34 +122,88 @@ def compare(
     overwrite
         Replace another comparison at --to.
     """
-    from forebear.comparing.comparing import PAGE
-    from forebear.comparing.comparing import compare as compared
-    from forebear.comparing.verdict import sentences
     from forebear.training.corpora import TextSource
 
     if seeds < 1:
         raise BadInput(f"--seeds is {seeds}", remedy="give a number of at least 1")
+    _refuse_useless(on_task, examples, prompt, limit)
+    words: dict[str, Any] = {
+        "to": to,
+        "only": only.split(",") if only else None,
+        "time": time,
+        "seeds": seeds,
+        "size": _sizes(size),
+        "tokenizer": tokenizer,
+        "vocabulary": vocabulary,
+        "held_out": held_out,
+        "threads": threads,
+        "source": TextSource((), reading.reading()),
+        "overwrite": overwrite,
+        "command": shlex.join(["forebear", *sys.argv[1:]]),
+    }
+    if on_task.task is None:
+        _on_text(texts or [], words | {"limit": limit, "prompt": prompt}, speaking)
+    else:
+        _on_task(texts or [], words, on_task, examples, speaking)
+
+
+def _refuse_useless(on_task: TaskOptions, examples: TestedOptions, prompt: str | None, limit: float | None) -> None:
+    """A setting that would change nothing is refused: who gives it believes that it does."""
+    if on_task.task is None:
+        given = [*_changed(on_task, USUAL_TASK), *_changed(examples, USUAL_EXAMPLES)]
+        if given:
+            remedy = "say which task and examples: --task classification train.tsv"
+            raise BadInput(f"--{given[0]} means nothing without --task", remedy=remedy)
+    elif prompt is not None or limit is not None:
+        raise BadInput("--prompt and --limit mean nothing beside --task", remedy="leave them out")
+    elif on_task.test is not None and examples.test_share != USUAL_EXAMPLES.test_share:
+        raise BadInput("--test-share means nothing beside --test", remedy="leave one of them out")
+
+
+def _changed(options: Any, usual: Any) -> list[str]:
+    names = {"encoding": "examples-encoding"}
+    given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(usual, one.name)]
+    return [names.get(name, name.replace("_", "-")) for name in given]
+
+
+def _on_text(texts: list[str], words: dict[str, Any], speaking: Speaking) -> None:
+    from forebear.comparing.comparing import PAGE, compare_on_text
+    from forebear.comparing.verdict import sentences
+
     with hearing(speaking) as hear:
-        found = compared(
-            texts,
-            to=to,
-            only=only.split(",") if only else None,
-            time=time,
-            seeds=seeds,
-            size=_sizes(size),
-            tokenizer=tokenizer,
-            vocabulary=vocabulary,
-            held_out=held_out,
-            threads=threads,
-            limit=limit,
-            prompt=prompt,
-            source=TextSource((), reading.reading()),
-            overwrite=overwrite,
-            command=shlex.join(["forebear", *sys.argv[1:]]),
-            hear=hear,
-        )
+        found = compare_on_text(texts, **words, hear=hear)
+    to = words["to"]
     facts = {**found.to_json(), "folder": str(to), "page": str(to / PAGE), "verdict": sentences(found)}
     speaking.tell(facts, lambda console: draw(console, found, facts))
+
+
+def _on_task(
+    texts: list[str], words: dict[str, Any], on_task: TaskOptions, examples: TestedOptions, speaking: Speaking
+) -> None:
+    from forebear.comparing.comparing import PAGE
+    from forebear.comparing.task_comparing import compare_on_task, use
+    from forebear.comparing.task_verdict import sentences
+
+    assert on_task.task is not None
+    with hearing(speaking, unit="") as hear:
+        found = compare_on_task(
+            texts,
+            task=on_task.task,
+            test=on_task.test,
+            dev=on_task.dev,
+            test_share=examples.test_share,
+            runs=on_task.runs or (),
+            adapt_time=on_task.adapt_time,
+            ablate=on_task.ablate.split(",") if on_task.ablate else (),
+            form=examples.form(),
+            labelled=examples.settings(),
+            hear=hear,
+            **words,
+        )
+    to = words["to"]
+    facts = {**found.to_json(), "folder": str(to), "page": str(to / PAGE), "verdict": sentences(found)}
+    facts["use"] = use(found, found.best, to) if found.best is not None else None
+    speaking.tell(facts, lambda console: _draw_task(console, found, facts))
 
 
 def _sizes(text: str | None) -> dict[str, str]:
@@ -117,7 +216,7 @@ def _sizes(text: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def hearing(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
+def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """What goes on, on stderr: a line that moves on a terminal, and a line for each result."""
     from rich.console import Console
 
@@ -127,8 +226,11 @@ def hearing(speaking: Speaking) -> Iterator[Callable[[str, int, Any], object]]:
         def hear(name: str, seed: int, told: Any) -> None:
             if isinstance(told, dict):
                 losses = told.get("held_out") or told.get("losses") or {}
-                more = "".join(f", {name} {loss:.3f} nats" for name, loss in losses.items())
+                more = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
                 status.update(f"{name}, seed {seed}: step {told['step']:,}, {told['seconds']:.0f} s{more}")
+                return
+            if not hasattr(told, "bits_per_byte"):  # a trial of a task
+                screen.print(f"{name}, seed {seed}: {told.error or f'{told.score:.4f} on the test'}", markup=False)
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
             bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
@@ -188,3 +290,35 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
         kind,
         style="bold" if best else "",
     )
+
+
+def _draw_task(console: Console, found: TaskComparison, facts: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    from forebear.comparing.task_table import LEGEND, cells, columns
+    from forebear.comparing.task_verdict import points
+
+    names = columns(found)
+    made = table(">year", "model", *(f">{name}" for name in names))
+    for row in found.rows:
+        title = escape(f"{row.title} {row.size}".strip())
+        shown = ["[red]failed[/]"] if row.error and row.score is None else [str(one) for one in cells(row, found)]
+        made.add_row(str(row.year), title, *shown, style="bold" if facts["best"] == row.name else "")
+    for base in found.baselines:
+        made.add_row("", base.name, points(base.score), style="dim")
+    console.print(made)
+    console.print(LEGEND, style="dim", markup=False)
+    for row in found.rows:
+        if row.error:
+            console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
+    for text in facts["verdict"]:
+        console.print(text, markup=False, soft_wrap=True)
+    for row in found.rows:
+        if row.papers:
+            told = f"{row.title}: {row.differs}. {row.papers}"
+            console.print(told, style="dim", markup=False, soft_wrap=True)
+    for text in found.remarks:
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    if facts["use"]:
+        console.print(f"what now: {facts['use']}", markup=False, soft_wrap=True)
+    console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)

@@ -23,8 +23,12 @@ def exported(
 ) -> None:
     """Write a run as a folder that transformers opens (all that descend), or as an ARPA file for KenLM (n-gram).
 
+    A run that was adapted to a task becomes a model for that task there, with its labels; what such a folder cannot say
+    is told.
+
     ```
     forebear export runs/book --to book-gpt2
+    forebear export runs/reviews --to reviews-bert
     forebear export runs/ngram --format arpa --to book.arpa
     ```
 

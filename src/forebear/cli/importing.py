@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from forebear.cli.printing import Speaking
+from forebear.errors import several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,15 +14,25 @@ if TYPE_CHECKING:
     from forebear.training.folder import RunFolder
 
 
-def imported(source: str, /, *, to: Path, heads: int | None = None, speaking: Speaking = Speaking()) -> None:
+def imported(
+    source: str,
+    /,
+    *,
+    to: Path,
+    heads: int | None = None,
+    task: Literal["classification", "pairs", "none"] | None = None,
+    speaking: Speaking = Speaking(),
+) -> None:
     """Make a run from a Hugging Face folder or hub name, from OpenAI's files of GPT, or from an ARPA file (n-gram).
 
-    Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has. What was
-    read, what it lacks and what was left out is told, and kept in the run.
+    Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has: what was
+    fine-tuned to classify, tag, answer or choose can be asked to at once. What was read, what it lacks and what was
+    left out is told, and kept in the run.
 
     ```
     forebear import ./bert-base-chinese --to runs/bert
     forebear import openai-community/gpt2 --to runs/gpt2
+    forebear import ./roberta-large-mnli --task pairs --to runs/mnli
     forebear import model.arpa --to runs/kenlm
     ```
 
@@ -34,10 +45,13 @@ def imported(source: str, /, *, to: Path, heads: int | None = None, speaking: Sp
         The run folder.
     heads
         Of attention, for OpenAI's files, which do not tell. [default: one for every 64 numbers of width]
+    task
+        What a classifier was trained on, single texts or pairs, which its folder does not tell; none: leave the head
+        for its task out, whatever it is. [default: pairs where labels are those of entailment]
     """
     from forebear.using import exchanging
 
-    run = exchanging.imported(source, str(to), heads=heads)
+    run = exchanging.imported(source, str(to), heads=heads, task=task)
     facts = {"folder": str(run.path), **run.facts}
     speaking.tell(facts, lambda console: _draw(console, run, [] if speaking.quiet else run.facts["notes"]))
 
@@ -48,5 +62,10 @@ def _draw(console: Console, run: RunFolder, notes: list[str]) -> None:
     if "heads" in run.facts:
         heads = ", ".join(run.facts["heads"]) or "none, an encoder only"
         console.print(f"heads: {heads}", markup=False, soft_wrap=True)
+    if run.task is not None:
+        labels = getattr(run.task, "labels", ()) or getattr(run.task, "tags", ())
+        named = f"; labels: {several(labels)}" if labels else ""
+        told = f"task: {run.task.name}{named}; forebear {run.task.verb} {run.path}"
+        console.print(told, markup=False, soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

@@ -31,6 +31,7 @@ COMMANDS = {
     "next": "What a run expects next, or in a blank (____).",
     "generate": "Let a run write on.",
     "fill": "What a run finds in the blanks (____, [MASK]) of a text.",
+    "ask": "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
     "embed": "Vectors of texts and words, from any layer of a run.",
     "measure": "How well a run predicts a text: bits per byte and perplexity.",
     "compare": "Every milestone on the same text with the same budget: one table, one page.",

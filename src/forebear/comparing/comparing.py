@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from forebear import __version__
 from forebear.comparing.outcomes import Comparison, Row, Trial
@@ -30,11 +30,14 @@ from forebear.training.recipe import OF_DESCENT, duration
 from forebear.using.pretraining import MEASURED
 
 if TYPE_CHECKING:
+    from forebear.comparing.task_outcomes import TaskComparison
     from forebear.text.sentences import Mode
 
 COMPARISON, PAGE, RUNS = "comparison.json", "comparison.html", "runs"
+TIME = "2m"  # to learn, for each, where nobody says
 APART = 0.01  # the share by which held-out bytes may differ between tokenizers before it is told
 
+PathLike = str | os.PathLike[str]
 Hear = Callable[[str, int, dict[str, Any] | Trial], object]  # milestone, seed, a line of its log or its result
 
 
@@ -51,12 +54,35 @@ class _Wanted:
     command: str
 
 
+@overload
+def compare(texts: PathLike | Sequence[PathLike], *, task: None = None, **words: Any) -> Comparison: ...
+@overload
 def compare(
-    texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike], **words: Any
+) -> TaskComparison: ...
+def compare(
+    texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike] | None = None, **words: Any
+) -> Comparison | TaskComparison:
+    """Trains each milestone (all of the lineage, unless some are named) on the same text, and compares them.
+
+    With a `task`, a name and a file of labelled examples, each is adapted to it as well and measured on a test. The
+    words are those of the command line: only=, time=, seeds=, size=, tokenizer=, vocabulary=, held_out=, threads=, to=,
+    overwrite=; with a task also test=, dev=, runs=, adapt_time=, ablate=, test_share=; without one limit= and prompt=.
+    See `compare_on_text` and `compare_on_task` for what they mean.
+    """
+    if task is None:
+        return compare_on_text(texts, **words)
+    from forebear.comparing.task_comparing import compare_on_task
+
+    return compare_on_task(texts, task=task, **words)
+
+
+def compare_on_text(
+    texts: PathLike | Sequence[PathLike],
     *,
-    to: str | os.PathLike[str] = "comparison",
+    to: PathLike = "comparison",
     only: Sequence[str] | None = None,
-    time: str | float = "2m",
+    time: str | float | None = None,
     seeds: int | Sequence[int] = 1,
     size: Mapping[str, str] | None = None,
     tokenizer: str | None = None,
@@ -79,15 +105,12 @@ def compare(
     """
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
-    names = _names(only, size or {})
-    chosen = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
-    if not chosen or not source.paths:
-        raise BadInput("nothing to compare", remedy="give at least one text and one seed")
-    if any(path in STDIN for path in source.paths):
-        raise BadInput(
-            "standard input can be read only once", remedy="save the text in a file: it is read several times"
-        )
-    settings = {"time": duration(time), "held_out": held_out, "threads": threads}
+    names = names_of(only, size or {})
+    chosen = seeds_of(seeds)
+    if not source.paths:
+        raise BadInput("nothing to compare", remedy="give at least one text")
+    refuse_stdin(source.paths)
+    settings = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
     wanted = _Wanted(source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command)
     folder = Path(to)
     with disk_told(folder):
@@ -97,7 +120,28 @@ def compare(
             return _gone_on(made, folder, names, chosen, wanted, hear or (lambda name, seed, told: None))
 
 
-def _names(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:
+def seeds_of(seeds: int | Sequence[int]) -> list[int]:
+    """Which seeds, where so many are wanted, or these."""
+    chosen = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
+    if not chosen:
+        raise BadInput("nothing to compare", remedy="give at least one seed")
+    return chosen
+
+
+def refuse_stdin(paths: Iterable[str]) -> None:
+    if any(path in STDIN for path in paths):
+        raise BadInput(
+            "standard input can be read only once", remedy="save the text in a file: it is read several times"
+        )
+
+
+def text_key(source: TextSource) -> str:
+    """What is the same for the same text."""
+    return Corpus.open(source.paths[0]).key if is_corpus(source) else survey(source.paths, source.reading).text
+
+
+def names_of(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:
+    """The milestones that are meant, all unless some are named; an error for a name or a size that is not there."""
     names = list(LINEAGE) if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
         if name not in LINEAGE:
@@ -114,7 +158,6 @@ def _begun(
 ) -> Comparison:
     """The comparison that stands in the folder, if it is this one; else a new one, with its yardsticks."""
     source = wanted.source
-    text = Corpus.open(source.paths[0]).key if is_corpus(source) else survey(source.paths, source.reading).text
     settings = {
         **wanted.settings,
         "budget": shown(wanted.settings["time"]),
@@ -123,13 +166,13 @@ def _begun(
         "tokenizer": wanted.tokenizer,
         "vocabulary": wanted.vocabulary,
         "source": source.to_json(),
-        "text": text,
+        "text": text_key(source),
     }
     there = _read(folder)
-    if there is not None and _same(there.settings, settings) and prompt in (None, there.prompt):
+    if there is not None and same(there.settings, settings) and prompt in (None, there.prompt):
         settings["seeds"] = sorted({*there.settings["seeds"], *seeds})  # what is there already stays in the table
         return replace(there, settings=settings, limit=limit, finished=False)
-    if there is not None and not overwrite:
+    if not overwrite and (there is not None or table_of(folder).get("task")):
         remedy = "add --overwrite to replace it, or choose another folder with --to"
         raise BadInput("holds a comparison on another text or with other settings", file=folder, remedy=remedy)
     hardware = machine.hardware()
@@ -146,7 +189,7 @@ def _begun(
     return Comparison(source.paths, settings, facts, yardsticks=sticks, limit=limit, prompt=prompt)
 
 
-def _same(there: dict[str, Any], settings: dict[str, Any]) -> bool:
+def same(there: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether results under these settings belong into one table. More seeds may be added to fewer."""
     return {**there, "seeds": ()} == {**settings, "seeds": ()}
 
@@ -159,10 +202,17 @@ def _sides(wanted: _Wanted) -> Sides | None:
     return sides(source.paths, source.reading, wanted.settings["held_out"], MEASURED, cast("Mode", source.sentences))
 
 
+def table_of(folder: Path) -> dict[str, Any]:
+    """The table that stands in the folder; what is torn is as good as not there: the runs beside it remain."""
+    with suppress(OSError, ValueError):
+        told = json.loads((folder / COMPARISON).read_text("utf-8"))
+        return told if isinstance(told, dict) else {}
+    return {}
+
+
 def _read(folder: Path) -> Comparison | None:
-    """What stands in the folder; what cannot be read is as good as not there: the runs beside it remain."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return Comparison.from_json(json.loads((folder / COMPARISON).read_text("utf-8")))
+    with suppress(ValueError, KeyError, TypeError):
+        return Comparison.from_json(table_of(folder))
     return None
 
 

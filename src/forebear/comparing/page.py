@@ -31,7 +31,6 @@ COLUMNS = (
 
 def page(comparison: Comparison) -> str:
     """The whole page."""
-    style, script = (files("forebear.comparing").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     title = headline(comparison)
     body = "".join(
         (
@@ -44,11 +43,17 @@ def page(comparison: Comparison) -> str:
             _footer(comparison),
         )
     )
+    return framed(title, body, len(comparison.rows))
+
+
+def framed(title: str, body: str, rows: int) -> str:
+    """A whole page with this in it, with a colour for each row, closed to the network."""
+    style, script = (files("forebear.comparing").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     made = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{CLOSED}">'
-        f"<title>{escape(title)}</title><style>{style}{_colours(len(comparison.rows))}</style></head>"
+        f"<title>{escape(title)}</title><style>{style}{_colours(rows)}</style></head>"
         f"<body><main>{body}</main><script>{script}</script></body></html>\n"
     )
     return made.encode("utf-8", "replace").decode("utf-8")  # a file name may hold what UTF-8 cannot
@@ -117,10 +122,10 @@ def _beside(comparison: Comparison) -> list[tuple[str, float, str]]:
 def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
     best = comparison.best is not None and comparison.best.name == row.name
     marks = [escape(mark) for mark in (row.size, "best" if best else "") if mark]
-    name = f'<span class="m{number} name">{escape(row.title)}</span>' + _marked(", ".join(marks))
+    name = f'<span class="m{number} name">{escape(row.title)}</span>' + marked(", ".join(marks))
     about = f"{row.idea} ({row.authors})" if row.authors else row.idea
     cells = [
-        _cell(str(row.year), row.year),
+        cell(str(row.year), row.year),
         f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(about)}</span></th>',
     ]
     if row.error and not row.of("bits_per_byte") and not row.finds:
@@ -130,7 +135,8 @@ def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
     return f'<tr data-row="{number}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
 
 
-def _marked(text: str) -> str:
+def marked(text: str) -> str:
+    """Something small behind a name or a figure."""
     return f' <span class="mark">{text}</span>' if text else ""
 
 
@@ -139,13 +145,13 @@ def _bits(number: int, row: Row, widest: float) -> str:
     if bits is None:
         lost = sum(row.of("impossible"))
         if row.finds:
-            return _cell(f"—<span class='idea'>{escape(row.finds)}</span>", "", "number bits")
+            return cell(f"—<span class='idea'>{escape(row.finds)}</span>", "", "number bits")
         told = f"∞<span class='idea'>{lost:,} tokens are impossible to it</span>" if lost else "—"
-        return _cell(told, "", "number bits")
+        return cell(told, "", "number bits")
     wrong = f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
-    told = f"{bits:.3f}" + _marked(f"± {spread:.3f}" if spread is not None else "")
+    told = f"{bits:.3f}" + marked(f"± {spread:.3f}" if spread is not None else "")
     bar = f'<span class="bar m{number}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
-    return _cell(told + bar + wrong, bits, "number bits")
+    return cell(told + bar + wrong, bits, "number bits")
 
 
 def _figures(row: Row) -> list[str]:
@@ -161,16 +167,17 @@ def _figures(row: Row) -> list[str]:
         _number(seconds, "" if seconds is None else duration(seconds)),
         _number(speed, "" if speed is None else short(speed)),
         _number(memory, "" if memory is None else size(memory)),
-        _cell(cutting, kind),
+        cell(cutting, kind),
         _number(unknown, "" if unknown is None else f"{unknown:.2%}"),
     ]
 
 
 def _number(value: float | None, shown: str) -> str:
-    return _cell(shown or "—", "" if value is None else value, "number")
+    return cell(shown or "—", "" if value is None else value, "number")
 
 
-def _cell(shown: str, value: Any, kind: str = "") -> str:
+def cell(shown: str, value: Any, kind: str = "") -> str:
+    """A cell with the value that its column is sorted by."""
     return f'<td{f" class={chr(34)}{kind}{chr(34)}" if kind else ""} data-value="{escape(str(value))}">{shown}</td>'
 
 

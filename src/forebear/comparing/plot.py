@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from html import escape
 
 from forebear.comparing.outcomes import Comparison, Row, Yardstick
-from forebear.comparing.placing import Box, around, place, text_width
+from forebear.comparing.placing import Box, Point, around, place, text_width
 from forebear.comparing.verdict import frontier
 from forebear.comparing.wording import duration
 
 WIDTH, HEIGHT = 960, 520
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may stand in the right one
+INSIDE = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
 LABEL = 14  # size of the labels' letters
 MOMENTS = (
     *(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
@@ -83,7 +84,7 @@ def _about(row: Row) -> str:
 def _axes(scale: Scale) -> str:
     made = ['<g class="axes">']
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
-    step = _step(scale.highest - scale.lowest)
+    step = step_of(scale.highest - scale.lowest)
     for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
         y = scale.y(count * step)
         made.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -100,7 +101,7 @@ def _axes(scale: Scale) -> str:
     return "".join(made)
 
 
-def _step(span: float) -> float:
+def step_of(span: float) -> float:
     """A round distance between lines, so that about six fit."""
     rough = span / 6
     power = 10 ** math.floor(math.log10(rough))
@@ -175,24 +176,31 @@ def _labels(comparison: Comparison, scale: Scale) -> str:
     """Names beside points, then names above the horizontal lines; nothing covers anything."""
     shown = [(number, row, centre) for number, row in enumerate(comparison.rows) if (centre := _centre(row))]
     points = [(scale.x(seconds), scale.y(bits)) for _, _, (seconds, bits) in shown]
-    names = [row.title for _, row, _ in shown]
-    inside = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
-    boxes = place(points, _extents(names), inside)
+    made, taken = names_beside(points, [row.title for _, row, _ in shown], [number for number, _, _ in shown])
+    lines = [(stick.name, stick.bits_per_byte, "yardstick-name") for stick in _seen(comparison, scale)]
+    if comparison.limit is not None:
+        lines.append((f"true entropy {comparison.limit:.3f}: no model can go below", comparison.limit, "limit-name"))
+    return made + names_above([(name, scale.y(bits), kind) for name, bits, kind in lines], taken)
+
+
+def names_beside(points: Sequence[Point], names: Sequence[str], numbers: Sequence[int]) -> tuple[str, list[Box]]:
+    """Names beside their points, each in the colour of its number; and what is then covered."""
+    boxes = place(points, _extents(names), INSIDE)
     made = []
-    for (number, _, _), (x, y), box, name in zip(shown, points, boxes, names, strict=True):
+    for number, (x, y), box, name in zip(numbers, points, boxes, names, strict=True):
         near = box.nearest(x, y)
         if math.dist(near, (x, y)) > 12:
             ends = f'x1="{x:.1f}" y1="{y:.1f}" x2="{near[0] - 2:.1f}" y2="{box.y + box.height / 2:.1f}"'
             made.append(f'<line class="leader m{number}" {ends}/>')
         made.append(_text(f"label m{number}", box, name, left_of=box.x + box.width <= x))
-    lines = [(stick.name, stick.bits_per_byte, "yardstick-name") for stick in _seen(comparison, scale)]
-    if comparison.limit is not None:
-        lines.append((f"true entropy {comparison.limit:.3f}: no model can go below", comparison.limit, "limit-name"))
-    taken = [*boxes, *map(around, points)]
-    starts = [(float(LEFT), scale.y(bits) - LABEL * 0.7) for _, bits, _ in lines]
-    placed = place(starts, _extents([name for name, _, _ in lines]), inside, taken)
-    made += [_text(kind, box, name) for (name, _, kind), box in zip(lines, placed, strict=True)]
-    return "".join(made)
+    return "".join(made), [*boxes, *map(around, points)]
+
+
+def names_above(lines: Sequence[tuple[str, float, str]], taken: Sequence[Box]) -> str:
+    """(name, height, class) of horizontal lines, each name above its line, where nothing else is."""
+    starts = [(float(LEFT), y - LABEL * 0.7) for _, y, _ in lines]
+    placed = place(starts, _extents([name for name, _, _ in lines]), INSIDE, taken)
+    return "".join(_text(kind, box, name) for (name, _, kind), box in zip(lines, placed, strict=True))
 
 
 def _extents(names: Sequence[str]) -> list[tuple[float, float]]:

@@ -6,14 +6,14 @@ same whatever is added to all logits. Of several words, or of a start and an end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.errors import BadInput
+from forebear.inspecting.tracing import written
 from forebear.objectives.batch import NOTHING
 from forebear.tasks import tags as iobes
 from forebear.tasks.answering import NONE, Answer, Answering
@@ -96,7 +96,7 @@ def _label(task: Classification, answer: Classified, of: str | None) -> Target:
         points, centre, spread = (Point("label", 0, scale=task.spread),), task.centre, task.spread
         return Target(name, name, None, lambda out: out["label"][:, 0, 0] * spread + centre, points, centre)
     likeliest = max(answer.probabilities, key=lambda label: answer.probabilities[label])
-    said = answer.label if isinstance(answer.label, str) else ", ".join(answer.label)  # pyright: ignore[reportArgumentType]
+    said = ", ".join(answer.label) if isinstance(answer.label, tuple) else str(answer.label)
     label = likeliest if of is None else of
     if label not in task.labels:
         raise BadInput(f"no label is named {label!r}", remedy=f"there are: {', '.join(task.labels)}")
@@ -125,9 +125,7 @@ def _choice(task: Choice, answer: Chosen, of: str | None) -> Target:
     return Target(name, said, answer.probabilities[number], lambda out: odds(out["choice"] * cold, number), points)
 
 
-def _tags(
-    task: Tagging, answer: Told, rows: Rows, logits: Logits, of: str | None, at: str | int | None
-) -> Target:
+def _tags(task: Tagging, answer: Told, rows: Rows, logits: Logits, of: str | None, at: str | int | None) -> Target:
     """Of a word its tag; of a name the tags of all its words."""
     first, last = _meant(answer, at)
     wanted = [_other_tag(task, tag, of, single=last - first == 1) for tag in answer.tags[first:last]]
@@ -142,13 +140,13 @@ def _tags(
         scores = out["tag"][:, places.tolist()]
         if task.crf and learned is not None:
             scores = _chained(scores, task.tags, learned)
-        return sum((odds(scores[:, first + at], tag) for at, tag in enumerate(numbers)), start=scores.new_zeros(()))
+        return sum((odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
 
-    text = "".join(_spaced(answer.words[first:last]))
+    text = written(answer.words[first:last])[0]
     p = answer.probabilities[range(first, last), numbers]
-    points = tuple(Point("tag", int(places[first + at]), tag) for at, tag in enumerate(numbers))
+    points = tuple(Point("tag", int(places[first + n]), tag) for n, tag in enumerate(numbers))
     name, said = (f"{text}: {' '.join(one)}" for one in (wanted, answer.tags[first:last]))
-    return Target(name, said, float(np.exp(np.log(np.maximum(p, 1e-300)).mean())), score, points)
+    return Target(name, said, float(np.prod(p ** (1 / len(p)))), score, points)
 
 
 def _meant(answer: Told, at: str | int | None) -> tuple[int, int]:
@@ -187,6 +185,8 @@ def _other_tag(task: Tagging, tag: str, of: str | None, *, single: bool) -> str:
 
 def _chained(scores: Tensor, labels: Sequence[str], learned: Sequence[np.ndarray]) -> Tensor:
     """(S, N, K) emissions → what a CRF makes of them: ln P of each label at each word, up to a constant."""
+    import torch
+
     allowed = zip(iobes.legal(labels), learned, strict=True)
     moves, start, end = (scores.new_tensor(np.where(may, one, FORBIDDEN)) for may, one in allowed)
     words = scores.unbind(1)
@@ -195,11 +195,66 @@ def _chained(scores: Tensor, labels: Sequence[str], learned: Sequence[np.ndarray
         forwards.append((forwards[-1][:, :, None] + moves).logsumexp(1) + emission)
     for emission in reversed(words[1:]):
         backwards.append((moves + (emission + backwards[-1])[:, None]).logsumexp(2))
-    both = [one + other for one, other in zip(forwards, reversed(backwards), strict=True)]
-    return scores.new_empty(0) if not both else type(scores).__call__ if False else _stacked(both)
+    return torch.stack(forwards, 1) + torch.stack(backwards[::-1], 1)
 
 
-def _stacked(parts: list[Tensor]) -> Tensor:
-    import torch
+def _answer(example: Asked, answer: Answer, rows: Rows, logits: Logits, of: str | None, at: str | int | None) -> Target:
+    """Start and end of an answer, or one of them, in the window that finds it likeliest."""
+    if at not in (None, "start", "end"):
+        raise BadInput(f"--at is {at!r}", remedy="give start or end; without it both are explained")
+    if of is not None and (not of.strip() or of.strip() not in example.passage):
+        raise BadInput(f"{of!r} does not stand in the passage", remedy="give --of a part of the passage, word for word")
+    said = answer.text.strip()  # pieces of bytes take the space before them with them
+    name, begin = said, NOTHING
+    if of is not None:
+        name = of.strip()
+        begin = example.passage.find(name)
+    elif answer.best is not None:
+        begin = answer.best.start + len(answer.text) - len(answer.text.lstrip())
+    found = max(_places(rows, logits, begin, begin + len(name)), default=None)
+    if found is None:
+        raise BadInput(f"{name!r} does not fit into one window", remedy="give a shorter part of the passage")
+    sure, row, first, last = found
+    whole = range(*_row_ends(rows, row))
+    places = {"start": first, "end": last} if at is None else {str(at): first if at == "start" else last}
 
-    return torch.stack(parts, dim=1)
+    def score(out: Outputs) -> Tensor:
+        sums = [odds(out[head][:, whole.start : whole.stop], place - whole.start) for head, place in places.items()]
+        return sum(sums[1:], start=sums[0])
+
+    if at is not None:
+        other = _log_softmax(logits[str(at)][row])
+        sure = float(other[places[str(at)] - whole.start])
+    part = f"{at} of " if at is not None else ""
+    names = [part + (one or "(no answer)") for one in (name, said)]
+    points = tuple(Point(head, place) for head, place in places.items())
+    return Target(names[0], names[1], float(np.exp(sure)), score, points)
+
+
+def _places(rows: Rows, logits: Logits, begin: int, end: int) -> Iterator[tuple[float, int, int, int]]:
+    """(ln P, row, token of the start, token of the end) of these characters of the passage, in every row that has them;
+    without a begin those of "no answer"."""
+    for row in rows.rows_of(0):
+        at, marks = _row_ends(rows, row)[0], rows.marks_of(row)
+        start, stop = (_log_softmax(logits[head][row]) for head in ("start", "end"))
+        firsts, lasts = np.array([NONE]), np.array([NONE])
+        if begin != NOTHING:
+            held = np.flatnonzero((marks[:, 0] < end) & (marks[:, 1] > begin) & (marks[:, 0] != NOTHING))
+            if not len(held) or marks[held[0], 0] > begin or marks[held[-1], 1] < end:
+                continue
+            # Of the tokens that are the bytes of one character, any may have been meant.
+            firsts = np.flatnonzero(marks[:, 0] == marks[held[0], 0])
+            lasts = np.flatnonzero(marks[:, 1] == marks[held[-1], 1])
+        first, last = int(firsts[start[firsts].argmax()]), int(lasts[stop[lasts].argmax()])
+        yield float(start[first] + stop[last]), row, at + first, at + last
+
+
+def _row_ends(rows: Rows, row: int) -> tuple[int, int]:
+    """Where a row begins and ends among all tokens."""
+    end = int(rows.lengths[: row + 1].sum())
+    return end - int(rows.lengths[row]), end
+
+
+def _log_softmax(scores: np.ndarray) -> np.ndarray:
+    shifted = scores.astype(np.float64) - scores.max()
+    return shifted - np.log(np.exp(shifted).sum())

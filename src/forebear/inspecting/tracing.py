@@ -62,14 +62,17 @@ def trace(task: Task, example: Example, tokenizer: Tokenizer, layout: Layout) ->
     rows = task.rows([example], cast(Any, numbering), layout)
     inside = rows.tokens >= tokenizer.size
     numbers = rows.tokens[inside] - tokenizer.size  # of pieces, in the order in which they were cut
-    tokens = rows.tokens.copy()
-    tokens[inside] = numbering.ids[numbers]
+    tokens, pieces = rows.tokens.copy(), numbering.pieces
+    tokens[inside] = np.concatenate([np.empty(0, np.int32), *(one.ids for one in pieces)])[numbers]
     if isinstance(example, Tagged):  # its words are given, each was cut by itself
-        text, words = _written(example.words)
-        texts, owned = (text,), numbering.texts
+        text, words = written(example.words)
+        texts, owned = (text,), np.repeat(np.arange(len(pieces)), [len(one.ids) for one in pieces])
     else:
         texts = texts_of(example)
-        words, owned = _cut(texts, numbering)
+        if len(pieces) < len(texts):  # a question that is its own passage was cut only once
+            numbers = numbers + len(pieces[0].ids) * rows.segments[inside]
+            pieces = pieces * 2
+        words, owned = _cut(texts, pieces)
     owners = np.full(len(tokens), NOTHING)
     owners[inside] = owned[numbers]
     return Traced(replace(rows, tokens=tokens), texts, tuple(words), owners, inside)
@@ -98,21 +101,12 @@ class _Numbering:
         cuts = [self.encode(text).ids for text in texts]
         return np.concatenate([np.empty(0, np.int32), *cuts]), np.array([len(ids) for ids in cuts], np.int32)
 
-    @property
-    def ids(self) -> np.ndarray:
-        return np.concatenate([np.empty(0, np.int32), *(pieces.ids for pieces in self.pieces)])
 
-    @property
-    def texts(self) -> np.ndarray:
-        """The number of the text that each piece is of."""
-        return np.repeat(np.arange(len(self.pieces)), [len(pieces.ids) for pieces in self.pieces])
-
-
-def _cut(texts: Sequence[str], numbering: _Numbering) -> tuple[list[Place], np.ndarray]:
+def _cut(texts: Sequence[str], cuts: Sequence[Pieces]) -> tuple[list[Place], np.ndarray]:
     """All words, and for each piece the number of its word; white space is no word."""
     words: list[Place] = []
     owned = []
-    for of, (text, pieces) in enumerate(zip(texts, numbering.pieces, strict=False)):
+    for of, (text, pieces) in enumerate(zip(texts, cuts, strict=True)):
         spans = list(_stripped(text, pieces))
         ends = borders(text, spans)
         begins = [0, *ends[:-1]]
@@ -139,14 +133,15 @@ def _stripped(text: str, pieces: Pieces) -> Iterator[tuple[int, int]]:
 def borders(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     """Where words end. A token that reaches over a border leaves no border there: nobody could say whose it is."""
     kept = np.zeros(len(text) + 1, bool)
-    kept[Segmenter().cuts(text)] = True
+    kept[[*Segmenter().cuts(text), len(text)]] = True
     whole = [found.span() for found in SHORTENED.finditer(text) if not has_han(found.group())]
     for begin, end in (*spans, *whole):
         kept[begin + 1 : end] = False
-    return np.flatnonzero(kept[1:] | (np.arange(1, len(text) + 1) == len(text))).__add__(1).tolist()
+    kept[0] = False
+    return np.flatnonzero(kept).tolist()
 
 
-def _written(words: Sequence[str]) -> tuple[str, list[Place]]:
+def written(words: Sequence[str]) -> tuple[str, list[Place]]:
     """Words as one text, and where each of them stands in it: with spaces between, but not beside Chinese."""
     text, places = "", []
     for word in words:

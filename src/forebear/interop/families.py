@@ -52,7 +52,7 @@ class Family:
     late: bool = False
 
 
-def _pair(ours: str, *theirs: str, turned: bool = False, head: str = "", lent: bool = False) -> tuple[Row, Row]:
+def layer(ours: str, *theirs: str, turned: bool = False, head: str = "", lent: bool = False) -> tuple[Row, Row]:
     """The weight and the bias of one layer."""
     weights, biases = (tuple(f"{name}.{part}" for name in theirs) for part in ("weight", "bias"))
     return Row(f"{ours}.weight", weights, turned, head, lent), Row(f"{ours}.bias", biases, False, head, lent)
@@ -61,12 +61,12 @@ def _pair(ours: str, *theirs: str, turned: bool = False, head: str = "", lent: b
 # -- those that look back
 
 DECODER_BLOCK = (
-    *_pair("encoder.blocks.*.attention_norm", "h.*.ln_1"),
-    *_pair("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", turned=True),
-    *_pair("encoder.blocks.*.attention.output", "h.*.attn.c_proj", turned=True),
-    *_pair("encoder.blocks.*.feedforward_norm", "h.*.ln_2"),
-    *_pair("encoder.blocks.*.expand", "h.*.mlp.c_fc", turned=True),
-    *_pair("encoder.blocks.*.contract", "h.*.mlp.c_proj", turned=True),
+    *layer("encoder.blocks.*.attention_norm", "h.*.ln_1"),
+    *layer("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", turned=True),
+    *layer("encoder.blocks.*.attention.output", "h.*.attn.c_proj", turned=True),
+    *layer("encoder.blocks.*.feedforward_norm", "h.*.ln_2"),
+    *layer("encoder.blocks.*.expand", "h.*.mlp.c_fc", turned=True),
+    *layer("encoder.blocks.*.contract", "h.*.mlp.c_proj", turned=True),
 )
 MASKS = {r"h\.\d+\.attn\.(bias|masked_bias)": CONSTANT}
 GPT_FIELDS = {"width": "n_embd", "depth": "n_layer", "heads": "n_head", "context": "n_positions"}
@@ -113,7 +113,7 @@ GPT2 = Family(
             Row(TABLE, ("wte.weight",)),
             Row("encoder.embedding.position.weight", ("wpe.weight",)),
             *DECODER_BLOCK,
-            *_pair("encoder.final_norm", "ln_f"),
+            *layer("encoder.final_norm", "ln_f"),
         ),
         copies={"lm_head.weight": "wte.weight"},
         idle=MASKS,
@@ -138,26 +138,26 @@ GPT2 = Family(
 EMBEDDING = (
     Row(TABLE, ("embeddings.word_embeddings.weight",)),
     Row("encoder.embedding.segment.weight", ("embeddings.token_type_embeddings.weight",)),
-    *_pair("encoder.embedding.norm", "embeddings.LayerNorm"),
+    *layer("encoder.embedding.norm", "embeddings.LayerNorm"),
 )
 POSITION = Row("encoder.embedding.position.weight", ("embeddings.position_embeddings.weight",))
 ENCODER_BLOCK = (
-    *_pair(
+    *layer(
         "encoder.blocks.*.attention.query_key_value",
         *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION),
     ),
-    *_pair("encoder.blocks.*.attention.output", "encoder.layer.*.attention.output.dense"),
-    *_pair("encoder.blocks.*.attention_norm", "encoder.layer.*.attention.output.LayerNorm"),
-    *_pair("encoder.blocks.*.expand", "encoder.layer.*.intermediate.dense"),
-    *_pair("encoder.blocks.*.contract", "encoder.layer.*.output.dense"),
-    *_pair("encoder.blocks.*.feedforward_norm", "encoder.layer.*.output.LayerNorm"),
+    *layer("encoder.blocks.*.attention.output", "encoder.layer.*.attention.output.dense"),
+    *layer("encoder.blocks.*.attention_norm", "encoder.layer.*.attention.output.LayerNorm"),
+    *layer("encoder.blocks.*.expand", "encoder.layer.*.intermediate.dense"),
+    *layer("encoder.blocks.*.contract", "encoder.layer.*.output.dense"),
+    *layer("encoder.blocks.*.feedforward_norm", "encoder.layer.*.output.LayerNorm"),
 )
 BERT_HEADS = (
     Row(TOKEN_BIAS, ("cls.predictions.bias",), head="token"),
-    *_pair("heads.token.transform", "cls.predictions.transform.dense", head="token"),
-    *_pair("heads.token.transform_norm", "cls.predictions.transform.LayerNorm", head="token"),
-    *_pair("heads.pair.pool", "pooler.dense", head="pair", lent=True),
-    *_pair("heads.pair.choose", "cls.seq_relationship", head="pair"),
+    *layer("heads.token.transform", "cls.predictions.transform.dense", head="token"),
+    *layer("heads.token.transform_norm", "cls.predictions.transform.LayerNorm", head="token"),
+    *layer("heads.pair.pool", "pooler.dense", head="pair", lent=True),
+    *layer("heads.pair.choose", "cls.seq_relationship", head="pair"),
 )
 BERT_COPIES = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
@@ -233,8 +233,8 @@ ROBERTA = Family(
             Row(POSITION.ours, POSITION.theirs, late=True),
             *ENCODER_BLOCK,
             Row(TOKEN_BIAS, ("lm_head.bias",), head="token"),
-            *_pair("heads.token.transform", "lm_head.dense", head="token"),
-            *_pair("heads.token.transform_norm", "lm_head.layer_norm", head="token"),
+            *layer("heads.token.transform", "lm_head.dense", head="token"),
+            *layer("heads.token.transform_norm", "lm_head.layer_norm", head="token"),
         ),
         {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
         PLACES | {r"pooler\.dense\.(weight|bias)": LENT},
@@ -260,18 +260,18 @@ ALBERT = Family(
         (
             *EMBEDDING,
             POSITION,
-            *_pair("encoder.project", "encoder.embedding_hidden_mapping_in"),
-            *_pair("encoder.blocks.0.attention.query_key_value", *(f"{LAYER}.attention.{part}" for part in ATTENTION)),
-            *_pair("encoder.blocks.0.attention.output", f"{LAYER}.attention.dense"),
-            *_pair("encoder.blocks.0.attention_norm", f"{LAYER}.attention.LayerNorm"),
-            *_pair("encoder.blocks.0.expand", f"{LAYER}.ffn"),
-            *_pair("encoder.blocks.0.contract", f"{LAYER}.ffn_output"),
-            *_pair("encoder.blocks.0.feedforward_norm", f"{LAYER}.full_layer_layer_norm"),
+            *layer("encoder.project", "encoder.embedding_hidden_mapping_in"),
+            *layer("encoder.blocks.0.attention.query_key_value", *(f"{LAYER}.attention.{part}" for part in ATTENTION)),
+            *layer("encoder.blocks.0.attention.output", f"{LAYER}.attention.dense"),
+            *layer("encoder.blocks.0.attention_norm", f"{LAYER}.attention.LayerNorm"),
+            *layer("encoder.blocks.0.expand", f"{LAYER}.ffn"),
+            *layer("encoder.blocks.0.contract", f"{LAYER}.ffn_output"),
+            *layer("encoder.blocks.0.feedforward_norm", f"{LAYER}.full_layer_layer_norm"),
             Row(TOKEN_BIAS, ("predictions.bias",), head="token"),
-            *_pair("heads.token.transform", "predictions.dense", head="token"),
-            *_pair("heads.token.transform_norm", "predictions.LayerNorm", head="token"),
-            *_pair("heads.pair.pool", "pooler", head="pair", lent=True),
-            *_pair("heads.pair.choose", "sop_classifier.classifier", head="pair"),
+            *layer("heads.token.transform", "predictions.dense", head="token"),
+            *layer("heads.token.transform_norm", "predictions.LayerNorm", head="token"),
+            *layer("heads.pair.pool", "pooler", head="pair", lent=True),
+            *layer("heads.pair.choose", "sop_classifier.classifier", head="pair"),
         ),
         {
             "predictions.decoder.weight": "embeddings.word_embeddings.weight",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
-from forebear.interop import names
+from forebear.interop import names, task_heads
 from forebear.interop.configs import AGAIN, before_of, config_of, fields_of
 from forebear.interop.families import ALBERT, ERNIE, FAMILIES, TABLE, TASKS, TOKEN_BIAS, Family
+from forebear.interop.task_configs import config_for, dropout_of, language_of, task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,13 +24,28 @@ Specials = Mapping[str, tuple[int, str]]  # our roles with their ids and tokens
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What another program's files hold, in our words: a milestone's name and fields, its weights and its heads."""
+    """What another program's files hold, in our words: a milestone's name and fields, its weights and its heads.
+
+    task        what it was adapted to, as far as the files tell
+    adaptation  and how: `language` and `dropout`
+    """
 
     milestone: str
     fields: dict[str, Any]
     tensors: dict[str, Tensor]
     heads: tuple[str, ...]
     report: names.Report
+    task: dict[str, Any] | None = None
+    adaptation: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A task that a run to be written was adapted to, in our words, its head's dropout, and what `next` counted."""
+
+    task: Mapping[str, Any]
+    dropout: float = 0.1
+    language: float = 0.0
 
 
 def milestone_of(folder: Path) -> str:
@@ -37,21 +53,29 @@ def milestone_of(folder: Path) -> str:
     return _family_of(folder, _config(folder)).milestone
 
 
-def read_folder(folder: Path) -> Found:
-    """The model of a folder that transformers wrote, in float32."""
-    config = _config(folder)
+def read_folder(folder: Path, *, tasks: bool = True) -> Found:
+    """The model of a folder that transformers wrote, in float32; without `tasks`, a head for one is left out."""
+    config, file = _config(folder), folder / CONFIG
     family = _family_of(folder, config)
-    fields, tensors = fields_of(family, config, folder / CONFIG), _stored(folder, config, family)
-    before, depth = before_of(family, config, folder / CONFIG), _depth(family, fields["depth"], tensors, folder)
+    fields, tensors = fields_of(family, config, file), _stored(folder, config, family)
+    before, depth = before_of(family, config, file), _depth(family, fields["depth"], tensors, folder)
     if family is ERNIE:
         _check_tasks(config, tensors, folder)
-    ours, report = names.into_ours(family.table, tensors, depth=depth, before=before, others=TABLES, file=folder)
+    adapted = task_heads.opened_by(family.milestone, _class_of(config, family)) if tasks else None
+    table = family.table if adapted is None else adapted.table(family)
+    others = tuple(other for other in TABLES if other is not family.table)
+    ours, report = names.into_ours(table, tensors, depth=depth, before=before, others=others, file=folder)
     if family is ALBERT and fields["table"] == fields["width"]:
         ours = _unprojected(ours, folder)
     if family.curve:
         fields["pairs"] = family.pairs if "pair" in report.heads else "none"
-    heads = (*family.always, *report.heads)
-    return Found(family.milestone, fields, ours, heads, report)
+    if adapted is None or not report.heads:
+        return Found(family.milestone, fields, ours, (*family.always, *report.heads), report)
+    task, language = task_of(adapted, config, ours, file), language_of(adapted, config)
+    how = {"dropout": dropout_of(adapted, config, fields["dropout"], file), "language": language}
+    heads = (*adapted.heads, *(family.always if language else ()))
+    report = replace(report, heads=heads)
+    return Found(family.milestone, fields, task_heads.parted(ours), heads, report, task, how)
 
 
 def fitted(
@@ -70,16 +94,23 @@ def fitted(
 
 
 def write_folder(
-    folder: Path, milestone: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Specials
+    folder: Path,
+    milestone: str,
+    fields: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    specials: Specials,
+    adapted: Adapted | None = None,
 ) -> list[str]:
     """Config and weights as transformers wants them; returns what had to be left out."""
     from safetensors.torch import save_file
 
     family = FAMILIES[milestone]
-    config, theirs = written(milestone, fields, tensors, specials)
+    config, theirs = written(milestone, fields, tensors, specials, adapted)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / CONFIG, config)
+    if adapted is not None:
+        return []
     if family.always:
         write_json(folder / "generation_config.json", _ids(family, specials))
     lost = [head for head in names.heads_of(tensors) if head not in family.table.heads]
@@ -87,19 +118,31 @@ def write_folder(
 
 
 def written(
-    milestone: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor], specials: Specials
+    milestone: str,
+    fields: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    specials: Specials,
+    adapted: Adapted | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Their config and their tensors of ours, without heads that they do not have."""
     family = FAMILIES[milestone]
-    known = set(family.table.heads)
+    head = None if adapted is None else task_heads.answering(milestone, adapted.task["name"])
+    table = family.table if head is None else head.table(family)
+    if adapted is not None:
+        tensors = task_heads.joined(task_heads.settled(tensors, adapted.task, fields["depth"]))
+    known = set(table.heads)
     kept = {name: value for name, value in tensors.items() if known.issuperset(names.heads_of([name]))}
     heads, before = set(names.heads_of(kept)), _rows_before(family, specials)
-    name = next(name for own, name in family.classes.items() if set(own) == heads)
+    name = head.name if head else next(name for own, name in family.classes.items() if set(own) == heads)
     config = config_of(family, fields, len(tensors[TABLE]), name, before) | _ids(family, specials)
     if family is ALBERT and fields["table"] == fields["width"]:
         kept |= _projection(fields["width"])
     prefixed = bool(family.always) or not name.endswith("Model")
-    return config, names.into_theirs(family.table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
+    theirs = names.into_theirs(table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
+    if head is not None and adapted is not None:
+        config |= config_for(head, adapted.task, adapted.dropout, adapted.language)
+        theirs |= {name: kept[TABLE].new_zeros(1) for name in head.zeros}
+    return config, theirs
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ OLD = {".gamma": ".weight", ".beta": ".bias"}  # what LayerNorm's two were calle
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 TASK = r"(classifier|qa_outputs|score|multiple_choice_head)\..+"
 LENT = "read by a head that is not there"
-OF_TASKS = "part of a head for a task, which is not imported"
+OF_TASKS = "of a head for a task that is not imported"
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _present(
 def _left_out(table: Table, names: set[str], lent: set[str]) -> dict[str, tuple[str, ...]]:
     """Those of the names that may be left out, by the reason."""
     reasons = {re.escape(name): LENT for name in sorted(lent)}
-    reasons |= {TASK: OF_TASKS, **table.idle}
+    reasons |= {**table.idle, TASK: OF_TASKS}
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         why = next((why for pattern, why in reasons.items() if re.fullmatch(pattern, name)), None)

@@ -18,15 +18,28 @@ COMMON = {"unknown": ("unk_token",), "padding": ("pad_token",), "mask": ("mask_t
 
 
 def write_tokenizer(
-    folder: Path, milestone: str, blueprint: Mapping[str, Any], specials: Specials, context: int
+    folder: Path,
+    milestone: str,
+    blueprint: Mapping[str, Any],
+    specials: Specials,
+    context: int,
+    *,
+    marked: bool = False,
 ) -> None:
-    """tokenizer.json with the marks that this milestone puts around a text, and the files beside it."""
+    """tokenizer.json with the marks that this milestone puts around a text, and the files beside it.
+
+    One that looks back puts marks around texts for tasks only: then they are `marked`.
+    """
     family = FAMILIES[milestone]
     called, given = LOOKING_BACK, ["input_ids", "attention_mask"]
-    if not family.always:
+    if family.always:
+        if marked:
+            blueprint = {**blueprint, "post_processor": marks(specials["end"], specials["end"])}
+    else:
         called = ROBERTA if family.late else BOTH_WAYS
         if {"start", "end"} <= specials.keys():
-            blueprint = {**blueprint, "post_processor": marks(specials, segments=not family.late)}
+            around = marks(specials["start"], specials["end"], segments=not family.late, twice=family.late)
+            blueprint = {**blueprint, "post_processor": around}
         if not family.late:
             given.insert(1, "token_type_ids")
     called = {**called, **COMMON}
@@ -42,9 +55,10 @@ def write_tokenizer(
         (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
-def marks(specials: Specials, *, segments: bool) -> dict[str, Any]:
-    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], B of segment 1; without segments, as RoBERTa: <s> A </s></s> B </s>."""
-    start, end = specials["start"], specials["end"]
+def marks(
+    start: tuple[int, str], end: tuple[int, str], *, segments: bool = False, twice: bool = False
+) -> dict[str, Any]:
+    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], with `segments` B of segment 1; `twice`, as RoBERTa: two between."""
 
     def mark(special: tuple[int, str], segment: int = 0) -> dict[str, Any]:
         return {"SpecialToken": {"id": special[1], "type_id": segment}}
@@ -53,6 +67,6 @@ def marks(specials: Specials, *, segments: bool) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
     single, second = [mark(start), text("A"), mark(end)], int(segments)
-    pair = [*single, *([] if segments else [mark(end)]), text("B", second), mark(end, second)]
+    pair = [*single, *([mark(end)] if twice else []), text("B", second), mark(end, second)]
     known = {token: {"id": token, "ids": [number], "tokens": [token]} for number, token in (start, end)}
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": known}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.every_text import EveryText
+from forebear.objectives.layout import Layout
 
 if TYPE_CHECKING:
     from forebear.statistics.ngram import NgramModel
@@ -67,6 +68,10 @@ class Ngram(Milestone):
             smoothing=self.smoothing,
             k=self.k,
         )
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        """Texts as they are; which of two a token belongs to is told."""
+        return Layout(segments=True)
 
     def recipe(self) -> dict[str, Any]:
         return {"batch": 1_000_000, "epochs": 1}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebear.errors import BadInput
-from forebear.objectives.layout import Layout
+from forebear.objectives.layout import Layout, Read
 from forebear.tasks.task import Making, Task
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ class Adaptation:
                    encoder does, and a head learns to read a mixture of all its layers (ELMo's way)
     freeze_layers  with freeze: how many layers stay, beside the embedding; None: half of them
     layer_decay    each layer learns with this share of the rate of the one above it
+    read           the vector that stands for a row: first, last or mean; None: as the milestone's paper does, and the mean
+                   where features are read
     language       how much predicting the next token counts beside the task, for encoders that can (GPT)
     dropout        share of numbers that heads do not see in training
     balanced       mistakes about rare labels count more, so that all labels count alike
@@ -30,6 +32,7 @@ class Adaptation:
     how: How = "finetune"
     freeze_layers: int | None = None
     layer_decay: float = 1.0
+    read: Read | None = None
     language: float = 0.0
     dropout: float = 0.1
     balanced: bool = False
@@ -37,6 +40,8 @@ class Adaptation:
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             raise BadInput(f"--how is {self.how!r}", remedy=f"there are: {', '.join(get_args(How))}, prompt")
+        if self.read not in (None, *get_args(Read)):
+            raise BadInput(f"--read is {self.read!r}", remedy=f"there are: {', '.join(get_args(Read))}")
         if self.freeze_layers is not None and self.how != "freeze":
             raise BadInput("--freeze-layers means nothing without --how freeze", remedy="add --how freeze")
         if self.freeze_layers is not None and self.freeze_layers < 0:
@@ -58,7 +63,7 @@ class Adaptation:
 
         encoder: Any = pretrained.encoder
         features = self.how == "features"
-        read = "mean" if features else layout.read
+        read = self.read or ("mean" if features else layout.read)
         making = Making(
             encoder.width,
             encoder.depth,

@@ -95,6 +95,10 @@ class Answering(Task):
         longest = max(len(span.text) for answers in given for span in answers)
         return cls(**{"longest": min(longest, 80), "unanswered": not all(given), **options})
 
+    @property
+    def weighed_as(self) -> tuple[str, bool]:
+        return "span", True
+
     def rows(self, examples: Sequence[Asked], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
         made: list[Row] = []
         cut = 0

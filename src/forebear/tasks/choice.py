@@ -57,6 +57,10 @@ class Choice(Task):
             raise BadInput("no example says which choice is right", remedy=remedy)
         return cls(**options)
 
+    @property
+    def weighed_as(self) -> tuple[str, bool]:
+        return "choice", True
+
     def rows(
         self, examples: Sequence[Choices], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False
     ) -> Rows:

@@ -81,6 +81,10 @@ class Classification(Task):
         return {"one": "accuracy", "several": "micro_f1", "number": "spearman"}[self.kind]
 
     @property
+    def weighed_as(self) -> tuple[str, bool]:
+        return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
+
+    @property
     def answers_count(self) -> int:
         return max(1, len(self.labels))
 

@@ -27,8 +27,9 @@ LABEL: Sequence[str] = (
     "stars rating intent topic emotion y answer 标签 类别 分类 情感 标注 评分 得分"
 ).split()
 PAIRS = (
-    ("premise", "hypothesis"), ("question", "sentence"), ("question", "passage"), ("question", "context"),
-    ("query", "document"), ("query", "passage"), ("query", "title"), ("text", "pair"), ("source", "target"),
+    ("sentence1", "sentence2"), ("text_a", "text_b"), ("premise", "hypothesis"), ("question", "sentence"),
+    ("question", "passage"), ("question", "context"), ("query", "document"), ("query", "passage"),
+    ("query", "title"), ("text", "pair"), ("source", "target"),
 )  # fmt: skip
 QUESTION = "question query 问题".split()
 PASSAGE = "context passage paragraph document article text 文章 段落 正文 材料".split()
@@ -111,7 +112,12 @@ class Sampled:
     @cached_property
     def is_text(self) -> bool:
         """Whether every value that is there is a piece of writing."""
-        return bool(self.written) and not self.numbers and not self.is_id and isinstance(self.values[0], str)
+        return (
+            bool(self.written)
+            and not self.numbers
+            and not self.is_id
+            and any(isinstance(it, str) for it in self.values)
+        )
 
     @cached_property
     def lists(self) -> tuple[list[Any], ...]:
@@ -147,7 +153,9 @@ def label_among(columns: Sequence[Sampled]) -> Sampled | None:
     able = [column for column in columns if column.may_be_label(longest)]
     able = [column for column in able if not (column.name and column.name in TEXT)]
     place = {id(column): number for number, column in enumerate(columns)}
-    return min(able, key=lambda it: (it.distinct / len(it.written), it.mean, -place[id(it)]), default=None)
+    # A column with one value says nothing; it is the label only of a file that is sorted by labels.
+    order = {id(it): (it.distinct < 2, it.distinct / len(it.written), it.mean, -place[id(it)]) for it in able}
+    return min(able, key=lambda it: order[id(it)], default=None)
 
 
 def two_of_a_kind(columns: Sequence[Sampled]) -> tuple[Sampled, Sampled] | None:
@@ -173,7 +181,9 @@ def texts_among(columns: Sequence[Sampled]) -> list[Sampled]:
     if (one := named(texts, TEXT)) is not None:
         return [one]
     longest = max((column.mean for column in texts), default=0.0)
-    return [column for column in texts if column.mean >= longest / 3 and column.mean > 0]
+    texts = [column for column in texts if column.mean >= longest / 3]
+    # A few words that come again and again are a source or a genre, but for want of anything else.
+    return [column for column in texts if column.distinct > max(1, len(column.written) / 50)] or texts
 
 
 def choice_columns(columns: Sequence[Sampled]) -> list[Sampled]:

@@ -19,7 +19,7 @@ from forebear.tasks.roles import Asking
 from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, find
 
-ROWS = 200  # that are looked at
+ROWS = 1000  # that are looked at: of hundreds of classes, few rows show each only once
 BETWEEN = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
@@ -59,7 +59,7 @@ def guess(
     if kind is not None and kind not in KINDS:
         raise BadInput(f"no kind of file is called {kind!r}", remedy=f"choose one of {', '.join(KINDS)}")
     head = Head.of(next(find(paths)), encoding, on_bad_bytes)
-    looks, delimiter = head.kind(task) if kind is None else (kind, "," if kind == "csv" else "\t")
+    looks, delimiter = head.kind(task) if kind is None else (kind, head.table(is_csv=True)[1] if kind == "csv" else "")
     only = ONLY_FOR.get(looks)
     if task is not None and only not in (None, task):
         remedy = f"the likely task is {only}: --task {only}"

@@ -144,11 +144,9 @@ def listed(cell: str) -> list[Any]:
 def _tagged(wanted: Wanted) -> Make:
     def make(values: Sequence[Any], place: Place) -> Tagged:
         words, tags = values[0], values[1]
-        words = listed(words) if isinstance(words, str) and words[:1] == "[" and isinstance(tags, str) else words
         if not isinstance(words, list | str) or not words:
             raise Bad("there are no words" if not words else f"the words are {shown(words)}, which is no list")
         made = tuple(text_of(word, "word") if not isinstance(word, str) or not word else word for word in words)
-        tags = listed(tags) if isinstance(tags, str) and tags.strip() else tags
         if not tags or wanted.labels == "absent":
             if wanted.labels == "wanted":
                 raise Bad("there are no tags")

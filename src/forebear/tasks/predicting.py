@@ -21,9 +21,9 @@ Progress = Callable[[int, int], object]
 def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logits:
     """The logits of each head: for each example (label, choice), or for each row one for each of its tokens.
 
-    `model` has `answers(inputs)`, on arrays where it counts, on tensors where it is a network.
+    `model` is a network, or one that counts and gives logits for arrays.
     """
-    answer = model.answers if not hasattr(model, "encoder") else _asked_of_network(model)
+    answer = _asked_of_network(model) if hasattr(model, "encoder") else model.logits
     examples: dict[str, list[Any]] = {}
     told: dict[str, list[Any]] = {}
     done = 0

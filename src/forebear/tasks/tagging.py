@@ -97,6 +97,14 @@ class Tagging(Task):
         alone = all(len(word) == 1 for example in examples for word in example.words)
         return cls(**{"tags": ("O", *marks), "characters": alone, **options})
 
+    @property
+    def weighed_as(self) -> tuple[str, bool]:
+        return "tag", False
+
+    @property
+    def answers_count(self) -> int:
+        return len(self.tags)
+
     def words(self, text: str) -> tuple[str, ...]:
         """A plain text as the words that this task is about."""
         if self.characters:

@@ -111,6 +111,16 @@ class Task(ABC):
         return self
 
     @property
+    @abstractmethod
+    def weighed_as(self) -> tuple[str, bool]:
+        """What kind of linear model does it, and whether that reads two texts."""
+
+    @property
+    def answers_count(self) -> int:
+        """Different answers, where they are always the same."""
+        return 1
+
+    @property
     def name(self) -> str:
         return next(name for name, kind in TASKS.items() if kind == type(self).__name__)
 

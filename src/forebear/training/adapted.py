@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
-from forebear.objectives.layout import Layout
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.task import Task
 from forebear.text.tokenizer import Tokenizer
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POOLER = "heads.pair.pool."  # what BERT learned to read [CLS] with; a head that reads it too begins with it
-
-
-def layout_for(milestone: Milestone, tokenizer: Tokenizer) -> Layout:
-    """How this milestone reads texts; what counts is told which text a token is of."""
-    return milestone.layout(tokenizer)
 
 
 def learner_for_task(
@@ -76,8 +71,22 @@ def loaded_for_task(
 
 
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
-    """A linear model over the n-grams of a milestone that counts."""
-    raise NotImplementedError
+    """A linear model over the n-grams of a milestone that counts: the honest baseline."""
+    from forebear.statistics.linear import LinearModel
+
+    if adaptation.how != "finetune":
+        what = f"--how {adaptation.how} means nothing to a model that counts: it has no layers"
+        raise BadInput(what, remedy="leave it out")
+    kind, pairs = task.weighed_as
+    most = 2 if tokenizer.kind == "words" else 3  # of characters and pieces it takes more to say something
+    return LinearModel(
+        kind,  # pyright: ignore[reportArgumentType]
+        vocabulary=tokenizer.size,
+        answers=task.answers_count,
+        order=min(getattr(milestone, "order", most), most),
+        pairs=pairs,
+        skipped=tokenizer.specials - {tokenizer.unknown},
+    )
 
 
 def balanced(task: Task, examples: Sequence[Any]) -> tuple[float, ...] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 VERBS: dict[str, tuple[str, ...]] = {
-    "next": ("score", "next", "generate", "measure"),
-    "token": ("fill", "score", "measure"),
+    "next": ("score", "next", "generate", "ask", "measure"),
+    "token": ("fill", "ask", "score", "measure"),
     "label": ("classify", "measure"),
     "tag": ("tag", "measure"),
     "start": ("answer", "measure"),

@@ -2,172 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, milestone_named, name_of
-from forebear.milestones.milestone import Milestone
-from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.every_example import EveryExample
-from forebear.tasks.examples import is_labelled, texts_of
+from forebear.tasks.examples import is_labelled
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
-from forebear.tasks.task import Task, task_named
 from forebear.text.aside import disk_told
-from forebear.text.tokenizer import Tokenizer
 from forebear.training import machine
 from forebear.training.adapted import balanced, learner_for_task
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
+from forebear.training.labelled import LabelledSource, read_labelled
 from forebear.training.learner import Learner
-from forebear.training.recipe import Recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
+from forebear.using.task_plans import Plan, plan
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-EXAMPLES = 32  # in a step, about
-LEAST_STEPS = 300  # that a task wants, even where examples are few
-EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
-LOOKS = 12  # at the held-out examples, in the course of a run
+__all__ = ["Plan", "adapt", "plan", "resume"]
+
 JUDGED = 2000  # held-out examples that are looked at on the way
-LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What is to be adapted to what, and how; everything that the result depends on."""
-
-    milestone: Milestone
-    size: str | None
-    tokenizer: Tokenizer
-    beginning: Beginning | None  # None: from nothing, to see what pre-training is worth
-    source: LabelledSource
-    data: LabelledData
-    task: Task
-    adaptation: Adaptation
-    recipe: Recipe
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """As JSON gives it back, so that it can be compared with what a folder says."""
-        told = {
-            "milestone": name_of(self.milestone),
-            "fields": asdict(self.milestone),
-            "beginning": None if self.beginning is None else self.beginning.weights,
-            "task": self.task.to_json(),
-            "adaptation": self.adaptation.to_json(),
-            "examples": self.source.to_json(),
-            "digests": self.source.digests(),
-            "recipe": self.recipe.to_json(),
-        }
-        return json.loads(json.dumps(told))
-
-
-def plan(
-    begin: str,
-    source: LabelledSource,
-    *,
-    how: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    size: str | None = None,
-    data: LabelledData | None = None,
-) -> Plan:
-    """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task."""
-    if begin in LINEAGE and not Path(begin).is_dir():
-        kind, beginning = milestone_named(begin), None
-        named = size or kind.size
-        if named not in kind.sizes:
-            raise BadInput(f"{begin} has no size {named!r}", remedy=f"there are: {', '.join(kind.sizes)}")
-        milestone = kind(**kind.sizes[named])
-    else:
-        beginning = _beginning(begin)
-        milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
-        if size is not None:
-            raise BadInput("--size means nothing beside a run: it has its own", remedy="leave it out")
-    data = data or read_labelled(source)
-    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
-    given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
-    task = task_named(source.task).learned(data.train, **given)
-    adaptation = _adaptation(milestone, beginning, task, how or {})
-    recipe = _recipe(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
-    return Plan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
-
-
-def _beginning(run: str) -> Beginning:
-    folder = RunFolder.open(run)
-    if "weights" not in folder.facts:
-        raise BadInput("is not finished", file=run, remedy=f"finish it first: {folder.going_on}")
-    return Beginning(str(folder.path.absolute()), folder.facts["weights"]["sha256"])
-
-
-def _adaptation(milestone: Milestone, beginning: Beginning | None, task: Task, given: Mapping[str, Any]) -> Adaptation:
-    told = {name: value for name, value in given.items() if value is not None}
-    predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
-    if told.get("language") and not predicts:
-        what = "--language is for encoders that predict the next token, such as gpt"
-        raise BadInput(what, remedy="leave it out")
-    usual = LANGUAGE if predicts and told.get("how", "finetune") == "finetune" and beginning else 0.0
-    return Adaptation(**{"language": usual, **told})
-
-
-def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
-    from forebear.using.explaining import sample
-
-    told = beginning.folder.facts.get("heads") if beginning else None
-    return told if told is not None else tuple(sample(milestone)[0].targets)
-
-
-def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
-    """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
-    from forebear.text.blueprint import ROBERTA
-    from forebear.text.training import train
-    from forebear.training.corpora import vocabulary_for
-
-    texts = [text for example in data.train for text in texts_of(example)]
-    kind = milestone.tokenizer
-    more: dict[str, Any] = {}
-    if kind == "bytepair" and "mask" in milestone.needs:
-        more["specials"] = ROBERTA
-    size = vocabulary_for(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
-    return train(kind, texts, size=size, **more)
-
-
-def _recipe(
-    milestone: Milestone,
-    tokenizer: Tokenizer,
-    task: Task,
-    adaptation: Adaptation,
-    data: LabelledData,
-    settings: Mapping[str, Any],
-    *,
-    fresh: bool,
-) -> Recipe:
-    """Defaults that suit the encoder's width and the number of examples, and whatever a person says instead."""
-    rows = task.rows(data.train[: 20 * EXAMPLES], tokenizer, milestone.layout(tokenizer), learning=True)
-    mean = float(rows.sizes.mean()) if len(rows) else 1.0
-    if milestone.learning == "counting":
-        return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
-    width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
-    rate = milestone.recipe()["rate"] if fresh else 0.023 / width if adaptation.how != "features" else 2e-3
-    own: dict[str, Any] = {"rate": rate, "batch": max(1, round(EXAMPLES * mean)), "decay": 0.01, "memory": 0.98}
-    batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
-    epoch = max(1, round(mean * len(data.train) / batch))
-    own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))
-    made = recipe_from(own, settings)
-    if made.evaluate_every is None:
-        steps = made.steps or round((made.epochs or 0) * epoch)
-        made = replace(made, evaluate_every=max(1, (steps or 4 * epoch) // LOOKS))
-    return made
 
 
 def adapt(

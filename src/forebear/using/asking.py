@@ -89,7 +89,7 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Prompted:
     """A text and all answers in the order in which they were given.
 
     `cut` tokens of the text had no room; `shots` examples stood before it. `pseudo`: tokens were told by both sides.
@@ -133,7 +133,7 @@ def ask(
     calibrate: bool | None = None,
     neutral: str | None = None,
     per: Per = "total",
-) -> list[Chosen]:
+) -> list[Prompted]:
     """Which of the labels, or of the choices, each text is best completed by.
 
     Labels stand in a template with {text} and {label}, behind as many examples (text, label) as have room. Several
@@ -228,7 +228,7 @@ class _Asker:
         """The number of each option's first wording among all."""
         return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
 
-    def chosen(self, texts: Sequence[str], first: int) -> list[Chosen]:
+    def chosen(self, texts: Sequence[str], first: int) -> list[Prompted]:
         """The answers to some texts, the first of which has this number."""
         asked = [self._fitted(text, number) for number, text in enumerate(texts, first)]
         needed = {_key(fit): fit for fit in asked if self.without is not None and _key(fit) not in self.absent}
@@ -251,7 +251,7 @@ class _Asker:
         frame, _ = self.framed(self.without or "")
         return fitted(frame.after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
 
-    def _shared(self, text: str, fit: Fitted, told: Sequence[Likelihood]) -> Chosen:
+    def _shared(self, text: str, fit: Fitted, told: Sequence[Likelihood]) -> Prompted:
         absent = None if self.without is None else self.absent[_key(fit)]
         logs, values = self._of_options(told), self._of_options(told, self.per)
         neutral = None if absent is None else self._of_options(absent)
@@ -266,7 +266,7 @@ class _Asker:
             without = None if neutral is None else float(neutral[number])
             counted = (one.tokens, one.bytes, one.unknown)
             answers.append(Weighed(option.name, option.wordings[best], whole, *numbers, without, *counted))
-        return Chosen(text, tuple(answers), fit.cut, fit.shots, self.scorer.pseudo)
+        return Prompted(text, tuple(answers), fit.cut, fit.shots, self.scorer.pseudo)
 
     def _of_options(self, told: Sequence[Likelihood], per: Per = "total") -> np.ndarray:
         """(options,) the logarithm of what all words of each have together."""

@@ -22,6 +22,7 @@ from forebear.training.card import write_card
 from forebear.training.checkpoint import digest
 from forebear.training.folder import RunFolder
 from forebear.training.learner import WEIGHTS
+from forebear.using.exchanging_tasks import adapted, task_of, with_heads
 from forebear.using.run import Run
 
 if TYPE_CHECKING:
@@ -32,16 +33,20 @@ HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
 
-def imported(source: str, to: str, *, heads: int | None = None) -> RunFolder:
+def imported(source: str, to: str, *, heads: int | None = None, task: str | None = None) -> RunFolder:
     """A run from a Hugging Face folder or name, from OpenAI's files of GPT, or from an ARPA file.
 
-    `heads` is how many the attention has, where the files do not tell.
+    heads  how many the attention has, where the files do not tell
+    task   of a folder with a classifier: "classification" or "pairs", which it does not tell; "none": without the
+           head for its task, whatever that is
     """
     from forebear.interop import openai_gpt
 
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another folder with --to")
+    if task is not None and path.exists() and (path.is_file() or openai_gpt.is_one(path)):
+        raise BadInput("--task is for Hugging Face's folders; others have none", file=source, remedy="leave it out")
     if path.exists() and openai_gpt.is_one(path):
         return _from_found(target, openai_gpt.read(path, heads), _beside(path), source, path)
     if heads is not None:
@@ -54,22 +59,31 @@ def imported(source: str, to: str, *, heads: int | None = None) -> RunFolder:
         path = _fetched(source)
     from forebear.interop import huggingface
 
-    return _from_found(target, huggingface.read_folder(path), _tokenizer_of(path), source, path)
+    found = huggingface.read_folder(path, tasks=task != "none")
+    return _from_found(target, found, _tokenizer_of(path), source, path, task)
 
 
-def _from_found(target: Path, found: Found, tokenizer: Tokenizer, source: str, path: Path) -> RunFolder:
+def _from_found(
+    target: Path, found: Found, tokenizer: Tokenizer, source: str, path: Path, wanted: str | None = None
+) -> RunFolder:
     from forebear.interop import huggingface
 
     milestone = milestone_named(found.milestone)(**found.fields)
     tensors, notes = huggingface.fitted(found.tensors, tokenizer.size, path)
-    network = milestone.network(tokenizer).only(found.heads).load(tensors, file=str(path))
+    task = task_of(found, wanted, path, notes)
+    network, told = milestone.network(tokenizer), {"heads": list(found.heads), "report": found.report.facts()}
+    if task is None:
+        network = network.only(found.heads)
+    else:
+        network, more = with_heads(network, task, found, milestone.layout(tokenizer), path)
+        told |= more
+    network = network.load(tensors, file=str(path))
 
     def write(file: Path) -> None:
         from safetensors.torch import save_file
 
         save_file(network.tensors(), file)
 
-    told = {"heads": list(found.heads), "report": found.report.facts()}
     notes = [*found.report.notes(), *notes]
     return _begun(target, milestone, found.milestone, tokenizer, source, write, notes, told)
 
@@ -195,15 +209,16 @@ def _begun(
 def form_of(run: Run) -> str:
     """How this run is written for others, where nothing else is asked."""
     name = run.facts["milestone"]
-    return next((form for milestone, form in _ways() if milestone == name), "")
+    return next((form for milestone, form in _ways(run) if milestone == name), "")
 
 
 def exported(run: Run, form: str, to: str) -> Path:
     """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
-    name, target, ways = run.facts["milestone"], Path(to), _ways()
+    name, target, ways = run.facts["milestone"], Path(to), _ways(run)
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name) or "nothing yet"
-        raise BadInput(f"a run of {name} cannot be written as {form!r}", remedy=f"it can be written as: {offered}")
+        what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
+        raise BadInput(f"{what} cannot be written as {form!r}", remedy=f"it can be written as: {offered}")
     if target.exists() and (form == "arpa" or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):
@@ -212,11 +227,12 @@ def exported(run: Run, form: str, to: str) -> Path:
     return target
 
 
-def _ways() -> dict[tuple[str, str], Callable[[Run, Path], None]]:
+def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
     """By milestone and form."""
     from forebear.interop.families import FAMILIES
 
-    return {("ngram", "arpa"): _to_arpa} | {(name, "huggingface"): _to_huggingface for name in FAMILIES}
+    counted = {("ngram", "arpa"): _to_arpa} if run.task is None else {}
+    return counted | {(name, "huggingface"): _to_huggingface for name in FAMILIES}
 
 
 def _to_huggingface(run: Run, target: Path) -> None:
@@ -230,14 +246,16 @@ def _to_huggingface(run: Run, target: Path) -> None:
             file=run.folder.path,
             remedy="train with --tokenizer bytepair, characters or wordpiece",
         )
+    task, remarks = adapted(run)
     aside = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(aside, ignore_errors=True)
     try:
         specials = {role: (number, tokenizer.token(number)) for role, number in tokenizer.roles.items()}
-        run.notes += huggingface.write_folder(aside, name, fields, run.network.tensors(), specials)
+        tensors = run.network.tensors()
+        run.notes += huggingface.write_folder(aside, name, fields, tensors, specials, task) + remarks
         tokenizer.save(aside / "tokenizer.json")
         blueprint = json.loads((aside / "tokenizer.json").read_text(encoding="utf-8"))
-        write_tokenizer(aside, name, blueprint, specials, fields["context"])
+        write_tokenizer(aside, name, blueprint, specials, fields["context"], marked=task is not None)
         if target.is_dir():
             target.rmdir()
         aside.rename(target)

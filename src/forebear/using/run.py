@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from forebear.text.corpus import Corpus
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
+    from forebear.using.asking import Per, Prompted
     from forebear.using.filling import Filled
     from forebear.using.following import Following
     from forebear.using.generating import Generated, Writing
     from forebear.using.measuring import Measured, Progress
     from forebear.using.predicting import Predictor
+    from forebear.using.prompts import Labels, Shots
+    from forebear.using.replying import Written
     from forebear.using.scoring import Scored
     from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
@@ -196,6 +199,36 @@ class Run:
         from forebear.using.following import next  # noqa: A004 - the command's word
 
         return next(self.predictor, self.tokenizer, text, top=top, ends=ends, among=among)
+
+    def ask(
+        self,
+        texts: str | Sequence[str],
+        *,
+        labels: Labels | None = None,
+        choices: Sequence[str] | None = None,
+        template: str | None = None,
+        shots: Shots = (),
+        calibrate: bool | None = None,
+        neutral: str | None = None,
+        per: Per = "total",
+    ) -> list[Prompted]:
+        """Which of the labels or choices completes each text best, without any training."""
+        from forebear.using.asking import ask
+
+        how = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
+        return ask(self.scorer, self.tokenizer, texts, labels=labels, choices=choices, **how)
+
+    def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[Written]:
+        """What it writes after each text and a cue (TL;DR:)."""
+        from forebear.using.replying import summarise
+
+        return summarise(self.predictor, self.tokenizer, texts, cue=cue, sentences=sentences)
+
+    def reply(self, texts: str | Sequence[str], *, shots: Shots, template: str | None = None) -> list[Written]:
+        """What it answers to each text after examples of answers."""
+        from forebear.using.replying import reply
+
+        return reply(self.predictor, self.tokenizer, texts, shots=shots, template=template)
 
     def generate(
         self,

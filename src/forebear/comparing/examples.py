@@ -1,0 +1,93 @@
+"""A person's labelled examples, divided the same way for everyone, and what needs no learning to answer them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from forebear.comparing.task_outcomes import Baseline
+from forebear.errors import BadInput
+from forebear.tasks.choice import Choice
+from forebear.tasks.classification import Classification, Classified
+from forebear.tasks.examples import is_labelled
+from forebear.tasks.splitting import divided, leaks
+from forebear.tasks.surveying import survey
+from forebear.tasks.tagging import Tagging
+from forebear.tasks.task import Task, task_named
+from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
+
+
+@dataclass(frozen=True)
+class TestedSource(LabelledSource):
+    """Where no file is for the test, `test_share` of the examples is, by what they say; nobody learns from those."""
+
+    test_share: float = 0.0
+
+    __test__ = False  # its name must not make pytest believe that it is a test
+
+
+def tested_source(source: LabelledSource, share: float) -> TestedSource:
+    if source.test is None and not 0 < share < 1:
+        raise BadInput(f"--test-share is {share}", remedy="give a share between 0 and 1, such as 0.2, or a --test file")
+    own = {name: getattr(source, name) for name in source.__dataclass_fields__}
+    return TestedSource(**own, test_share=0.0 if source.test is not None else share)
+
+
+def read(source: TestedSource) -> LabelledData:
+    """All sides, the test with labels on every example."""
+    found = read_labelled(source)
+    found = _with_test(found, source) if source.test is None else found
+    tested = [example for example in found.test if is_labelled(example)]
+    if not tested:
+        what = (
+            "no test example has a label" if source.test else "there are too few examples to hold some out for a test"
+        )
+        remedy = "give examples with labels: --test FILE"
+        raise BadInput(what, file=source.test or source.train, remedy=remedy)
+    return replace(found, test=tested)
+
+
+def _with_test(found: LabelledData, source: TestedSource) -> LabelledData:
+    """Where the person gave no test: some of the examples, chosen by what they say, so that the same stay together."""
+    if source.dev is None:
+        split = divided([*found.train, *found.dev], dev=source.dev_share, test=source.test_share)
+        dev: list[Any] = list(split.dev)
+    else:
+        split, dev = divided(found.train, dev=0.0, test=source.test_share), found.dev
+    sides: dict[str, list[Any]] = {"train": list(split.train), "dev": dev, "test": list(split.test)}
+    facts: dict[str, Any] = {side: survey(examples).facts() for side, examples in sides.items() if examples}
+    for side in ("dev", "test"):
+        if sides[side]:
+            facts[side]["leaks"] = leaks(sides["train"], sides[side]).facts()
+    return replace(found, **sides, facts=facts, notes=[*found.notes, *split.notes])
+
+
+def task_of(source: LabelledSource, data: LabelledData) -> Task:
+    """The task as it is learned from the training side."""
+    return task_named(source.task).learned(data.train, **({"scheme": data.scheme} if data.scheme else {}))
+
+
+def baselines(task: Task, data: LabelledData) -> tuple[Baseline, ...]:
+    """What any model has to beat, as the task's own score on the test."""
+    if isinstance(task, Classification):
+        return (_majority(task, data),)
+    if isinstance(task, Choice):
+        chance = sum(1 / len(one.choices) for one in data.test) / len(data.test)
+        return (Baseline("chance", chance, "any choice, blindly"),)
+    if isinstance(task, Tagging):
+        return (Baseline("no names", 0.0, "every word is outside of everything"),)
+    return ()
+
+
+def _majority(task: Classification, data: LabelledData) -> Baseline:
+    if task.kind == "number":
+        return Baseline("one number", 0.0, "the same number for all: there is no order in that")
+    given: Sequence[Any] = [example.label for example in data.train]
+    labels = Counter(one for label in given for one in (label if isinstance(label, tuple) else (label,)))
+    commonest = max(labels, key=lambda label: (labels[label], label))
+    said = (commonest,) if task.kind == "several" else commonest
+    answers = [Classified(example.texts, said, {}) for example in data.test]
+    score = float(task.measured(data.test, answers)[task.score])
+    return Baseline("majority", score, f"always {commonest!r}, the commonest label of the training examples")

@@ -1,0 +1,289 @@
+"""Every milestone, or run, or variant on the same labelled examples: pre-trained, adapted, measured; it can go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forebear import __version__
+from forebear.comparing import comparing, contenders, examples, task_trial, task_verdict
+from forebear.comparing.comparing import COMPARISON, PAGE, RUNS, TIME
+from forebear.comparing.contenders import WHOLE, Contender
+from forebear.comparing.examples import TestedSource
+from forebear.comparing.outcomes import Trial
+from forebear.comparing.task_outcomes import TaskComparison, TaskRow, TaskTrial
+from forebear.comparing.task_page import page
+from forebear.comparing.task_trial import TaskJob
+from forebear.comparing.trial import Job, attempt
+from forebear.comparing.wording import duration as shown
+from forebear.errors import BadInput, ForebearError, Interrupted
+from forebear.lineage import LINEAGE
+from forebear.text.aside import disk_told, written_aside
+from forebear.training import machine
+from forebear.training.corpora import TextSource
+from forebear.training.folder import RunFolder, held
+from forebear.training.labelled import LabelledData, labelled_source
+from forebear.training.recipe import duration
+
+PathLike = str | os.PathLike[str]
+Hear = Callable[[str, int, dict[str, Any] | Trial | TaskTrial], object]
+TASKS = "tasks"  # the folder of what was adapted, beside that of what was pre-trained
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What every trial has in common."""
+
+    source: TextSource
+    labelled: TestedSource
+    vocabulary: int | None
+    pretraining: dict[str, Any]  # settings of a recipe
+    adapting: dict[str, Any]
+    overwrite: bool
+    command: str
+
+
+def compare_on_task(
+    texts: PathLike | Sequence[PathLike] = (),
+    *,
+    task: tuple[str, PathLike],
+    test: PathLike | None = None,
+    dev: PathLike | None = None,
+    test_share: float = 0.2,
+    runs: Sequence[PathLike] = (),
+    only: Sequence[str] | None = None,
+    ablate: Sequence[str] = (),
+    to: PathLike = "comparison",
+    time: str | float | None = None,
+    adapt_time: str | float | None = None,
+    seeds: int | Sequence[int] = 1,
+    size: Mapping[str, str] | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int | None = None,
+    held_out: float = 0.05,
+    threads: int | None = None,
+    form: Mapping[str, Any] | None = None,
+    labelled: Mapping[str, Any] | None = None,
+    source: TextSource | None = None,
+    overwrite: bool = False,
+    command: str = "",
+    hear: Hear | None = None,
+) -> TaskComparison:
+    """`task` is its name (or "auto") and the file to learn from; without `test` a share of it is held out for that.
+
+    `runs` are finished runs that take part; without texts they and the n-gram are all. `ablate` names what of BERT to
+    leave out: nsp, direction, whole-words, pretraining. `form` says how the files are written (tasks.reading.guess),
+    and `labelled` what else is to be done with them (training.labelled.LabelledSource).
+    """
+    given = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
+    source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in given))
+    comparing.refuse_stdin(source.paths)
+    chosen = comparing.seeds_of(seeds)
+    who = contenders.taking_part(source.paths, [os.fspath(run) for run in runs], only, ablate, size or {}, tokenizer)
+    if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
+        what = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
+        raise BadInput(what, remedy="leave them out; --adapt-time is for learning the task")
+    name, train = task
+    file, notes = labelled_source(
+        os.fspath(train),
+        task=None if name == "auto" else name,
+        dev=None if dev is None else os.fspath(dev),
+        test=None if test is None else os.fspath(test),
+        form=form,
+        **dict(labelled or {}),
+    )
+    budget = None if adapt_time is None else duration(adapt_time)
+    pretraining = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
+    adapting = {"time": budget, "threads": threads}
+    shared = examples.tested_source(file, test_share)
+    wanted = _Wanted(source, shared, vocabulary, pretraining, adapting, overwrite, command)
+    folder = Path(to)
+    with disk_told(folder):
+        (folder / TASKS).mkdir(parents=True, exist_ok=True)
+        with held(folder, "another process is comparing in this folder"):
+            made = _begun(folder, wanted, chosen, dict(size or {}), tokenizer, WHOLE if ablate else "", notes)
+            return _gone_on(made, folder, who, chosen, wanted, hear or (lambda name, seed, told: None))
+
+
+def _begun(
+    folder: Path,
+    wanted: _Wanted,
+    seeds: list[int],
+    sizes: dict[str, str],
+    tokenizer: str | None,
+    whole: str,
+    notes: list[str],
+) -> TaskComparison:
+    """The comparison that stands in the folder, if it is this one; else a new one, with its baselines."""
+    settings = {
+        **wanted.pretraining,
+        "adapting": wanted.adapting,
+        "budget": shown(wanted.pretraining["time"]) if wanted.source.paths else "",
+        "adapting_budget": "" if (seconds := wanted.adapting["time"]) is None else shown(seconds),
+        "seeds": seeds,
+        "sizes": sizes,
+        "tokenizer": tokenizer,
+        "vocabulary": wanted.vocabulary,
+        "source": wanted.source.to_json() if wanted.source.paths else None,
+        "text": comparing.text_key(wanted.source) if wanted.source.paths else None,
+        "examples": wanted.labelled.to_json(),
+        "digests": wanted.labelled.digests(),
+        "test_share": wanted.labelled.test_share,
+        "whole": whole,
+    }
+    settings = json.loads(json.dumps(settings))  # as the folder's file gives it back
+    there = _read(folder)
+    if there is not None and comparing.same(there.settings, settings):
+        settings["seeds"] = sorted({*there.settings["seeds"], *seeds})  # what is there already stays in the table
+        return replace(there, settings=settings, finished=False)
+    if comparing.table_of(folder) and not wanted.overwrite:
+        remedy = "add --overwrite to replace it, or choose another folder with --to"
+        raise BadInput("holds a comparison on other data or with other settings", file=folder, remedy=remedy)
+    data = examples.read(wanted.labelled)
+    task = examples.task_of(wanted.labelled, data)
+    facts = {**_facts(wanted, data, [*notes, *data.notes])}
+    sticks = examples.baselines(task, data)
+    return TaskComparison(
+        task.name, task.score, task.verb, wanted.source.paths, settings, facts, baselines=sticks, whole=whole
+    )
+
+
+def _facts(wanted: _Wanted, data: LabelledData, notes: list[str]) -> dict[str, Any]:
+    hardware = machine.hardware()
+    sides = {"train": data.train, "dev": data.dev, "test": data.test}
+    return {
+        "machine": f"{hardware['cores']} cores of {hardware['processor']}",
+        "forebear": __version__,
+        "command": wanted.command,
+        "files": wanted.labelled.files(),
+        "examples": {side: len(found) for side, found in sides.items()},
+        "leaks": data.facts.get("test", {}).get("leaks", {}),
+        "notes": notes,
+    }
+
+
+def _read(folder: Path) -> TaskComparison | None:
+    with suppress(ValueError, KeyError, TypeError):
+        return TaskComparison.from_json(comparing.table_of(folder))
+    return None
+
+
+def _gone_on(
+    made: TaskComparison, folder: Path, who: list[Contender], seeds: list[int], wanted: _Wanted, hear: Hear
+) -> TaskComparison:
+    try:
+        for one in who:
+            for seed in seeds[:1] if one.counts else seeds:
+                row = made.row(one.name) or one.row()
+                if not any(trial.seed == seed and _holds(trial, folder) for trial in row.trials):
+                    trial = _tried(one, seed, folder, wanted, hear)
+                    made = told(_ordered(made.with_row(row.with_trial(trial))), folder)
+                    hear(one.name, seed, trial)
+                    write(made, folder)
+        made = told(replace(made, finished=True), folder)
+    except KeyboardInterrupt as error:
+        done = sum(trial.finished for row in made.rows for trial in row.trials)
+        what = f"interrupted; {done} finished, and what was begun is kept"
+        raise Interrupted(what, file=folder, remedy="the same command goes on") from error
+    finally:
+        write(made, folder)
+    return made
+
+
+def _ordered(made: TaskComparison) -> TaskComparison:
+    """Rows in the order of history; variants in the order in which they were asked for, behind the whole."""
+    if made.whole:
+        return made
+    places = {name: number for number, name in enumerate(LINEAGE)}
+    return replace(made, rows=tuple(sorted(made.rows, key=lambda row: (row.year, places[row.milestone], row.name))))
+
+
+def _holds(trial: TaskTrial, folder: Path) -> bool:
+    """Whether a result in the table still stands in its folder as well."""
+    if not trial.finished:
+        return False
+    try:
+        there = task_trial.result(RunFolder.open(folder / trial.run))
+    except (ForebearError, KeyError, TypeError, OSError):
+        return False
+    return there.finished and there.score == trial.score
+
+
+def _tried(one: Contender, seed: int, folder: Path, wanted: _Wanted, hear: Hear) -> TaskTrial:
+    """Pre-trains it, if it is to be, and adapts it; what goes wrong is told in the trial."""
+    seconds, memory, begin = None, None, one.given or one.milestone
+    if one.given:
+        seconds = RunFolder.open(one.given).facts.get("seconds")
+    elif one.fresh:
+        begin = str(folder / RUNS / f"{WHOLE}-{seed}")
+    elif not one.counts:
+        begun = attempt(_pretraining(one, seed, folder, wanted), lambda line: hear(one.name, seed, line))
+        if begun.error:
+            return TaskTrial(seed, error=f"pre-training: {begun.error}")
+        begin, seconds, memory = str(folder / begun.run), begun.seconds, begun.memory
+    trial = task_trial.attempt(
+        TaskJob(
+            begin=begin,
+            source=wanted.labelled.to_json(),
+            settings={} if one.counts else {**wanted.adapting, "seed": seed},
+            how=one.how,
+            size=None if one.given or not one.counts else one.size,
+            fresh=one.fresh,
+            to=str(folder / TASKS / f"{one.name}-{seed}"),
+            seed=seed,
+            overwrite=wanted.overwrite,
+            command=wanted.command,
+        ),
+        lambda line: hear(one.name, seed, line),
+    )
+    named = (one.size or "") if one.counts else trial.size  # its weights are of words and pairs, whatever was counted
+    return replace(trial, size=named, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
+
+
+def _pretraining(one: Contender, seed: int, folder: Path, wanted: _Wanted) -> Job:
+    return Job(
+        milestone=one.milestone,
+        source=wanted.source.to_json(),
+        size=one.size,
+        tokenizer=one.tokenizer,
+        vocabulary=wanted.vocabulary,
+        settings={**wanted.pretraining, **one.fields, "seed": seed},
+        to=str(folder / RUNS / f"{one.name}-{seed}"),
+        prompt="",
+        overwrite=wanted.overwrite,
+        command=wanted.command,
+    )
+
+
+def told(made: TaskComparison, folder: Path) -> TaskComparison:
+    """With what follows from the answers themselves: differences to the whole, and what may be chance."""
+    found: dict[str, list[np.ndarray]] = {}
+    for row in made.rows:
+        each = [task_trial.parts_of(folder / trial.run) for trial in row.trials if trial.score is not None]
+        found[row.name] = [values for values in each if values is not None]
+    rows = tuple(replace(row, versus=task_verdict.versus(made, row, found)) for row in made.rows)
+    made = replace(made, rows=rows)
+    return replace(made, remarks=tuple(task_verdict.remarks(made, found)))
+
+
+def write(made: TaskComparison, folder: Path) -> None:
+    """comparison.json and comparison.html, each whole or not at all."""
+    made = replace(made, facts={**made.facts, "when": datetime.now(UTC).strftime("%Y-%m-%d")})
+    with written_aside(folder / COMPARISON) as file:
+        file.write(json.dumps(made.to_json(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    with written_aside(folder / PAGE) as file:
+        file.write(page(made).encode())
+
+
+def use(made: TaskComparison, row: TaskRow, folder: PathLike) -> str:
+    """The command that asks a row's best run."""
+    trial = row.best
+    return "" if trial is None else f"forebear {made.verb} {Path(folder) / trial.run} …"

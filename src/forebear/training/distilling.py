@@ -1,0 +1,332 @@
+"""A student learns what a teacher thinks of every possible answer, beside which one is true (Hinton et al. 2015)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.errors import BadInput
+from forebear.networks.answers import LabelHead, PlaceHead, TagHead, laid_out
+from forebear.networks.cross_entropy import parts_of
+from forebear.networks.heads import TokenHead
+from forebear.networks.initial import linear
+from forebear.networks.model import Model, Tensors
+from forebear.networks.states import States
+from forebear.training.descending import Descending
+from forebear.training.soft_targets import Distillation
+
+PROJECTED = "projected.safetensors"  # between layers of unequal width; of use in training only
+LEAST = -1e4  # the logit of what cannot be: finite, so that no difference is no number
+
+
+# -- what answers
+
+
+@dataclass(frozen=True)
+class TaughtStates(States):
+    """A student's states, and those of its teacher for the same rows."""
+
+    taught: States | None = None
+
+    @property
+    def teacher(self) -> States:
+        assert self.taught is not None
+        return self.taught
+
+
+def softened(logits: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """T² · KL(teacher ‖ student) of (n, K) logits that are divided by T, summed: T² keeps gradients as large."""
+    own, theirs = ((one.clamp_min(LEAST) / temperature).log_softmax(1) for one in (logits, taught))
+    return temperature**2 * functional.kl_div(own, theirs, reduction="sum", log_target=True)
+
+
+class Soft(nn.Module):
+    """A head of a task, held against the teacher's logits, which are the target. The head is asked, not owned."""
+
+    def __init__(self, head: nn.Module, temperature: float) -> None:
+        super().__init__()
+        self._head, self.temperature = (head,), temperature  # in a tuple: its weights have a name already
+
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        head: Any = self._head[0]
+        return _asked(target) if isinstance(head, TagHead) and target is not None else head.wanted(lengths, None)
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """Targets are (E, answers), (T, tags) or, ending in -inf, (E, choices) and (B, places); NaN: nothing is said.
+
+        Numbers have no softmax: their squared difference counts.
+        """
+        head: Any = self._head[0]
+        asked = _asked(target)
+        if isinstance(head, TagHead):
+            logits = head.choose(head.dropout(head.at(states, asked))).float()
+        elif isinstance(head, LabelHead):
+            logits = head(states)[asked]
+        else:  # a softmax over the tokens of a row, or over the rows of an example
+            groups: Any = states.groups
+            sizes = states.lengths if isinstance(head, PlaceHead) else tuple(torch.bincount(groups).tolist())
+            logits = laid_out(head(states), sizes)[asked]
+        taught = target[asked, : logits.shape[1]]
+        kind = getattr(head, "kind", "one")
+        if kind == "number":
+            return functional.mse_loss(logits, taught, reduction="sum")
+        if kind == "several":  # each label against its own absence
+            logits, taught = (torch.stack((one, torch.zeros_like(one)), -1).flatten(0, 1) for one in (logits, taught))
+        return softened(logits, taught, self.temperature)
+
+
+def _asked(target: Tensor) -> Tensor:
+    return (~torch.isnan(target[:, 0])).nonzero().squeeze(1)
+
+
+class Mixed(nn.Module):
+    """Truth and teacher in one loss, for tokens: among so many, and at so many places, each is scored once."""
+
+    def __init__(self, head: TokenHead, theirs: TokenHead, how: Distillation) -> None:
+        super().__init__()
+        self._heads, self.how = (head, theirs), how
+
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        return self._heads[0].wanted(lengths, target)
+
+    def loss(self, states: TaughtStates, target: Tensor) -> Tensor:
+        head, theirs = self._heads
+        asked = (target >= 0).nonzero().squeeze(1)
+        with torch.no_grad():
+            taught = theirs.transformed(_at(states.teacher, asked))
+        told = (taught, theirs.weight, theirs.bias)
+        return mixed_cross_entropy(
+            head.transformed(_at(states, asked)), head.weight, head.bias, target[asked], told, self.how
+        )
+
+
+def _at(states: States, asked: Tensor) -> Tensor:
+    return states.last if len(asked) == len(states.last) == sum(states.lengths) else states.at(asked)
+
+
+def mixed_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    taught: tuple[Tensor, Tensor, Tensor | None],
+    how: Distillation,
+) -> Tensor:
+    """Σ (1 − share) · −log q[target] + share · T² · KL(p_T ‖ q_T) over the (N, D) vectors x; weight is (V, D).
+
+    `taught` are the vectors, the weight and the bias of which the teacher's scores are made. The scores of either are
+    held for a part of the rows at a time, and once.
+    """
+    return _Mixed.apply(x, weight, bias, target, *taught, how.temperature, how.share)  # pyright: ignore[reportReturnType]
+
+
+class _Mixed(torch.autograd.Function):
+    """As `cross_entropy._Summed`: gradients are made on the way forward, part by part, and scaled on the way back.
+
+    By the student's scores they are (1 − share) · (q − [target]) + share · T · (q_T − p_T).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *more: Any) -> Tensor:
+        y, their_weight, their_bias, temperature, share = more
+        kind = x.device.type
+        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        ctx.kinds = x.dtype, weight.dtype
+        x, y, weight, their_weight = (one.to(lower) for one in (x, y, weight, their_weight))
+        by_x, by_weight = torch.empty_like(x), torch.zeros(weight.shape, device=x.device)
+        by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
+        cost = torch.zeros((), device=x.device)
+        with torch.autocast(kind, enabled=False):
+            for part in parts_of(len(x), len(weight)):
+                scores = _scores(x[part], weight, bias)
+                log_p = _scores(y[part], their_weight, their_bias).div_(temperature).log_softmax(1)
+                log_q = (scores / temperature).log_softmax(1)
+                p = log_p.exp()
+                cost += share * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
+                slope = log_q.exp_().sub_(p).mul_(share * temperature)
+                if share < 1:
+                    log_q = scores.log_softmax(1)
+                    wanted = target[part, None]
+                    cost -= (1 - share) * log_q.gather(1, wanted).sum()
+                    q = log_q.exp_().scatter_add_(1, wanted, log_q.new_full(wanted.shape, -1.0))
+                    slope.add_(q, alpha=1 - share)
+                by_bias += slope.sum(0) if bias is not None else 0.0
+                low = slope.to(lower)
+                by_x[part] = low @ weight
+                by_weight += (low.t() @ x[part]).float()
+        ctx.save_for_backward(by_x, by_weight, by_bias)
+        return cost
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        by_x, by_weight, by_bias = ctx.saved_tensors
+        (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
+        found = [by_x.mul(scale).to(x_kind), by_weight.mul(scale).to(weight_kind)]
+        return (*found, by_bias.mul(scale) if by_bias.numel() else None, *[None] * 6)
+
+
+def _scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    scores = (x @ weight.t()).float()
+    return scores if bias is None else scores.add_(bias.float())
+
+
+# -- what is inside
+
+
+def layers_of(student: int, teacher: int) -> list[int]:
+    """Which of the teacher's layers, from 1, each of the student's stands for: evenly apart, the last for the last."""
+    return [(2 * layer * teacher + student) // (2 * student) for layer in range(1, student + 1)]
+
+
+class _Inside(nn.Module):
+    """What is compared at every token, from layer to layer."""
+
+    def __init__(self, student: Any, teacher: Any) -> None:
+        super().__init__()
+        self._encoders = student, teacher
+        self.pairs = list(enumerate(layers_of(student.depth, teacher.depth), 1))
+
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> None:
+        return None
+
+
+class Hidden(_Inside):
+    """The mean squared difference of vectors; where widths differ, the student's is led to the teacher's first."""
+
+    def __init__(self, student: Any, teacher: Any) -> None:
+        super().__init__(student, teacher)
+        narrow, wide = student.width, teacher.width
+        self.project = nn.ModuleList(linear(narrow, wide) for _ in self.pairs) if narrow != wide else None
+
+    def loss(self, states: TaughtStates, target: Tensor) -> Tensor:
+        total = torch.zeros((), device=target.device)
+        for number, (own, their) in enumerate(self.pairs):
+            x = states.layers[own] if self.project is None else self.project[number](states.layers[own])
+            total = total + (x.float() - states.teacher.layers[their].float()).square().mean(1).sum()
+        return total / len(self.pairs)
+
+
+class Attention(_Inside):
+    """KL(teacher ‖ student) of where a token looks, the mean of heads and layers."""
+
+    def loss(self, states: TaughtStates, target: Tensor) -> Tensor:
+        total = torch.zeros((), device=target.device)
+        for own, their in self.pairs:
+            with torch.no_grad():
+                theirs = self._maps(1, states.teacher, their)
+            for p, q in zip(theirs, self._maps(0, states, own), strict=True):
+                least = torch.finfo(torch.float32).tiny
+                log_q = q.float().clamp_min(least).log()
+                total = total + functional.kl_div(log_q, p.float(), reduction="sum") / len(p)
+        return total / len(self.pairs)
+
+    def _maps(self, whose: int, states: States, layer: int) -> list[Tensor]:
+        blocks = self._encoders[whose].blocks
+        return blocks[(layer - 1) % len(blocks)].maps(states.layers[layer - 1], states.lengths)
+
+
+def insides(how: Distillation, student: Any, teacher: Any) -> dict[str, nn.Module]:
+    """What compares the insides of two encoders; an error where they cannot be compared."""
+    made: dict[str, nn.Module] = {}
+    if how.hidden:
+        made["hidden"] = Hidden(student, teacher)
+    if how.attention:
+        heads = tuple(getattr(one, "heads", None) for one in (student, teacher))
+        if heads[0] != heads[1] or None in heads:
+            what = (
+                f"--attention compares maps head by head, but the student has {heads[0]} heads, the teacher {heads[1]}"
+            )
+            raise BadInput(what, remedy=f"give the student as many (--heads {heads[1]}), or leave --attention out")
+        made["attention"] = Attention(student, teacher)
+    return made
+
+
+# -- who learns
+
+
+class Student(Model):
+    """A network with more heads for what it learns from a teacher; only its own are saved, and answer."""
+
+    def __init__(self, model: Model, more: Mapping[str, nn.Module], teacher: Model | None) -> None:
+        super().__init__(model.encoder, {**model.heads, **more})
+        self.own, self.projected = tuple(model.heads), dict[str, Tensor]()
+        self._teacher = (teacher,)  # in a tuple: it does not learn, and is not saved
+
+    @property
+    def teacher(self) -> Model | None:
+        return self._teacher[0]
+
+    def states(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
+        own = super().states(inputs, targets)
+        if self.teacher is None or not self.training:
+            return own
+        seen = {name: array for name, array in inputs.items() if name != "groups"}
+        with torch.no_grad():
+            theirs = self.teacher.encoder(**seen, kept=own.kept)
+        return TaughtStates(own.layers, own.lengths, own.kept, own.groups, theirs)
+
+    def answers(self, inputs: Mapping[str, Tensor]) -> Tensors:
+        states = self.states(inputs, dict.fromkeys(self.own))
+        return {name: self.heads[name](states) for name in self.own}
+
+    def tensors(self) -> Tensors:
+        return {name: one for name, one in super().tensors().items() if not self._is_more(name)}
+
+    def more_tensors(self) -> Tensors:
+        return {name: one for name, one in super().tensors().items() if self._is_more(name)}
+
+    def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
+        return super().load({**tensors, **self.projected}, file=file)
+
+    def _is_more(self, name: str) -> bool:
+        return name.startswith("heads.") and name.split(".")[1] not in self.own
+
+
+class Distilling(Descending):
+    """Descending with a teacher at hand."""
+
+    network: Student
+
+    def _ready(self) -> None:
+        super()._ready()
+        if self.network.teacher is not None:
+            self.network.teacher.to(self.device.name)
+
+    def save(self, folder: Path) -> None:
+        from safetensors.torch import save_file
+
+        super().save(folder)
+        if more := self.network.more_tensors():
+            save_file({name: tensor.cpu() for name, tensor in more.items()}, folder / PROJECTED)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.torch import load_file
+
+        self.network.projected = load_file(folder / PROJECTED) if (folder / PROJECTED).exists() else {}
+        super().load(folder)
+
+
+def inherited(given: Mapping[str, Tensor], student: Model, depths: tuple[int, int]) -> Tensors:
+    """A teacher's tensors for a student as wide: of its layers those that the student's stand for, and all else.
+
+    A shorter context begins with the first positions.
+    """
+    chosen, found = layers_of(*depths), {}
+    for name, wanted in student.named_parameters():
+        layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
+        theirs = name
+        if layer and "encoder.blocks.1.attention.output.weight" in given:  # else one block is all of them
+            theirs = f"encoder.blocks.{chosen[int(layer[1])] - 1}.{name[layer.end() :]}"
+        tensor = given.get(theirs)
+        if tensor is not None and name == "encoder.embedding.position.weight":
+            tensor = tensor[: len(wanted)]
+        if tensor is not None and tensor.shape == wanted.shape:
+            found[name] = tensor.clone()
+    return found

@@ -1,0 +1,143 @@
+"""What a teacher says of every example, as targets beside the truth, and how much it counts (Hinton et al. 2015)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.objectives.batch import NOTHING, Arrays, Batch, Moment, Objective
+from forebear.objectives.layout import Layout
+from forebear.tasks.predicting import Progress, predicted
+from forebear.tasks.rows import Rows
+from forebear.tasks.task import Task
+from forebear.text.tokenizer import Tokenizer
+
+TAUGHT = "_taught"  # behind the name of a target: what the teacher says of it
+TINY = 1e-30  # a probability whose logarithm is still a number in single precision
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """temperature  divides the logits of both before they are compared: the warmer, the more the small ones tell
+    share        of the loss that is the teacher's, times temperature²; the rest is the truth's
+    hidden       what the squared difference of layers counts beside it
+    attention    what the divergence of attention maps counts beside it
+    """
+
+    temperature: float = 2.0
+    share: float = 0.5
+    hidden: float = 0.0
+    attention: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise BadInput(f"--temperature is {self.temperature}", remedy="give a number above 0, such as 2")
+        if not 0 <= self.share <= 1:
+            raise BadInput(f"--share is {self.share}", remedy="give a share from 0 (truth alone) to 1 (teacher alone)")
+        if not (0 <= self.hidden < math.inf and 0 <= self.attention < math.inf):
+            what = f"--hidden {self.hidden}, --attention {self.attention}"
+            raise BadInput(what, remedy="give weights of 0 or more")
+
+    @property
+    def matched(self) -> dict[str, float]:
+        """What of the inside of both is compared, and how much it counts."""
+        return {name: weight for name, weight in asdict(self).items() if name in ("hidden", "attention") and weight}
+
+    def alone(self) -> Distillation:
+        """The same without the teacher."""
+        return replace(self, share=0.0, hidden=0.0, attention=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """The rows of another objective with what the teacher is asked of them; what examines is asked for the truth alone.
+
+    lessons  the source that teaches
+    mixed    targets whose truth and teacher are one loss, under a name of its own
+    matched  what is compared at every token
+    weights  of targets
+    """
+
+    inner: Objective
+    lessons: Any
+    mixed: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def steps(self, source: Any, size: int) -> int:
+        return self.inner.steps(source, size)
+
+    def check(self, source: Any) -> None:
+        self.inner.check(source)
+
+    def batch(self, source: Any, size: int, moment: Moment) -> Batch:
+        batch = self.inner.batch(source, size, moment)
+        if source is not self.lessons:
+            return batch
+        named = {name + TAUGHT if name in self.mixed else name: target for name, target in batch.targets.items()}
+        every = {name: np.zeros(batch.tokens, np.int64) for name in self.matched}
+        return replace(batch, targets=named | every, weights={**batch.weights, **self.weights})
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """Who knows a task: a model, and how it reads texts. It need not cut them as its student does."""
+
+    model: Any
+    task: Task
+    tokenizer: Tokenizer
+    layout: Layout
+
+    def says(self, examples: Sequence[Any], rows: Rows, progress: Progress | None = None) -> Arrays:
+        """Its logits of each target of a student's `rows`, which are those of the examples.
+
+        (E, answers) of labels, (E, choices) of choices and (B, places) of places, ending in -inf; (T, tags) of tags,
+        NaN where no word begins. Places are tokens: there, both read the same rows.
+        """
+        if "start" in rows.targets:
+            logits = predicted(self.model, rows, progress)
+            return {f"{name}{TAUGHT}": _padded(logits[name]) for name in ("start", "end")}
+        own = self.task.rows(examples, self.tokenizer, self.layout)
+        logits = predicted(self.model, own, progress)
+        if "tag" in rows.targets:
+            answers = self.task.answers(examples, own, logits)  # with a CRF: of each word, whatever the others are
+            return {f"tag{TAUGHT}": _at_words(rows, [answer.probabilities for answer in answers])}
+        (name,) = rows.targets
+        return {f"{name}{TAUGHT}": _padded(logits[name])}
+
+
+def _padded(logits: Sequence[np.ndarray]) -> np.ndarray:
+    """One row for each, as long as the longest; beyond its own end nothing can be."""
+    made = np.full((len(logits), max(map(len, logits))), -np.inf, np.float32)
+    for row, own in zip(made, logits, strict=True):
+        row[: len(own)] = own
+    return made
+
+
+def _at_words(rows: Rows, told: Sequence[np.ndarray]) -> np.ndarray:
+    """The logarithms of (words, tags) probabilities of each example, at the tokens that answer for the words."""
+    assert rows.marks is not None
+    flat = np.log(np.maximum(np.concatenate(told), TINY)).astype(np.float32)
+    begins = np.cumsum([0, *map(len, told)])[:-1]
+    made = np.full((len(rows.tokens), flat.shape[1]), np.nan, np.float32)
+    asked = rows.marks != NOTHING
+    made[asked] = flat[(begins[np.repeat(rows.examples, rows.lengths)] + rows.marks)[asked]]
+    return made
+
+
+def unlabelled(rows: Rows, first: int) -> Rows:
+    """The same where nobody has said what is right of the examples from this number on."""
+    later = {
+        len(rows): np.arange(len(rows)) >= first,
+        len(rows.lengths): rows.examples >= first,
+        len(rows.tokens): np.repeat(rows.examples, rows.lengths) >= first,
+    }
+    targets = {name: target.copy() for name, target in rows.targets.items()}
+    for target in targets.values():
+        target[later[len(target)]] = np.nan if target.dtype.kind == "f" else NOTHING
+    return replace(rows, targets=targets)
