@@ -15,6 +15,16 @@ from forebear.using.run import Run
 ENGLISH = "the film about a man and his dog was shown in town last week".split()
 CHINESE = "这部 电影 关于 一个 男人 和 他 的 狗 上周 在 镇上 放映".split()
 GOOD, BAD = ("splendid", "喜欢"), ("dreadful", "讨厌")
+SAID, SAID_IN_CHINESE = "a splendid film about his dog", "上周在镇上放映这部讨厌的电影"
+ASKED: dict[str, list[Any]] = {
+    "classification": [SAID, SAID_IN_CHINESE],
+    "pairs": [(SAID, SAID_IN_CHINESE)],
+    "choice": [("now:", SAID, SAID_IN_CHINESE)],
+    "tagging": [SAID],
+    "answering": [("how was it", SAID), ("how was it", SAID_IN_CHINESE)],
+    "numbers": [SAID, SAID_IN_CHINESE],
+    "several": [SAID],
+}
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 32, "dropout": 0.0}
 
 
@@ -35,6 +45,11 @@ def _lines(task: str) -> str:
     told = sentences(240)
     if task == "classification":
         return "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in told)
+    if task == "numbers":
+        return "text\tlabel\n" + "".join(f"{text}\t{4.5 if label == 'good' else 1.5}\n" for text, label in told)
+    if task == "several":
+        both = ((text, f"{label}|{'short' if len(text.split()) < 6 else 'long'}") for text, label in told[::2])
+        return "text\tlabel\n" + "".join(f"{text}\t{labels}\n" for text, labels in both)
     if task == "pairs":  # the second text decides
         rows = zip(told, told[1:] + told[:1], strict=True)
         return "text1\ttext2\tlabel\n" + "".join(f"{one}\t{other}\t{label}\n" for (one, _), (other, label) in rows)
@@ -64,7 +79,9 @@ def planted(
     suffix = {"tagging": ".conll", "answering": ".json"}.get(task, ".tsv")
     file = folder / f"{task}{suffix}"
     file.write_text(_lines(task), encoding="utf-8")
-    source, _ = labelled_source(str(file), task=task)
+    form = {"several": "|"} if task == "several" else None
+    known = "classification" if task in ("numbers", "several") else task
+    source, _ = labelled_source(str(file), task=known, form=form)
     learning = milestone_named(milestone).learning
     options = {name: more.pop(name) for name in ("crf",) if name in more}
     how = {name: more.pop(name) for name in ("how",) if name in more}
@@ -74,3 +91,18 @@ def planted(
         kind = milestone_named(milestone)
         plan = replace(plan, milestone=kind(**{**SMALL, **more}))
     return Run(adapting.adapt(plan, folder / f"{milestone}-{task}"))
+
+
+class Runs:
+    """Such runs, each made when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.made = folder, {}
+
+    def __call__(self, milestone: str, task: str = "classification", **how: Any) -> Run:
+        key = f"{milestone}-{task}-{sorted(how.items())}"
+        if key not in self.made:
+            folder = self.folder / str(len(self.made))
+            folder.mkdir()
+            self.made[key] = planted(folder, task, milestone, **how)
+        return self.made[key]

@@ -1,9 +1,10 @@
-"""Every milestone of pre-trained language models, trained on your own text: pretrain, load, and ask the run.
+"""Every milestone of pre-trained language models, trained on your own text: pretrain, adapt, load, and ask the run.
 
     import forebear as fb
     run = fb.pretrain("gpt2", "book.txt", to="runs/book", time="5m")
     run.generate("Once")
     fb.load("runs/book").score(["a sentence", "another one"])
+    fb.adapt("runs/book", "reviews.tsv", to="runs/reviews").classify("I loved it")
 
 Names are looked up when they are first used, so that importing this costs nothing.
 """
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
-    from forebear.using.calling import import_run, load, pretrain, rerun, resume
+    from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
     from forebear.using.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
+__all__ = ["Run", "adapt", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
 
 # Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
 # they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
@@ -32,7 +33,7 @@ _PLACES = {
     "compare": "forebear.comparing.comparing",
     "explain": "forebear.using.explaining",
     "runs": "forebear.using.listing",
-    **dict.fromkeys(("import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
+    **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
 }
 
 

@@ -11,11 +11,10 @@ import pytest
 
 from forebear.cli import main as front
 from forebear.cli.main import main
-from planted_runs import planted
+from planted_runs import SAID, SAID_IN_CHINESE, planted
 from small_runs import trained
 
 Captured = pytest.CaptureFixture[str]
-ENGLISH, CHINESE = "a splendid film about his dog", "上周在镇上放映这部讨厌的电影"
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +52,9 @@ def refused(capsys: Captured, *arguments: object) -> str:
 
 
 def test_json_tells_words_spans_and_what_they_add(capsys: Captured, runs: dict[str, Path]):
-    facts = told(capsys, "inspect", "why", runs["bert"], ENGLISH, CHINESE)
+    facts = told(capsys, "inspect", "why", runs["bert"], SAID, SAID_IN_CHINESE)
     assert (facts["what"], len(facts["texts"])) == ("why", 2)
-    for text, one in zip((ENGLISH, CHINESE), facts["texts"], strict=True):
+    for text, one in zip((SAID, SAID_IN_CHINESE), facts["texts"], strict=True):
         assert one["texts"] == [text]
         assert one["method"] == "integrated"
         assert one["hidden"] == "[MASK]"
@@ -63,21 +62,21 @@ def test_json_tells_words_spans_and_what_they_add(capsys: Captured, runs: dict[s
         gain = one["score"] - one["baseline"]
         assert sum(word["attribution"] for word in one["words"]) == pytest.approx(gain - one["gap"], abs=1e-4)
         assert 0 < one["probability"] < 1
-    assert "".join(word["text"] for word in facts["texts"][1]["words"]) == CHINESE
-    rough = told(capsys, "inspect", "why", runs["bert"], ENGLISH, "--method", "gradients")["texts"][0]
+    assert "".join(word["text"] for word in facts["texts"][1]["words"]) == SAID_IN_CHINESE
+    rough = told(capsys, "inspect", "why", runs["bert"], SAID, "--method", "gradients")["texts"][0]
     assert (rough["method"], rough["gap"], rough["baseline"]) == ("gradients", None, None)
 
 
 def test_another_label(capsys: Captured, runs: dict[str, Path]):
-    one = told(capsys, "inspect", "why", runs["classification"], ENGLISH, "--of", "bad")["texts"][0]
+    one = told(capsys, "inspect", "why", runs["classification"], SAID, "--of", "bad")["texts"][0]
     assert (one["target"], one["said"]) == ("bad", "good")
     assert min(one["words"], key=lambda word: word["attribution"])["text"] == "splendid"
-    shown = said(capsys, "inspect", "why", runs["classification"], ENGLISH, "--of", "bad")
+    shown = said(capsys, "inspect", "why", runs["classification"], SAID, "--of", "bad")
     assert "the run itself says good" in shown
 
 
 def test_people_see_signs_where_there_are_no_colours(capsys: Captured, runs: dict[str, Path]):
-    shown = said(capsys, "inspect", "why", runs["classification"], ENGLISH)
+    shown = said(capsys, "inspect", "why", runs["classification"], SAID)
     assert shown.startswith("good ")
     assert "splendid(+++)" in shown
     assert "\x1b" not in shown
@@ -85,7 +84,7 @@ def test_people_see_signs_where_there_are_no_colours(capsys: Captured, runs: dic
     assert re.search(r"\+\d\.\d{4} +█{16}", row)
     assert "exactly" in shown
     assert "n-gram" in shown
-    bare = said(capsys, "inspect", "why", runs["classification"], ENGLISH, "--top", "0")
+    bare = said(capsys, "inspect", "why", runs["classification"], SAID, "--top", "0")
     assert "█" not in bare
     assert "splendid(+++)" in bare
 
@@ -97,7 +96,7 @@ def test_people_see_colours_where_there_are_some(
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shown = said(capsys, "inspect", "why", runs["classification"], CHINESE)
+    shown = said(capsys, "inspect", "why", runs["classification"], SAID_IN_CHINESE)
     assert re.search("\x1b\\[38;2;255;255;255;48;2;31;95;208m讨厌\x1b\\[0m", shown)  # the strongest, for
     assert "(+++)" not in shown
 
@@ -112,10 +111,10 @@ def test_what_a_terminal_must_not_be_given(capsys: Captured, runs: dict[str, Pat
 @pytest.mark.parametrize(
     ("task", "texts", "of"),
     [
-        ("pairs", [ENGLISH, CHINESE, CHINESE, ENGLISH], 2),
-        ("answering", ["how was it", ENGLISH, "how was it", CHINESE], 2),
-        ("choice", ["now:", ENGLISH, CHINESE], 1),
-        ("tagging", [ENGLISH], 1),
+        ("pairs", [SAID, SAID_IN_CHINESE, SAID_IN_CHINESE, SAID], 2),
+        ("answering", ["how was it", SAID, "how was it", SAID_IN_CHINESE], 2),
+        ("choice", ["now:", SAID, SAID_IN_CHINESE], 1),
+        ("tagging", [SAID], 1),
     ],
 )
 def test_texts_go_together_as_the_task_wants(
@@ -156,7 +155,7 @@ class Reader(HTMLParser):
 
 def test_a_page_of_its_own(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     nasty = 'a splendid </p><script>alert("x")</script> film & more'
-    facts = told(capsys, "inspect", "why", runs["classification"], ENGLISH, CHINESE, nasty, "--html", "why.html")
+    facts = told(capsys, "inspect", "why", runs["classification"], SAID, SAID_IN_CHINESE, nasty, "--html", "why.html")
     assert facts["html"] == "why.html"
     page = (tmp_path / "why.html").read_text("utf-8")
     reader = Reader()
@@ -165,7 +164,7 @@ def test_a_page_of_its_own(capsys: Captured, runs: dict[str, Path], tmp_path: Pa
     assert "script" not in reader.seen
     assert reader.seen.count("section") == 3
     text = "".join(reader.words)
-    for given in (ENGLISH, CHINESE, nasty):
+    for given in (SAID, SAID_IN_CHINESE, nasty):
         assert given in text
     assert "http" not in page.replace("http-equiv", "")
     assert "prefers-color-scheme: dark" in page
@@ -174,12 +173,12 @@ def test_a_page_of_its_own(capsys: Captured, runs: dict[str, Path], tmp_path: Pa
 
 
 def test_a_page_of_pairs_names_the_sides(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
-    shown = said(capsys, "inspect", "why", runs["pairs"], ENGLISH, "a dog", "--html", tmp_path / "pairs.html")
+    shown = said(capsys, "inspect", "why", runs["pairs"], SAID, "a dog", "--html", tmp_path / "pairs.html")
     assert f"page: {tmp_path / 'pairs.html'}" in shown
     page = (tmp_path / "pairs.html").read_text("utf-8")
     assert '<span class="part">first</span>' in page
     assert '<span class="part">second</span>' in page
-    one = told(capsys, "inspect", "why", runs["pairs"], ENGLISH, "a dog")["texts"][0]
+    one = told(capsys, "inspect", "why", runs["pairs"], SAID, "a dog")["texts"][0]
     figures = [feature for feature in one["features"] if not feature["text"]]
     assert [feature["where"] for feature in figures] == ["length of the shorter by the longer"]  # nothing is shared
     assert one["elsewhere"] == pytest.approx(sum(feature["value"] for feature in figures), abs=1e-4)
@@ -188,21 +187,21 @@ def test_a_page_of_pairs_names_the_sides(capsys: Captured, runs: dict[str, Path]
 def test_what_is_refused(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     ours = runs["classification"]
     assert "there is no text" in refused(capsys, "inspect", "why", ours)
-    assert "2: a text is empty" in refused(capsys, "inspect", "why", ours, ENGLISH, " ")
-    assert "there are: bad, good" in refused(capsys, "inspect", "why", ours, ENGLISH, "--of", "fine")
-    assert "one text is left over" in refused(capsys, "inspect", "why", runs["pairs"], ENGLISH)
-    assert "one text is left over" in refused(capsys, "inspect", "why", runs["answering"], ENGLISH)
-    assert "at least two choices" in refused(capsys, "inspect", "why", runs["choice"], "now:", ENGLISH)
-    assert "--top" in refused(capsys, "inspect", "why", ours, ENGLISH, "--top", "-1")
-    assert "does not exist" in refused(capsys, "inspect", "why", ours, ENGLISH, "--html", "nowhere/why.html")
-    assert "is a folder" in refused(capsys, "inspect", "why", ours, ENGLISH, "--html", tmp_path)
-    assert "no such run" in refused(capsys, "inspect", "why", tmp_path / "none", ENGLISH)
-    assert "integrated" in refused(capsys, "inspect", "why", ours, ENGLISH, "--method", "guess")
-    assert "forebear inspect --help" in refused(capsys, "inspect", "sideways", ours, ENGLISH)
+    assert "2: a text is empty" in refused(capsys, "inspect", "why", ours, SAID, " ")
+    assert "there are: bad, good" in refused(capsys, "inspect", "why", ours, SAID, "--of", "fine")
+    assert "one text is left over" in refused(capsys, "inspect", "why", runs["pairs"], SAID)
+    assert "one text is left over" in refused(capsys, "inspect", "why", runs["answering"], SAID)
+    assert "at least two choices" in refused(capsys, "inspect", "why", runs["choice"], "now:", SAID)
+    assert "--top" in refused(capsys, "inspect", "why", ours, SAID, "--top", "-1")
+    assert "does not exist" in refused(capsys, "inspect", "why", ours, SAID, "--html", "nowhere/why.html")
+    assert "is a folder" in refused(capsys, "inspect", "why", ours, SAID, "--html", tmp_path)
+    assert "no such run" in refused(capsys, "inspect", "why", tmp_path / "none", SAID)
+    assert "integrated" in refused(capsys, "inspect", "why", ours, SAID, "--method", "guess")
+    assert "forebear inspect --help" in refused(capsys, "inspect", "sideways", ours, SAID)
 
 
 def test_a_run_without_a_task_says_what_it_can_do(capsys: Captured, tmp_path: Path):
     folder = trained("ngram", tmp_path).path
-    words = refused(capsys, "inspect", "why", folder, ENGLISH)
+    words = refused(capsys, "inspect", "why", folder, SAID)
     assert "not adapted to a task" in words
     assert "it can be asked to: score, next, generate" in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,6 +88,8 @@ def why(
         except BadInput as error:
             error.line = error.line or (number if len(given) > 1 and error.file is None else None)
             raise
+    for note in () if speaking.quiet else using.notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
     facts: dict[str, Any] = {"run": using.name, "what": "why", "texts": [one.facts() for one in told]}
     if html is not None:
         _write(told, using.name, html)

@@ -20,22 +20,20 @@ from forebear.training.labelled import LabelledData, LabelledSource, read_labell
 
 
 @dataclass(frozen=True)
-class TestedSource(LabelledSource):
+class DividedSource(LabelledSource):
     """Where no file is for the test, `test_share` of the examples is, by what they say; nobody learns from those."""
 
     test_share: float = 0.0
 
-    __test__ = False  # its name must not make pytest believe that it is a test
 
-
-def tested_source(source: LabelledSource, share: float) -> TestedSource:
+def divided_source(source: LabelledSource, share: float) -> DividedSource:
     if source.test is None and not 0 < share < 1:
         raise BadInput(f"--test-share is {share}", remedy="give a share between 0 and 1, such as 0.2, or a --test file")
     own = {name: getattr(source, name) for name in source.__dataclass_fields__}
-    return TestedSource(**own, test_share=0.0 if source.test is not None else share)
+    return DividedSource(**own, test_share=0.0 if source.test is not None else share)
 
 
-def read(source: TestedSource) -> LabelledData:
+def read(source: DividedSource) -> LabelledData:
     """All sides, the test with labels on every example."""
     found = read_labelled(source)
     found = _with_test(found, source) if source.test is None else found
@@ -49,7 +47,7 @@ def read(source: TestedSource) -> LabelledData:
     return replace(found, test=tested)
 
 
-def _with_test(found: LabelledData, source: TestedSource) -> LabelledData:
+def _with_test(found: LabelledData, source: DividedSource) -> LabelledData:
     """Where the person gave no test: some of the examples, chosen by what they say, so that the same stay together."""
     if source.dev is None:
         split = divided([*found.train, *found.dev], dev=source.dev_share, test=source.test_share)

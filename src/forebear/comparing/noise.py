@@ -101,14 +101,14 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def difference(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> Difference:
     """Of two that answered the same examples, each with one or more seeds: (N,) parts for each seed.
 
-    Pairs are compared: what is hard for both says nothing about which is better. Chance may have gone one example more
-    either way, so that few examples never seem sure. With several seeds their spread counts too.
+    Pairs are compared, as McNemar does: what is hard for both says nothing about which is better, and if neither were,
+    each example that only one has right might as well be the other's. One such example more either way is added, so
+    that few never seem sure. With several seeds their spread counts too.
     """
-    mean = np.mean(one, axis=0) - np.mean(other, axis=0)
-    value, count = float(mean.mean()), len(mean)
-    variance = (float(((mean - value) ** 2).sum()) + 2) / count**2
+    apart = np.mean(one, axis=0) - np.mean(other, axis=0)
+    variance = (float((apart**2).sum()) + 2) / len(apart) ** 2
     variance += sum(_spread(side) for side in (one, other))
-    return Difference(value, SURE * math.sqrt(variance))
+    return Difference(float(apart.mean()), SURE * math.sqrt(variance))
 
 
 def _spread(seeds: Sequence[np.ndarray]) -> float:

@@ -17,7 +17,7 @@ from forebear import __version__
 from forebear.comparing import comparing, contenders, examples, task_trial, task_verdict
 from forebear.comparing.comparing import COMPARISON, PAGE, RUNS, TIME
 from forebear.comparing.contenders import WHOLE, Contender
-from forebear.comparing.examples import TestedSource
+from forebear.comparing.examples import DividedSource
 from forebear.comparing.outcomes import Trial
 from forebear.comparing.task_outcomes import TaskComparison, TaskRow, TaskTrial
 from forebear.comparing.task_page import page
@@ -43,7 +43,7 @@ class _Wanted:
     """What every trial has in common."""
 
     source: TextSource
-    labelled: TestedSource
+    labelled: DividedSource
     vocabulary: int | None
     pretraining: dict[str, Any]  # settings of a recipe
     adapting: dict[str, Any]
@@ -103,7 +103,7 @@ def compare_on_task(
     budget = None if adapt_time is None else duration(adapt_time)
     pretraining = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
     adapting = {"time": budget, "threads": threads}
-    shared = examples.tested_source(file, test_share)
+    shared = examples.divided_source(file, test_share)
     wanted = _Wanted(source, shared, vocabulary, pretraining, adapting, overwrite, command)
     folder = Path(to)
     with disk_told(folder):

@@ -121,7 +121,7 @@ def _footer(comparison: TaskComparison) -> str:
     made = f"Made by forebear {escape(str(facts.get('forebear', '')))}, {escape(str(facts.get('when', '')))}."
     command = f"<br><code>{escape(str(facts['command']))}</code>" if facts.get("command") else ""
     best = comparison.best.best if comparison.best is not None else None
-    use = f"<br><code>forebear {comparison.verb} {escape(best.run)} …</code>" if best is not None else ""
+    use = f"<br><code>forebear {escape(comparison.verb)} {escape(best.run)} …</code>" if best is not None else ""
     return (
         f'<footer class="small"><p>{made} All figures stand in <code>comparison.json</code>, what was adapted in'
         f" <code>tasks/</code>, both beside this page.{command}{use}</p></footer>"

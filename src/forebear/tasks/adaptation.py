@@ -22,8 +22,8 @@ class Adaptation:
                    encoder does, and a head learns to read a mixture of all its layers (ELMo's way)
     freeze_layers  with freeze: how many layers stay, beside the embedding; None: half of them
     layer_decay    each layer learns with this share of the rate of the one above it
-    read           the vector that stands for a row: first, last or mean; None: as the milestone's paper does, and the mean
-                   where features are read
+    read           the vector that stands for a row: first, last or mean; None: as in the milestone's paper, and the
+                   mean where features are read
     language       how much predicting the next token counts beside the task, for encoders that can (GPT)
     dropout        share of numbers that heads do not see in training
     balanced       mistakes about rare labels count more, so that all labels count alike

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from forebear.errors import BadInput
+from forebear.tasks.adaptation import Adaptation
 from forebear.text.reading import Reading
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import TextSource
+from forebear.training.labelled import labelled_source
 from forebear.training.recipe import read_recipe
 from forebear.training.trainer import Watcher
-from forebear.using import exchanging, pretraining
+from forebear.using import adapting, exchanging, pretraining
 from forebear.using.beginning import Beginning
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
 
 PathLike = str | os.PathLike[str]
+FORM = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
+READ = ("dev_share", "on_bad_rows", "on_bad_tags")
+OPTIONS = ("crf", "ordered")
 
 
 def pretrain(
@@ -99,3 +105,36 @@ def import_run(source: PathLike, *, to: PathLike, heads: int | None = None) -> R
     `heads` is how many attention heads OpenAI's files are for, which do not say it.
     """
     return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads))
+
+
+def adapt(
+    run: PathLike | Run,
+    data: PathLike,
+    *,
+    to: PathLike | None = None,
+    task: str | None = None,
+    dev: PathLike | None = None,
+    test: PathLike | None = None,
+    size: str | None = None,
+    overwrite: bool = False,
+    watcher: Watcher | None = None,
+    **settings: Any,
+) -> Run:
+    """Teaches a run (or a milestone, from nothing) a task from labelled examples, as `forebear adapt` does.
+
+    Settings are those of Adaptation (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of reading
+    (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), by the command line's names.
+    """
+    named = {"head_dropout": "dropout"}
+    given = {named.get(name, name): value for name, value in settings.items()}
+    own = [field.name for field in fields(Adaptation)]
+    form, read, options, how = (
+        {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
+    )
+    files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
+    source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
+    for note in notes:
+        (watcher or Watcher()).note(note)
+    begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
+    what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size)
+    return Run(adapting.adapt(what, None if to is None else os.fspath(to), overwrite=overwrite, watcher=watcher))

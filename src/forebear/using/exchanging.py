@@ -216,9 +216,11 @@ def exported(run: Run, form: str, to: str) -> Path:
     """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
     name, target, ways = run.facts["milestone"], Path(to), _ways(run)
     if (name, form) not in ways:
-        offered = ", ".join(other for milestone, other in ways if milestone == name) or "nothing yet"
+        offered = ", ".join(other for milestone, other in ways if milestone == name)
         what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
-        raise BadInput(f"{what} cannot be written as {form!r}", remedy=f"it can be written as: {offered}")
+        parent = run.facts.get("parent") or "the run that it was adapted from"
+        remedy = f"it can be written as: {offered}" if offered else f"export {parent}"
+        raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
     if target.exists() and (form == "arpa" or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
     from forebear.using.asking import Per, Prompted
+    from forebear.using.examining import Examined
     from forebear.using.filling import Filled
     from forebear.using.following import Following
     from forebear.using.generating import Generated, Writing
@@ -194,6 +195,16 @@ class Run:
         self.ready_for("choose")
         return next(iter(doing.done(self, doing.choices(text, choices))))
 
+    def examine(
+        self, file: str | os.PathLike[str], *, on_bad_rows: str = "fail", on_bad_tags: str = "fail"
+    ) -> Examined:
+        """How well it does its task on a file of labelled examples: figures, calibration, every mistake."""
+        from forebear.using.examining import examine
+
+        if self.task is None:
+            raise BadInput("was adapted to no task", file=self.folder.path, remedy=self._able())
+        return examine(self, file, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
+
     def next(self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None) -> Following:
         """What comes next, or what fills the blank (____) in the text."""
         from forebear.using.following import next  # noqa: A004 - the command's word
@@ -276,7 +287,13 @@ class Run:
         preparing: Progress | None = None,
         progress: Progress | None = None,
     ) -> Measured:
-        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes."""
+        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes.
+
+        What was adapted to a task is asked with `examine`.
+        """
+        if self.task is not None:
+            remedy = "run.examine(FILE) measures how well it does the task"
+            raise BadInput(f"was adapted to {self.task.name}", file=self.folder.path, remedy=remedy)
         from forebear.using.measuring import measure, prepared
 
         most = None if limit is None else amount(limit, "limit")

@@ -25,7 +25,8 @@ from forebear.using import adapting, doing, planning, task_plans
 from forebear.using.beginning import Beginning
 from forebear.using.run import Run
 
-HALVES = (("depth",), ("width",), ("width", "depth"), ("width", "depth", "table"))  # what is halved, tried in turn
+HALVES = (("width",), ("width", "depth"), ("width", "depth", "table"))  # what is halved, tried in turn
+PARTS = (2, 3, 4)  # of the depth, before that
 OF_TOKENS = ("next", "token")  # heads of language models
 
 
@@ -155,13 +156,11 @@ def _student(
 
 
 def smaller(milestone: Milestone, tokenizer: Tokenizer) -> Milestone:
-    """At most half the parameters: half the depth if that is enough, or half the width, or half of both."""
-    small = milestone
-    for names in HALVES:
-        small = replace(milestone, **_halved(asdict(milestone), names))
-        if parameters(small, tokenizer) <= parameters(milestone, tokenizer) / 2:
-            break
-    return small
+    """At most half the parameters: fewer layers if a fourth of them is few enough, or half the width, or both."""
+    own, most = asdict(milestone), parameters(milestone, tokenizer) / 2
+    tries = [{"depth": own["depth"] // by} for by in PARTS if own["depth"] % by == 0]
+    made = [replace(milestone, **fields) for fields in (*tries, *(_halved(own, names) for names in HALVES))]
+    return next((small for small in made if parameters(small, tokenizer) <= most), made[-1])
 
 
 def _halved(own: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:

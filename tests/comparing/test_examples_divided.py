@@ -1,0 +1,96 @@
+"""Examples divided alike for everyone, and what needs no learning to answer them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from labels import write
+
+from forebear.comparing.examples import baselines, read, task_of, divided_source
+from forebear.errors import BadInput
+from forebear.tasks.choice import Choice
+from forebear.tasks.classification import Classification
+from forebear.tasks.examples import Asked, Choices, Labelled
+from forebear.tasks.splitting import leaks
+from forebear.tasks.tagging import Tagging
+from forebear.training.labelled import LabelledData, labelled_source
+
+
+def source(train: Path, share: float = 0.25, **more):
+    return divided_source(labelled_source(str(train), **more)[0], share)
+
+
+def test_a_share_is_held_out_by_what_examples_say(tmp_path: Path):
+    made = read(source(write(tmp_path / "train.tsv", 200)))
+    assert len(made.train) + len(made.dev) + len(made.test) == 200
+    assert 30 < len(made.test) < 70
+    assert leaks(made.train, made.test).folded == 0
+    assert made.facts["test"]["count"] == len(made.test)
+    assert made.facts["test"]["leaks"]["folded"] == 0
+    again = read(source(write(tmp_path / "longer.tsv", 220)))  # more rows move nobody
+    assert {one.texts for one in made.test} <= {one.texts for one in again.test}
+
+
+def test_with_a_dev_of_its_own_all_of_that_stays(tmp_path: Path):
+    dev = write(tmp_path / "dev.tsv", 20, seed=1)
+    made = read(source(write(tmp_path / "train.tsv", 200), dev=str(dev)))
+    assert (len(made.dev), len(made.train) + len(made.test)) == (20, 200)
+
+
+def test_a_test_file_is_taken_whole_and_its_leaks_are_counted(tmp_path: Path):
+    train = write(tmp_path / "train.tsv", 60)
+    test = write(tmp_path / "test.tsv", 20, seed=1)
+    test.write_text(test.read_text() + train.read_text().splitlines()[-1] + "\n")
+    found = source(train, test=str(test))
+    assert found.test_share == 0.0
+    made = read(found)
+    assert len(made.test) == 21
+    assert len(made.train) + len(made.dev) == 60
+    assert made.facts["test"]["leaks"]["folded"] in (0, 1)  # the last may choose weights instead of teaching
+
+
+def test_test_examples_without_labels_do_not_count(tmp_path: Path):
+    train, test = write(tmp_path / "train.tsv", 60), tmp_path / "test.tsv"
+    test.write_text("text\nThe garden was fine.\n")
+    with pytest.raises(BadInput, match="no test example has a label"):
+        read(source(train, test=str(test)))
+
+
+def test_nothing_to_hold_out(tmp_path: Path):
+    with pytest.raises(BadInput, match="too few examples"):
+        read(source(write(tmp_path / "train.tsv", 2)))
+    with pytest.raises(BadInput, match=r"--test-share is 1\.5"):
+        source(write(tmp_path / "train.tsv", 2), share=1.5)
+
+
+def data(train, test) -> LabelledData:
+    return LabelledData(train, [], test, "")
+
+
+def test_the_majority_by_hand():
+    train = [Labelled(("a",), "x"), Labelled(("b",), "x"), Labelled(("c",), "y")]
+    test = [Labelled(("d",), "x"), Labelled(("e",), "y"), Labelled(("f",), "y"), Labelled(("g",), "z")]
+    (found,) = baselines(Classification(("x", "y")), data(train, test))
+    assert (found.name, found.score) == ("majority", 0.25)
+    assert "'x'" in found.meaning
+
+
+def test_other_baselines_by_hand():
+    several = [Labelled(("a",), ("x", "y")), Labelled(("b",), ("x",)), Labelled(("c",), ())]
+    (found,) = baselines(Classification(("x", "y"), kind="several"), data(several, several))
+    assert found.score == pytest.approx(2 * 2 / (3 + 3))  # x said three times, twice rightly; meant x, y, x
+    (found,) = baselines(Classification(kind="number"), data([], []))
+    assert found.score == 0
+    pair = [Choices("a", ("b", "c"), 0), Choices("a", ("b", "c", "d", "e"), 0)]
+    (found,) = baselines(Choice(), data(pair, pair))
+    assert found.score == pytest.approx((1 / 2 + 1 / 4) / 2)
+    (found,) = baselines(Tagging(("O",)), data([], []))
+    assert found.score == 0
+
+
+def test_the_task_is_that_of_what_teaches(tmp_path: Path):
+    found = source(write(tmp_path / "train.tsv", 60))
+    made = read(found)
+    assert task_of(found, made).labels == ("bad", "good")
+    only = replace(made, train=[Asked("?", "p", ())])
+    assert only.test == made.test
