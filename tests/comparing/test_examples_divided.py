@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from labels import write
 
-from forebear.comparing.examples import baselines, read, task_of, divided_source
+from forebear.comparing.examples import baselines, divided_source, read, task_of
 from forebear.errors import BadInput
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification

@@ -14,6 +14,7 @@ from forebear.cli.distil import distil as command
 from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking
 from forebear.demo.examples import examples
+from forebear.errors import BadInput
 from forebear.milestones.albert import Albert
 from forebear.milestones.bert import Bert
 from forebear.milestones.gpt2 import Gpt2

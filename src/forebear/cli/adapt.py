@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 from forebear.cli.examined import headline
 from forebear.cli.labels import ExamplesOptions
 from forebear.cli.pretrain import TrainingOptions
-from forebear.cli.printing import Speaking
+from forebear.cli.printing import Speaking, bar, table
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
 from forebear.objectives.layout import Read
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebear.training.folder import RunFolder
+    from forebear.training.trainer import Watcher
+    from forebear.using.task_plans import Plan
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features"]
@@ -77,6 +79,8 @@ def adapt(
     dev: Path | None = None,
     test: Path | None = None,
     size: str | None = None,
+    seeds: int | None = None,
+    learning_curve: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     resume: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     adapting: AdaptingOptions = AdaptingOptions(),
@@ -112,6 +116,10 @@ def adapt(
         Examples to measure at the end; they may lack labels.
     size
         Of a milestone that begins from nothing.
+    seeds
+        Adapt so many times, with other seeds; the best is kept, and the spread is told.
+    learning_curve
+        Adapt with fewer examples too, to see what more of them would bring.
     resume
         Go on with this run; nothing else is needed.
     overwrite
@@ -146,9 +154,29 @@ def adapt(
                 settings=training.settings(),
                 size=size,
             )
-            command = shlex.join(["forebear", *sys.argv[1:]])
-            made = using.adapt(what, to, overwrite=overwrite, command=command, watcher=watcher)
+            made = _adapted(what, to, seeds, learning_curve, overwrite, watcher)
     speaking.tell({"folder": str(made.path), **made.facts}, lambda console: drawn(console, made))
+
+
+def _adapted(
+    what: Plan, to: Path | None, seeds: int | None, curve: bool, overwrite: bool, watcher: Watcher
+) -> RunFolder:
+    from forebear.using import repeating
+    from forebear.using.adapting import adapt as once
+
+    how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher}
+    how["command"] = shlex.join(["forebear", *sys.argv[1:]])
+    if (curve or seeds is not None) and to is None:
+        raise BadInput("several runs need a place", remedy="name the folder with --to")
+    points = repeating.with_fewer(what, to, **how) if curve and to is not None else []
+    if seeds is not None and to is not None:
+        made = repeating.with_seeds(what, to, seeds, **how)
+    else:
+        made = once(what, to, **how)
+    if points:
+        last = {side: repeating.figure(made, side) for side in made.facts["metrics"]}
+        made.tell(learning_curve=[*points, {"examples": len(what.data.train), **last}])
+    return made
 
 
 def drawn(console: Console, run: RunFolder) -> None:
@@ -159,5 +187,14 @@ def drawn(console: Console, run: RunFolder) -> None:
     console.print(f"[bold]{facts['milestone']}[/] for {task.name}: {facts['parameters']:,} parameters, {steps}")
     for side, told in facts["metrics"].items():
         console.print(f"{side}: {headline(told)}")
+    for side, told in facts.get("spread", {}).items():
+        words = f"{told['mean']:.4f} ± {told['deviation']:.4f}, from {told['least']:.4f} to {told['most']:.4f}"
+        console.print(f"{side}, {len(facts['seeds'])} seeds: {task.score.replace('_', ' ')} {words}")
+    if points := facts.get("learning_curve"):
+        made = table(">examples", *(f">{side}" for side in facts["metrics"]), "", title="Learning curve")
+        for point in points:
+            figures = [point.get(side) for side in facts["metrics"]]
+            made.add_row(f"{point['examples']:,}", *(f"{one:.4f}" for one in figures), bar(figures[-1] or 0.0, 20))
+        console.print(made)
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)

@@ -44,12 +44,12 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
     if not lines:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
-    made = table("run", "milestone", "size", ">step", ">of", ">bits per byte", ">time", ">parameters", "state", "began")
+    made = table("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
     for line in lines:
         state = line.state + (f": {line.reason}" if line.reason else "")
         made.add_row(
             escape(line.folder),
-            line.milestone,
+            line.milestone + (f" for {line.task}" if line.task else ""),
             escape(line.size),
             "" if line.step is None else f"{line.step:,}",
             "" if line.steps is None else f"{line.steps:,}",
@@ -61,11 +61,14 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
         )
     console.print(made)
     if broken := [line for line in lines if line.state == "interrupted"]:
-        console.print(f"go on with one: forebear pretrain --resume {broken[0].folder}", markup=False, soft_wrap=True)
+        verb = "adapt" if broken[0].task else "pretrain"
+        console.print(f"go on with one: forebear {verb} --resume {broken[0].folder}", markup=False, soft_wrap=True)
 
 
 def _reached(line: Line) -> str:
-    """Bits per byte, or what of hidden tokens is found."""
+    """Bits per byte, or what of hidden tokens is found, or the figure of a task."""
+    if line.score is not None:
+        return f"{line.score[0].replace('_', ' ')} {line.score[1]:.3f}"
     if line.found is not None:
         return f"{line.found:.1%} found"
     return "" if line.bits_per_byte is None else f"{line.bits_per_byte:.3f}"

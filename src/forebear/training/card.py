@@ -22,10 +22,11 @@ def card(facts: Mapping[str, Any]) -> str:
     parts = [
         f"# {entry.title} · {facts['name']}",
         f"{entry.authors}, {entry.year}: {entry.idea}.",
-        "## How well it predicts",
+        "## How well it does" if "task" in facts else "## How well it predicts",
         _table({**_measured(facts), "seconds of training": facts.get("seconds"), "steps": facts.get("step")}),
         "## What it is",
         _table({"size": facts.get("size"), **facts["fields"], "parameters": facts.get("parameters")}),
+        *_task(facts),
         "## What it was made from",
         _table(_data(facts)),
         "## How it was trained",
@@ -40,7 +41,22 @@ def card(facts: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _task(facts: Mapping[str, Any]) -> list[str]:
+    """What it was adapted to and how, where it was."""
+    if "task" not in facts:
+        return []
+    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in facts["task"].items()}
+    return ["## What it was adapted to", _table({**shown, **facts.get("adaptation", {}), "from": facts.get("parent")})]
+
+
 def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
+    if "task" in facts:
+        return {
+            f"{name.replace('_', ' ')}, {side}": value
+            for side, figures in facts.get("metrics", {}).items()
+            for name, value in figures.items()
+            if isinstance(value, int | float)
+        }
     told = facts.get("metrics", {}).get("held_out", {})
     names = ("bits_per_byte", "perplexity", "nats_per_token", "unknown_rate", "documents", "bytes")
     shown = {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}
@@ -56,12 +72,17 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
     data, tokenizer = facts.get("data") or {}, facts["tokenizer"]
+    labelled = facts.get("labelled") or {}
+    examples = {f"{side} examples": told.get("count") for side, told in labelled.get("sides", {}).items()}
+    files = {f"{side} file": labelled["source"][side] for side in labelled.get("digests", {})}
     told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus") if name in data}
     if split := data.get("split"):
         counts = f"{split['train']:,} tokens to learn from, {split['held_out']:,} held out"
         told["split"] = f"{counts}, by {split['by']}"
     paths = (data.get("source") or {}).get("paths")
     return {
+        **files,
+        **examples,
         **({"text": ", ".join(paths)} if paths else {}),
         **told,
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['size']:,} entries",

@@ -30,6 +30,8 @@ class Line:
     steps: int | None = None  # in all, once they are known
     bits_per_byte: float | None = None
     found: float | None = None  # share of hidden tokens, of a run that finds them and has no bits
+    task: str | None = None  # what it was adapted to
+    score: tuple[str, float] | None = None  # the task's figure and its name, on the test or the held-out examples
     seconds: float | None = None
     parameters: int | None = None
     began: str = ""
@@ -87,10 +89,18 @@ def _told(run: RunFolder) -> Line:
         steps=total,
         bits_per_byte=None if held_out.get("pseudo") else held_out.get("bits_per_byte"),
         found=held_out.get("accuracy"),
+        task=None if run.task is None else run.task.name,
+        score=_score(run),
         seconds=facts.get("seconds") if run.finished else last.get("seconds", facts.get("seconds")),
         parameters=facts.get("parameters"),
         began=facts.get("began") or changed.isoformat(timespec="seconds"),
     )
+
+
+def _score(run: RunFolder) -> tuple[str, float] | None:
+    measured = run.facts.get("metrics", {})
+    told = measured.get("test", measured.get("dev")) if run.task is not None else None
+    return None if told is None or run.task is None else (run.task.score, told[run.task.score])
 
 
 def _state(run: RunFolder) -> str:

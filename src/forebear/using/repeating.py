@@ -1,0 +1,104 @@
+"""The same adaptation several times: with other seeds, for the part of chance; with fewer examples, for a curve."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.training.folder import RunFolder
+from forebear.training.labelled import read_labelled
+from forebear.training.trainer import Watcher
+from forebear.using.adapting import adapt
+from forebear.using.task_plans import Plan
+
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the examples, before all of them
+
+
+def with_seeds(
+    what: Plan,
+    to: Path,
+    seeds: int,
+    *,
+    overwrite: bool = False,
+    command: str | None = None,
+    watcher: Watcher | None = None,
+) -> RunFolder:
+    """Adapts with so many seeds, each in a folder of its own beside `to`; the best on held-out examples becomes `to`.
+
+    Its facts then tell the figures of all, their mean and spread.
+    """
+    if seeds < 2 or what.milestone.learning == "counting":
+        raise BadInput(
+            f"--seeds is {seeds}", remedy="give 2 or more; what counts does not depend on chance: leave it out"
+        )
+    runs = []
+    for seed in range(what.recipe.seed, what.recipe.seed + seeds):
+        own = replace(what, recipe=replace(what.recipe, seed=seed))
+        (watcher or Watcher()).note(f"seed {seed}")
+        runs.append(adapt(own, beside(to, "seeds", str(seed)), overwrite=overwrite, command=command, watcher=watcher))
+    best = max(runs, key=lambda run: figure(run, "dev") or 0.0)
+    told = {
+        "seeds": [
+            {"seed": run.recipe.seed, **{side: figure(run, side) for side in run.facts["metrics"]}} for run in runs
+        ],
+        "spread": {side: spread([figure(run, side) for run in runs]) for side in best.facts["metrics"]},
+    }
+    return taken(best, to, told, overwrite=overwrite)
+
+
+def with_fewer(
+    what: Plan, to: Path, *, overwrite: bool = False, command: str | None = None, watcher: Watcher | None = None
+) -> list[dict[str, Any]]:
+    """The figures with a share of the examples each: how many there were, and what came of it; all of them come last."""
+    found = []
+    for share in SHARES:
+        source = replace(what.source, part=share)
+        data = read_labelled(source)
+        if len(data.train) < 4 or len(data.train) == len(what.data.train):
+            continue
+        (watcher or Watcher()).note(f"{len(data.train):,} of {len(what.data.train):,} examples")
+        own = replace(what, source=source, data=data)
+        run = adapt(own, beside(to, "curve", f"{share:.4f}"), overwrite=overwrite, command=command, watcher=watcher)
+        found.append({"examples": len(data.train), **{side: figure(run, side) for side in run.facts["metrics"]}})
+    return found
+
+
+def beside(to: Path, what: str, name: str) -> Path:
+    """A folder for one of several runs that belong to one."""
+    return to.with_name(f"{to.name}.{what}") / name
+
+
+def figure(run: RunFolder, side: str) -> float | None:
+    """The task's own figure on a side; None where it was not measured."""
+    assert run.task is not None
+    return run.facts["metrics"].get(side, {}).get(run.task.score)
+
+
+def spread(figures: Sequence[float | None]) -> dict[str, float]:
+    """Mean, standard deviation, least and most."""
+    known = [value for value in figures if value is not None]
+    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
+    return {"mean": statistics.fmean(known), "deviation": deviation, "least": min(known), "most": max(known)}
+
+
+def taken(run: RunFolder, to: Path, facts: dict[str, Any], *, overwrite: bool) -> RunFolder:
+    """A copy of the run at `to`, which says more of itself."""
+    if to.exists():
+        there = RunFolder.open(to)
+        if there.facts.get("asked") == run.facts["asked"]:
+            there.tell(**facts)
+            return there
+        if not overwrite:
+            raise BadInput("holds another run", file=to, remedy="add --overwrite to replace it, or choose another --to")
+        shutil.rmtree(to)
+    aside = to.with_name(f".{to.name}.copied")
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(run.path, aside)
+    RunFolder.open(aside).tell(name=to.name, **facts)
+    aside.rename(to)
+    return RunFolder.open(to)
