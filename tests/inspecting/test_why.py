@@ -99,6 +99,29 @@ def test_the_word_itself_says_what_it_is(task: str, text: Any, runs: Runs):
     assert told.strongest(1)[0].text in told.target
 
 
+def test_features_around_a_word_are_found_where_they_stand(runs: Runs):
+    told = why(runs("ngram", "tagging"), SAID)
+    assert told.strongest(1)[0].text == "splendid"
+    assert told.target == "splendid: S-GOOD"
+    beside = {word.text for word in told.words if word.attribution}
+    assert beside <= {"a", "splendid", "film", "about"}  # no feature reaches farther than two words
+
+
+@pytest.mark.parametrize(
+    ("milestone", "task"), [("bert", "classification"), ("ngram", "classification"), ("bert", "choice")]
+)
+def test_what_is_explained_is_the_probability_that_is_told(milestone: str, task: str, runs: Runs):
+    scores = []
+    for temperature in (1.0, 2.5):
+        run = Run.open(runs(milestone, task).folder.path)
+        run.facts["task"]["temperature"] = temperature
+        told = why(run, ASKED[task][0])
+        adds_up(told)
+        assert told.probability == pytest.approx(1 / (1 + np.exp(-told.score)), abs=1e-5)
+        scores.append(told.score)
+    assert scores[0] == pytest.approx(2.5 * scores[1], rel=1e-4)
+
+
 def test_of_pairs_the_text_that_decides(runs: Runs):
     told = why(runs("bert", "pairs"), (SAID, SAID_IN_CHINESE))
     assert told.target == "bad"

@@ -192,22 +192,21 @@ def test_the_price_is_told_side_by_side(school: Path, tmp_path: Path, capsys: py
 
 def test_a_student_of_a_quarter_keeps_nearly_all_and_beats_the_same_student_alone(tmp_path: Path):
     """Few examples, and texts without labels of which the teacher says what it thinks."""
-    source, _ = labelled_source(str(write(tmp_path / "many.tsv", 300, task="topic")))
-    planned = adapting.plan("bert", source, settings={"threads": 1, "epochs": 5})
+    source, _ = labelled_source(str(write(tmp_path / "many.tsv", 350)))
+    planned = adapting.plan("bert", source, settings={"threads": 1, "epochs": 4})
     small = replace(planned, milestone=Bert(width=64, depth=2, heads=2, context=64))
     teacher = adapting.adapt(small, tmp_path / "teacher")
-    few = write(tmp_path / "few.tsv", 40, seed=1, task="topic")
-    texts = (" ".join(one.text.split()) for one in examples("topic", 200, 2, "en"))  # pyright: ignore[reportAttributeAccessIssue]
+    few = write(tmp_path / "few.tsv", 40, seed=1)
+    texts = (" ".join(one.text.split()) for one in examples("opinion", 250, 2, "en"))  # pyright: ignore[reportAttributeAccessIssue]
     (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
-    how: dict[str, Any] = {"width": 32, "depth": 1, "heads": 2, "threads": 1, "steps": 60, "evaluate_every": 20}
+    how: dict[str, Any] = {"width": 32, "depth": 1, "heads": 2, "threads": 1, "steps": 100, "evaluate_every": 50}
     how |= {"share": 0.7, "texts": tmp_path / "texts.txt", "compare": True}
     told = distilling.distil(teacher.path, few, to=tmp_path / "run", **how).facts["price"]
-    assert told[1]["parameters"] < 0.3 * told[0]["parameters"]
-    test = write(tmp_path / "test.tsv", 150, seed=3, task="topic")
-    taught_by, taught, alone = (examine(Run.open(row["run"]), test).figures["accuracy"] for row in told)
-    print(taught_by, taught, alone)
-    assert taught >= 0.95 * taught_by
-    assert taught > alone
+    assert told[1]["parameters"] == told[2]["parameters"] < 0.3 * told[0]["parameters"]
+    test = write(tmp_path / "test.tsv", 120, seed=3)
+    knows, taught, alone = (examine(Run.open(row["run"]), test).figures["accuracy"] for row in told)
+    assert taught >= 0.95 * knows
+    assert taught > alone + 0.1
 
 
 # -- what cannot be
@@ -219,12 +218,12 @@ def test_a_student_of_a_quarter_keeps_nearly_all_and_beats_the_same_student_alon
         ("gpt2", {}, "on text"),
         ("gpt2", {"data": "text.txt", "texts": "text.txt"}, "--texts"),
         ("gpt2", {"data": "text.txt", "student": "ngram"}, "ngram"),
-        ("gpt2", {"data": "text.txt", "student": "words"}, "words"),
+        ("gpt2", {"data": "text.txt", "student": "words"}, "tokens cannot be compared"),
         ("gpt2", {"data": "text.txt", "context": 32}, "32"),
         ("gpt2", {"data": "text.txt", "attention": 1, "width": 16, "heads": 1}, "head by head"),
-        ("gpt2", {"data": "text.txt", "student": "bert"}, "bert"),
+        ("gpt2", {"data": "text.txt", "student": "bert"}, "none predicts tokens in both"),
         ("gpt2", {"data": "text.txt", "layers": "every-second", "width": 16}, "layers"),
-        ("bert", {"data": "text.txt", "student": "gpt2"}, "gpt2"),
+        ("bert", {"data": "text.txt", "student": "gpt2"}, "none predicts tokens in both"),
         ("teacher", {"student": "words", "hidden": 1}, "tokens cannot be compared"),
         ("teacher", {"student": "words", "size": "pocket"}, "--size"),
         ("teacher", {"texts": "text.txt", "share": 0}, "--share 0"),
@@ -253,3 +252,10 @@ def test_what_changed_since_it_began_is_not_gone_on_with(school: Path, tmp_path:
         distilling.resume(tmp_path / "run")
     with pytest.raises(BadInput, match="not distilled"):
         distilling.resume(school / "teacher")
+
+
+def test_a_line_that_is_no_example_is_named(school: Path, tmp_path: Path):
+    (tmp_path / "more.txt").write_text("very good\n\na\tpair\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="more.txt:3") as told:
+        distilling.distil(school / "teacher", to=tmp_path / "run", texts=tmp_path / "more.txt")
+    assert "tabs" in told.value.remedy

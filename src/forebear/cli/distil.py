@@ -25,7 +25,7 @@ SIDES = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
 
 def distil(
     teacher: str | None = None,
-    data: tuple[str, ...] = (),
+    data: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     /,
     *,
     to: Path | None = None,
@@ -67,7 +67,7 @@ def distil(
     to
         The student's folder. [default: runs/TEACHER-distilled]
     student
-        A smaller run to begin with, or the name of a milestone. [default: the teacher's, half its depth or width]
+        A smaller run to begin with, or the name of a milestone. [default: the teacher's, at most half as large]
     size
         A size of the student's milestone by name.
     layers

@@ -25,12 +25,13 @@ def from_file(run: Run, file: Path, line: Make, bad: list[Any]) -> Iterator[Any]
     What cannot be read is entered in `bad`, and does not lose the rest.
     """
     from forebear.tasks.forms import Form
-    from forebear.tasks.reading import examples
+    from forebear.tasks.reading import examples, guess
 
     name = file.name.removesuffix(".gz").removesuffix(".zst")
     if name.endswith(STRUCTURED):
         assert run.task is not None
-        form = Form.from_json(run.facts["labelled"]["source"]["form"])
+        told = run.facts.get("labelled")  # absent where the run was imported: then the file itself is looked at
+        form = Form.from_json(told["source"]["form"]) if told else guess(str(file), run.task.name).form
         yield from examples([str(file)], run.task.name, form, labels="optional", on_bad_rows="skip", bad=bad)
         return
     from forebear.tasks.forms import BadRow

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORBIDDEN = -1e4  # what a move costs that IOBES does not allow
 MARGIN = 8  # a word is asked about where at least an eighth of a row stands before and behind it, in a long text
-_WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,]\d+)*|\S")
+_WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,9 @@ def legal(labels: Sequence[str]) -> Legal:
     """Which of these labels IOBES lets follow which: what is open goes on with its own kind, what is not cannot."""
     parts = [parts_of(label) for label in labels]
     roles, kinds = np.array([role for role, _ in parts]), np.array([kind for _, kind in parts])
+    if "O" in roles and "E" not in roles:  # BIO and its kin: nothing says where a name ends, and IOB1 begins with I
+        free = np.ones(len(parts), bool)
+        return Legal(np.ones((len(parts), len(parts)), bool), free, free)
     leaves_open, goes_on = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
     same = kinds[:, None] == kinds[None, :]
     moves = np.where(leaves_open[:, None], goes_on[None, :] & same, ~goes_on[None, :])

@@ -102,6 +102,9 @@ def read_labelled(source: LabelledSource) -> LabelledData:
         split = divided(sides["train"], dev=source.dev_share)
         sides["train"], sides["dev"] = list(split.train), list(split.dev)
         notes += split.notes
+    if not sides["dev"]:
+        what = "there are too few different examples to hold some out, by which the best weights are chosen"
+        raise BadInput(what, file=source.train, remedy="give more examples, or a file of them with --dev")
     if source.part < 1:
         kept = max(2, round(source.part * len(sides["train"])))
         sides["train"] = sorted(sides["train"], key=_by_content)[:kept]

@@ -99,12 +99,13 @@ def load(folder: PathLike) -> Run:
     return Run.open(folder)
 
 
-def import_run(source: PathLike, *, to: PathLike, heads: int | None = None) -> Run:
+def import_run(source: PathLike, *, to: PathLike, heads: int | None = None, task: str | None = None) -> Run:
     """A run from another program's files: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT.
 
-    `heads` is how many attention heads OpenAI's files are for, which do not say it.
+    `heads` is how many attention heads OpenAI's files are for, which do not say it. `task` says whether a classifier is
+    for single texts or pairs ("classification", "pairs"), or that its head is to be left out ("none").
     """
-    return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads))
+    return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads, task=task))
 
 
 def adapt(

@@ -15,11 +15,10 @@ from forebear.objectives.batch import is_asked
 from forebear.tasks import calibration
 from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Example, is_labelled, texts_of
-from forebear.tasks.forms import Form
 from forebear.tasks.predicting import Progress, predicted
 from forebear.tasks.rows import Rows
 from forebear.tasks.task import Logits, Task, Verdict
-from forebear.training.labelled import LabelledSource, side_of
+from forebear.training.labelled import LabelledSource, labelled_source, side_of
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -77,17 +76,18 @@ def examine(
     *,
     on_bad_rows: str = "fail",
     on_bad_tags: str = "fail",
-    form: Form | None = None,
     progress: Progress | None = None,
 ) -> Examined:
-    """Measures a run on a file of labelled examples, written as those that it learned from unless `form` says else."""
+    """Measures a run on a file of labelled examples, written as those that it learned from."""
     began = time.monotonic()
     task = run.task
     assert task is not None
-    told = run.facts["labelled"]["source"]
-    source = LabelledSource.from_json({**told, "on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags})
-    source = source if form is None else LabelledSource(task.name, source.train, form)
+    how: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
     notes: list[str] = []
+    if "labelled" in run.facts:
+        source = LabelledSource.from_json({**run.facts["labelled"]["source"], **how})
+    else:  # imported: nobody knows what it learned from, and the file itself is looked at
+        source, notes = labelled_source(os.fspath(file), task=task.name, **how)
     found = side_of(os.fspath(file), source, getattr(task, "scheme", ""), notes)
     examples = [example for example in found if is_labelled(example)]
     if not examples:

@@ -50,15 +50,11 @@ def _tags(told: dict[str, Any], path: Path) -> dict[str, Any]:
     theirs: list[str] = told["tags"]
     ours = [tags.ROLES.get(tag[:1], tag[:1]) + tag[1:] for tag in theirs]
     try:
-        moves = tags.legal(ours).moves
+        tags.legal(ours)
     except BadInput as error:
         what = f"its labels are no tags of names: {error.what}"
         remedy = f"name them so in id2label of its config.json, or {WITHOUT}"
         raise BadInput(what, file=path, remedy=remedy) from None
-    first = next((place for place, tag in enumerate(ours) if tag.startswith("B")), None)
-    if not any(tag.startswith("E") for tag in ours) and first is not None and not moves[first, first]:
-        what = "its tags (B and I) do not say where a name ends, and here they have to"
-        raise BadInput(what, file=path, remedy=WITHOUT)
     letters = {tag[0] for tag in theirs} - {"O"}
     scheme = next((name for name, four in tags.LETTERS.items() if letters == {*four, "B"}), "IOBES")
     return {"tags": ours, "scheme": told.get("scheme", scheme)}

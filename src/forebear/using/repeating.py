@@ -54,7 +54,7 @@ def with_seeds(
 def with_fewer(
     what: Plan, to: Path, *, overwrite: bool = False, command: str | None = None, watcher: Watcher | None = None
 ) -> list[dict[str, Any]]:
-    """The figures with a share of the examples each: how many there were, and what came of it; all of them come last."""
+    """The figures with shares of the examples: how many there were, and what came of it."""
     found = []
     for share in SHARES:
         source = replace(what.source, part=share)

@@ -12,8 +12,12 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, name_of
 from forebear.milestones.milestone import Milestone
+from forebear.text.blocks import Blocks
 from forebear.text.corpus import Corpus
+from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
+from forebear.text.records import numbered_lines
+from forebear.text.sources import find
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.checkpoint import digest
 from forebear.training.corpora import TextSource, is_corpus
@@ -27,6 +31,7 @@ from forebear.using.run import Run
 
 HALVES = (("width",), ("width", "depth"), ("width", "depth", "table"))  # what is halved, tried in turn
 PARTS = (2, 3, 4)  # of the depth, before that
+SHAPE = ("width", "depth", "heads", "inner", "table")  # who gives one of these has a size in mind
 OF_TOKENS = ("next", "token")  # heads of language models
 
 
@@ -139,7 +144,7 @@ def _student(
     if beginning is not None:
         name = beginning.folder.facts["milestone"]
         return planning.plan(name, data, source=source, settings=settings, beginning=beginning), []
-    own, shaped = run.facts["milestone"], any(field.name in settings for field in fields(run.milestone))
+    own, shaped = run.facts["milestone"], any(name in settings for name in SHAPE)
     if run.milestone.learning == "counting" and (run.task is None or student in (None, own)):
         raise BadInput(f"{own} counts: it is small already", file=run.path, remedy="distil a run of a network")
     base: dict[str, Any] = {}
@@ -223,14 +228,14 @@ def _unlabelled(run: RunFolder, texts: str | None, how: Distillation) -> tuple[A
     if not how.share:
         raise BadInput("--texts are for the teacher to judge, and --share 0 does not listen", remedy="leave one out")
     using, made = Run(run), []
-    for number, line in enumerate(Path(texts).read_text(encoding="utf-8").splitlines(), 1):
-        parts = line.split("\t")
-        if line.strip():
+    for source in find([texts]):
+        for number, line, _ in numbered_lines(Blocks(source, "utf-8", "fail", Ledger())):
             try:
-                made += _example(using, parts)
+                made += _example(using, line.strip().split("\t")) if line.strip() else []
             except (BadInput, TypeError) as error:
-                what = getattr(error, "what", f"{len(parts)} texts are no example of {run.facts['task']['name']}")
-                raise BadInput(what, file=texts, line=number, remedy="write texts with tabs between them") from error
+                what = getattr(error, "what", f"is no example for {run.facts['task']['name']}")
+                remedy = "write a text a line, with tabs between those that belong together"
+                raise BadInput(what, file=source.name, line=number, remedy=remedy) from error
     return tuple(made)
 
 
@@ -252,6 +257,11 @@ def _checked(run: RunFolder, milestone: Milestone, tokenizer: Tokenizer, how: Di
 
     if run.task is not None and run.task.name != "answering" and not how.matched:
         return
+    network, teacher = milestone.network(tokenizer), Run(run).network
+    if run.task is None and not {*OF_TOKENS} & {*network.heads} & {*teacher.heads}:
+        has = ", ".join(teacher.heads) or "none"
+        what = f"the student has the heads {', '.join(network.heads)}, the teacher {has}: none predicts tokens in both"
+        raise BadInput(what, file=run.path, remedy="choose a student and a teacher that predict the same")
     theirs, own = run.milestone.layout(run.tokenizer), milestone.layout(tokenizer)
     if tokenizer.digest != run.tokenizer.digest or replace(own, context=None) != replace(theirs, context=None):
         what = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
@@ -259,9 +269,4 @@ def _checked(run: RunFolder, milestone: Milestone, tokenizer: Tokenizer, how: Di
     if theirs.context is not None and (own.context is None or own.context > theirs.context):
         what = f"the student reads rows of {own.context} tokens, the teacher of {theirs.context}"
         raise BadInput(what, remedy=f"--context {theirs.context}")
-    network, teacher = milestone.network(tokenizer), Run(run).network
-    if run.task is None and not {*OF_TOKENS} & {*network.heads} & {*teacher.heads}:
-        has = ", ".join(teacher.heads) or "none"
-        what = f"the student has the heads {', '.join(network.heads)}, the teacher {has}: none predicts tokens in both"
-        raise BadInput(what, file=run.path, remedy="choose a student and a teacher that predict the same")
     insides(how, network.encoder, teacher.encoder)
