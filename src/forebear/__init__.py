@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
+    from forebear.inspecting.attributing import why
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
     from forebear.using.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "adapt", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs"]
+__all__ = ["Run", "adapt", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs", "why"]
 
 # Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
 # they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
@@ -33,6 +34,7 @@ _PLACES = {
     "compare": "forebear.comparing.comparing",
     "explain": "forebear.using.explaining",
     "runs": "forebear.using.listing",
+    "why": "forebear.inspecting.attributing",
     **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
 }
 

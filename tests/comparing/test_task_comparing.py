@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def given(made: Path, to: Path, **more) -> TaskComparison:
     words = {"task": ("auto", made / "train.tsv"), "test": made / "test.tsv", "runs": [made / "tiny"], "seeds": 2}
-    return compare(to=to, **{**words, "adapt_time": 0.5, "threads": 1, **more})
+    return compare(to=to, **{**words, "adapt_time": 1, "threads": 1, **more})
 
 
 @pytest.fixture
@@ -126,6 +126,18 @@ def test_the_same_call_goes_on_and_tries_only_what_is_missing(made: Path, there:
     assert attempts == ["tiny-1", "tiny-1", "tiny-2"]  # what failed is tried again
 
 
+def test_another_run_of_the_same_name_is_another_run(made: Path, there: Path, attempts: list[str]):
+    other = there / "elsewhere" / "tiny"
+    shutil.copytree(made / "tiny", other)
+    given(made, there, runs=[other])
+    assert attempts == []  # the same weights
+    facts = json.loads((other / "run.json").read_text())
+    facts["weights"]["sha256"] = "0" * 64
+    (other / "run.json").write_text(json.dumps(facts))
+    given(made, there, runs=[other])
+    assert attempts == ["tiny-0", "tiny-1"]
+
+
 def test_a_torn_table_is_made_again_from_the_runs(made: Path, there: Path):
     (there / "comparison.json").write_text('{"format": "forebear-task')
     found = given(made, there, runs=[])
@@ -207,6 +219,13 @@ def test_a_milestone_that_cannot_be_pretrained_is_a_row(made: Path, book: Path, 
 def test_bad_use_is_refused_before_anything_is_trained(made: Path, tmp_path: Path, attempts: list[str], more, words):
     with pytest.raises(BadInput, match=words):
         given(made, tmp_path / "c", **more)
+    assert attempts == []
+
+
+def test_a_text_that_cannot_be_read_is_refused_at_once(made: Path, tmp_path: Path, attempts: list[str]):
+    (tmp_path / "bad.txt").write_bytes("中文".encode()[:-1])
+    with pytest.raises(BadInput, match="not utf-8"):
+        compare(tmp_path / "bad.txt", task=("auto", made / "train.tsv"), to=tmp_path / "c", only=["bert"])
     assert attempts == []
 
 

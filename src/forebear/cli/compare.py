@@ -300,7 +300,7 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
 def _draw_task(console: Console, found: TaskComparison, facts: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    from forebear.comparing.task_table import LEGEND, cells, columns
+    from forebear.comparing.task_table import cells, columns, legend
     from forebear.comparing.task_verdict import points
 
     names = columns(found)
@@ -312,7 +312,7 @@ def _draw_task(console: Console, found: TaskComparison, facts: dict[str, Any]) -
     for base in found.baselines:
         made.add_row("", base.name, points(base.score), style="dim")
     console.print(made)
-    console.print(LEGEND, style="dim", markup=False)
+    console.print(legend(found), style="dim", markup=False)
     for row in found.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)

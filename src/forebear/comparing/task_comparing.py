@@ -27,8 +27,9 @@ from forebear.comparing.wording import duration as shown
 from forebear.errors import BadInput, ForebearError, Interrupted
 from forebear.lineage import LINEAGE
 from forebear.text.aside import disk_told, written_aside
+from forebear.text.surveying import contents
 from forebear.training import machine
-from forebear.training.corpora import TextSource
+from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
 from forebear.training.labelled import LabelledData, labelled_source
 from forebear.training.recipe import duration
@@ -147,9 +148,11 @@ def _begun(
     if comparing.table_of(folder) and not wanted.overwrite:
         remedy = "add --overwrite to replace it, or choose another folder with --to"
         raise BadInput("holds a comparison on other data or with other settings", file=folder, remedy=remedy)
+    if wanted.source.paths and not is_corpus(wanted.source):
+        contents(wanted.source.paths, wanted.source.reading)  # what is wrong with it is told once, and now
     data = examples.read(wanted.labelled)
     task = examples.task_of(wanted.labelled, data)
-    facts = {**_facts(wanted, data, [*notes, *data.notes])}
+    facts = _facts(wanted, data, [*notes, *data.notes])
     sticks = examples.baselines(task, data)
     return TaskComparison(
         task.name, task.score, task.verb, wanted.source.paths, settings, facts, baselines=sticks, whole=whole
@@ -183,7 +186,7 @@ def _gone_on(
         for one in who:
             for seed in seeds[:1] if one.counts else seeds:
                 row = made.row(one.name) or one.row()
-                if not any(trial.seed == seed and _holds(trial, folder) for trial in row.trials):
+                if not any(trial.seed == seed and _holds(trial, folder, one) for trial in row.trials):
                     trial = _tried(one, seed, folder, wanted, hear)
                     made = told(_ordered(made.with_row(row.with_trial(trial))), folder)
                     hear(one.name, seed, trial)
@@ -206,22 +209,25 @@ def _ordered(made: TaskComparison) -> TaskComparison:
     return replace(made, rows=tuple(sorted(made.rows, key=lambda row: (row.year, places[row.milestone], row.name))))
 
 
-def _holds(trial: TaskTrial, folder: Path) -> bool:
-    """Whether a result in the table still stands in its folder as well."""
+def _holds(trial: TaskTrial, folder: Path, one: Contender) -> bool:
+    """Whether a result in the table still stands in its folder as well, and is of the run that is meant."""
     if not trial.finished:
         return False
     try:
-        there = task_trial.result(RunFolder.open(folder / trial.run))
+        run = RunFolder.open(folder / trial.run)
+        there = task_trial.result(run)
+        began = run.facts["asked"]["beginning"]
     except (ForebearError, KeyError, TypeError, OSError):
         return False
-    return there.finished and there.score == trial.score
+    same = not one.given or began == RunFolder.open(one.given).facts["weights"]["sha256"]
+    return same and there.finished and there.score == trial.score
 
 
 def _tried(one: Contender, seed: int, folder: Path, wanted: _Wanted, hear: Hear) -> TaskTrial:
     """Pre-trains it, if it is to be, and adapts it; what goes wrong is told in the trial."""
     seconds, memory, begin = None, None, one.given or one.milestone
-    if one.given:
-        seconds = RunFolder.open(one.given).facts.get("seconds")
+    if one.given:  # one that was imported took no time of ours
+        seconds = RunFolder.open(one.given).facts.get("seconds") or None
     elif one.fresh:
         begin = str(folder / RUNS / f"{WHOLE}-{seed}")
     elif not one.counts:
@@ -233,7 +239,7 @@ def _tried(one: Contender, seed: int, folder: Path, wanted: _Wanted, hear: Hear)
         TaskJob(
             begin=begin,
             source=wanted.labelled.to_json(),
-            settings={} if one.counts else {**wanted.adapting, "seed": seed},
+            settings={"time": wanted.adapting["time"]} if one.counts else {**wanted.adapting, "seed": seed},
             how=one.how,
             size=None if one.given or not one.counts else one.size,
             fresh=one.fresh,

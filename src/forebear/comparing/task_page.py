@@ -7,19 +7,18 @@ from html import escape
 from forebear.comparing.page import cell, framed, marked
 from forebear.comparing.task_outcomes import TaskComparison, TaskRow
 from forebear.comparing.task_plot import PRICES, draw
-from forebear.comparing.task_table import LEGEND, cells, columns
+from forebear.comparing.task_table import cells, columns, legend
 from forebear.comparing.task_verdict import figure, headline, points, sentences
 
 
 def page(comparison: TaskComparison) -> str:
     """The whole page."""
     verdict = "".join(f"<p>{escape(text)}</p>" for text in sentences(comparison))
-    first, second = (f'<figure><div class="wide">{draw(comparison, price)}</div>' for price in PRICES)
     body = "".join(
         (
             f"<header><h1>{escape(headline(comparison))}</h1>{_given(comparison)}</header>",
             f'<div class="verdict">{verdict}</div>',
-            f"{first}{_key(comparison)}</figure>{second}</figure>",
+            "" if comparison.whole else _pictures(comparison),
             _table(comparison),
             _papers(comparison),
             _reading(comparison),
@@ -51,6 +50,11 @@ def _given(comparison: TaskComparison) -> str:
     return f'<p class="given">{" · ".join(filter(None, told))}.{more}</p>'
 
 
+def _pictures(comparison: TaskComparison) -> str:
+    first, second = (f'<figure><div class="wide">{draw(comparison, price)}</div>' for price in PRICES)
+    return f"{first}{_key(comparison)}</figure>{second}</figure>"
+
+
 def _key(comparison: TaskComparison) -> str:
     parts = ["<span><i></i>how far the test can tell (95 %)</span>"]
     parts.append('<span><i class="band"></i>the front: nothing that costs less is as good</span>')
@@ -69,7 +73,7 @@ def _table(comparison: TaskComparison) -> str:
         for base in comparison.baselines
     )
     return (
-        f'<h2>What each reached, and what it costs</h2><div class="wide"><table><caption>{LEGEND}.</caption>'
+        f'<h2>What each reached, and what it costs</h2><div class="wide"><table><caption>{legend(comparison)}.</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
     )
 
@@ -106,14 +110,16 @@ def _papers(comparison: TaskComparison) -> str:
 
 
 def _reading(comparison: TaskComparison) -> str:
-    told = "".join(f"<p>{escape(text)}</p>" for text in comparison.remarks)
-    seeds = len(comparison.settings.get("seeds", ()))
-    spread = "<p><b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.</p>"
-    return (
-        f"<h2>Before you believe this</h2>{told}{spread if seeds > 1 else ''}<p><b>{escape(figure(comparison))}</b> is"
-        " in points of a hundred. <b>One takes</b> is the median time for one example that is asked alone, <b>a second"
-        "</b> how many are answered when many are asked together, <b>on disk</b> weights and tokenizer.</p>"
-    )
+    told = [escape(text) for text in comparison.remarks]
+    if len(comparison.settings.get("seeds", ())) > 1:
+        told.append("<b>±</b> behind a score is the standard deviation over the seeds.")
+    if not comparison.whole:
+        told.append(
+            f"<b>{escape(figure(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time for one"
+            " example that is asked alone, <b>a second</b> how many are answered when many are asked together, <b>on"
+            " disk</b> weights and tokenizer, <b>memory</b> the most that learning took. A small ring is one seed."
+        )
+    return f"<h2>Before you believe this</h2>{''.join(f'<p>{text}</p>' for text in told)}"
 
 
 def _footer(comparison: TaskComparison) -> str:

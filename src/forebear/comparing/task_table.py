@@ -10,7 +10,6 @@ from forebear.comparing.task_verdict import figure, points
 from forebear.comparing.wording import duration, short, size
 
 FRONT = "◆"  # nothing that costs less is as good
-LEGEND = f"{FRONT} nothing smaller, or faster, is as good"
 
 
 @dataclass(frozen=True)
@@ -25,26 +24,37 @@ class Cell:
         return f"{self.text} {FRONT}" if self.marked else self.text
 
 
+def legend(comparison: TaskComparison) -> str:
+    """What the signs in the table mean."""
+    if comparison.whole:
+        return "to the whole: difference in points, ± what chance alone may make of nothing"
+    return f"{FRONT} nothing smaller, or faster, is as good"
+
+
 def columns(comparison: TaskComparison) -> list[str]:
     """Names of the columns behind the year and the title; all hold numbers."""
-    versus = ["to the whole"] if comparison.whole else []
+    if comparison.whole:  # variants are about as large and as fast as the whole
+        return [figure(comparison), "to the whole", "parameters", "pre-training", "adapting", "memory"]
     costs = ["parameters", "on disk", "pre-training", "adapting", "one takes", "a second", "memory"]
-    return [figure(comparison), *versus, *costs]
+    return [figure(comparison), *costs]
 
 
 def cells(row: TaskRow, comparison: TaskComparison) -> list[Cell]:
     """Means over the seeds."""
-    return [
-        _score(row),
-        *([_versus(row)] if comparison.whole else []),
-        _cell(row.mean("parameters"), short),
-        _cell(row.mean("disk"), size, marked=row in front(comparison.rows, "disk")),
-        _cell(row.mean("pretraining"), duration),
-        _cell(row.mean("adapting"), duration),
-        _cell(row.mean("milliseconds"), _milliseconds, marked=row in front(comparison.rows, "milliseconds")),
-        _cell(row.mean("speed"), short),
-        _cell(row.mean("memory"), size),
-    ]
+    each = {
+        figure(comparison): _score(row),
+        "to the whole": _versus(row),
+        "parameters": _cell(row.mean("parameters"), short),
+        "on disk": _cell(row.mean("disk"), size, marked=row in front(comparison.rows, "disk")),
+        "pre-training": _cell(row.mean("pretraining"), duration),
+        "adapting": _cell(row.mean("adapting"), duration),
+        "one takes": _cell(
+            row.mean("milliseconds"), _milliseconds, marked=row in front(comparison.rows, "milliseconds")
+        ),
+        "a second": _cell(row.mean("speed"), short),
+        "memory": _cell(row.mean("memory"), size),
+    }
+    return [each[name] for name in columns(comparison)]
 
 
 def _score(row: TaskRow) -> Cell:
@@ -59,7 +69,7 @@ def _versus(row: TaskRow) -> Cell:
         return Cell("—")
     value, noise = row.versus
     sign = "+" if value > 0 else "−" if value < 0 else ""
-    return Cell(f"{sign}{points(abs(value))} (noise ± {points(noise)})", value)
+    return Cell(f"{sign}{points(abs(value))} ± {points(noise)}", value)
 
 
 def _milliseconds(value: float) -> str:

@@ -74,16 +74,16 @@ def lowest(
 
 def _direction(gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
     """Downhill, as the crow flies: the gradient, corrected by the curvature along the remembered steps (two loops)."""
-    direction = -gradient
+    direction, part = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
     shares = []
     for change, bend, curved in reversed(memory):
         shares.append(float(change @ direction) / curved)
-        direction -= shares[-1] * bend
+        direction -= np.multiply(bend, shares[-1], out=part)
     if memory:
         _, bend, curved = memory[-1]
         direction *= curved / float(bend @ bend)
     for (change, bend, curved), share in zip(memory, reversed(shares), strict=True):
-        direction += (share - float(bend @ direction) / curved) * change
+        direction += np.multiply(change, share - float(bend @ direction) / curved, out=part)
     return direction
 
 

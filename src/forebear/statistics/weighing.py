@@ -11,7 +11,7 @@ from forebear.statistics.losses import Loss
 from forebear.statistics.matrices import Matrix
 
 PRECISION = 3e-4  # how far the weights may be from the best ones, as a share of their size
-BEND = 0.005  # a usual p(1 - p) where a model is done: how much a loss bends by the square of a feature
+BEND = 0.0005  # a usual p(1 - p) where a model is done: how much losses bend by the square of a feature
 
 
 @dataclass(frozen=True, eq=False)

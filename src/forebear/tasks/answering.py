@@ -153,6 +153,8 @@ class Answering(Task):
         candidates: dict[tuple[int, int], Candidate] = {}  # windows overlap: the same place may be found twice
         for score, number, first, last in found:
             begin, end = int(windows[number].marks[first, 0]), int(windows[number].marks[last, 1])
+            written = example.passage[begin:end]
+            begin += len(written) - len(written.lstrip())  # pieces of bytes take the space before a word with them
             if begin < end and len(candidates) < self.top:
                 one = Candidate(example.passage[begin:end], begin, float(np.exp(score)))
                 candidates.setdefault((begin, end), one)
@@ -172,7 +174,7 @@ class Answering(Task):
     def measured(self, examples: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Any]:
         told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.answers is not None]
         gold = [tuple(span.text for span in one.answers or ()) for one, _ in told]
-        return of_answers(gold, [answer.text for _, answer in told])
+        return of_answers(gold, [answer.text for _, answer in told]) | {"examples": len(told)}
 
 
 @dataclass(frozen=True, eq=False)

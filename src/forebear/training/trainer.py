@@ -231,6 +231,9 @@ class Trainer:
             self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
             return True
         self.at.worse += 1
+        if self.judge is not None and loss == self.at.best:  # as right as before, and it has learned on since
+            self.at.best_step = self.at.step
+            return True
         if self.at.worse > 1 and self.judge is None:  # one look may be bad luck
             troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False

@@ -1,0 +1,103 @@
+"""An answer without any learning: the stretch of a passage whose surroundings have most of the question's words.
+
+After the sliding windows of MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016). Their candidates are
+choices that somebody gave, or constituents that a parser found. Here they are the stretches between what the passage
+and the question have in common, and between punctuation, which nobody has to give or find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from math import log
+
+from forebear.text.characters import codes_of, is_han
+
+UNITS = re.compile(r"\w+|[^\w\s]")
+WINDOW = 25  # units to either side
+LONGEST = 12  # units of an answer
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word, a Chinese character, or a mark of punctuation: lower case, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+    is_han: bool
+
+    @property
+    def is_mark(self) -> bool:
+        return not (self.text[0].isalnum() or self.text[0] == "_")
+
+
+def units_of(text: str) -> list[Unit]:
+    """Words, single Chinese characters, and punctuation."""
+    han = is_han(codes_of(text)) if text else ()
+    found = []
+    for match in UNITS.finditer(text):
+        begin = match.start()
+        for place in range(begin, match.end()):
+            if han[place]:
+                if begin < place:
+                    found.append(Unit(text[begin:place].lower(), begin, place, False))
+                found.append(Unit(text[place], place, place + 1, True))
+                begin = place + 1
+        if begin < match.end():
+            found.append(Unit(text[begin : match.end()].lower(), begin, match.end(), False))
+    return found
+
+
+def answer(question: str, passage: str, *, window: int = WINDOW, longest: int = LONGEST) -> tuple[int, str]:
+    """Where the best answer begins in the passage, and the answer; (0, "") where the passage says nothing else.
+
+    Every word of the question that stands within `window` units of a stretch counts once for it, by how rare it is in
+    the passage: log(1 + 1/times). Of equals the one nearest to those words is taken, then the first. What is longer
+    than `longest` units is cut at the end that is farther from them.
+    """
+    units = units_of(passage)
+    shared = _shared(units_of(question), units)
+    times = Counter(unit.text for unit in units)
+    best, chosen = 0.0, (0, "")
+    for first, last in _stretches(units, shared):
+        around: dict[str, int] = {}  # word → how far it is
+        for place in range(max(0, first - window), min(len(units), last + window)):
+            if shared[place]:
+                away = first - place if place < first else place - last + 1
+                around[units[place].text] = min(away, around.get(units[place].text, away))
+        score = sum(log(1 + 1 / times[word]) * DEC(away,window) for word, away in around.items())
+        if score >= best:
+            before = first > 0 and shared[first - 1]
+            begin = first if before or last - first <= longest else last - longest
+            end = min(last, begin + longest)
+            best, chosen = score, (units[begin].start, passage[units[begin].start : units[end - 1].end])
+    return chosen
+
+
+def _shared(question: list[Unit], passage: list[Unit]) -> list[bool]:
+    """Which units of the passage are also in the question.
+
+    A Chinese character alone says too little: 度 of 摄氏度 is not that of 温度. It needs a neighbour from the question.
+    """
+    words = {unit.text for unit in question if not unit.is_mark}
+    pairs = {(one.text, two.text) for one, two in zip(question, question[1:], strict=False)}
+    told = [not unit.is_han and unit.text in words for unit in passage]
+    for place, (one, two) in enumerate(zip(passage, passage[1:], strict=False)):
+        if (one.text, two.text) in pairs and not one.is_mark and not two.is_mark:
+            told[place] = told[place + 1] = True
+    return told
+
+
+def _stretches(units: list[Unit], shared: list[bool]) -> list[tuple[int, int]]:
+    """Units on end that are neither shared nor punctuation: (first, last + 1) of each."""
+    found, first = [], None
+    for place, unit in enumerate(units):
+        if shared[place] or unit.is_mark:
+            if first is not None:
+                found.append((first, place))
+            first = None
+        elif first is None:
+            first = place
+    return [*found, (first, len(units))] if first is not None else found
