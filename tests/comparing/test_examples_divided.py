@@ -8,9 +8,12 @@ from labels import write
 
 from forebear.comparing.examples import baselines, divided_source, read, task_of
 from forebear.errors import BadInput
+from forebear.statistics.sliding_window import answer
+from forebear.tasks.answer_metric import score
+from forebear.tasks.answering import Answering
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification
-from forebear.tasks.examples import Asked, Choices, Labelled
+from forebear.tasks.examples import Asked, Choices, Labelled, Span
 from forebear.tasks.splitting import leaks
 from forebear.tasks.tagging import Tagging
 from forebear.training.labelled import LabelledData, labelled_source
@@ -86,6 +89,18 @@ def test_other_baselines_by_hand():
     assert found.score == pytest.approx((1 / 2 + 1 / 4) / 2)
     (found,) = baselines(Tagging(("O",)), data([], []))
     assert found.score == 0
+
+
+def test_the_sliding_window_answers_without_learning():
+    test = [
+        Asked("今天的最高温度是多少", "天气预报显示今天最高温度 37 摄氏度", (Span(13, "37 摄氏度"),)),
+        Asked("Who is it?", "Nobody knows.", ()),
+    ]
+    (found,) = baselines(Answering(), data([], test))
+    right = score(["37 摄氏度"], answer(test[0].question, test[0].passage)[1], "chinese")[1]
+    assert found.name == "sliding window"
+    assert right == 1.0
+    assert found.score == pytest.approx((right + (answer("Who is it?", "Nobody knows.")[1] == "")) / 2)
 
 
 def test_the_task_is_that_of_what_teaches(tmp_path: Path):

@@ -28,7 +28,7 @@ from forebear.using.run import Run
 from forebear.using.students import parameters, smaller
 from small_runs import tokenizer, trained, weights
 
-QUICK: dict[str, Any] = {"threads": 1, "steps": 12, "evaluate_every": 3}
+QUICK: dict[str, Any] = {"threads": 1, "steps": 9, "evaluate_every": 3}
 ON_TEXT: dict[str, Any] = {**QUICK, "batch": 128, "rate": 3e-3, "held_out": 0.15}
 pytestmark = pytest.mark.usefixtures("one_thread")
 

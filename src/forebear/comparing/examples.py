@@ -9,6 +9,8 @@ from typing import Any
 
 from forebear.comparing.task_outcomes import Baseline
 from forebear.errors import BadInput
+from forebear.statistics.sliding_window import answer
+from forebear.tasks.answer_metric import of_answers
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification, Classified
 from forebear.tasks.examples import is_labelled
@@ -76,7 +78,14 @@ def baselines(task: Task, data: LabelledData) -> tuple[Baseline, ...]:
         return (Baseline("chance", chance, "any choice, blindly"),)
     if isinstance(task, Tagging):
         return (Baseline("no names", 0.0, "every word is outside of everything"),)
-    return ()
+    return (_sliding_window(data),)
+
+
+def _sliding_window(data: LabelledData) -> Baseline:
+    golds = [[span.text for span in example.answers] for example in data.test]
+    said = [answer(example.question, example.passage)[1] for example in data.test]
+    meaning = "where the question's words are nearest, and nothing learned"
+    return Baseline("sliding window", float(of_answers(golds, said)["f1"]), meaning)
 
 
 def _majority(task: Classification, data: LabelledData) -> Baseline:

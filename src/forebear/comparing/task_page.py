@@ -73,7 +73,8 @@ def _table(comparison: TaskComparison) -> str:
         for base in comparison.baselines
     )
     return (
-        f'<h2>What each reached, and what it costs</h2><div class="wide"><table><caption>{legend(comparison)}.</caption>'
+        '<h2>What each reached, and what it costs</h2><div class="wide">'
+        f"<table><caption>{legend(comparison)}.</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table></div>"
     )
 
@@ -115,8 +116,8 @@ def _reading(comparison: TaskComparison) -> str:
         told.append("<b>±</b> behind a score is the standard deviation over the seeds.")
     if not comparison.whole:
         told.append(
-            f"<b>{escape(figure(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time for one"
-            " example that is asked alone, <b>a second</b> how many are answered when many are asked together, <b>on"
+            f"<b>{escape(figure(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time for"
+            " one example that is asked alone, <b>a second</b> how many are answered when many are asked together, <b>on"
             " disk</b> weights and tokenizer, <b>memory</b> the most that learning took. A small ring is one seed."
         )
     return f"<h2>Before you believe this</h2>{''.join(f'<p>{text}</p>' for text in told)}"

@@ -64,7 +64,7 @@ def lowest(
             continue
         moved, fallen, tilted = step
         change, bend = moved - point, tilted - gradient
-        if (curved := float(change @ bend)) > 0:
+        if (curved := dot(change, bend)) > 0:
             memory.append((change, bend, curved))
         point, value, gradient = moved, fallen, tilted
         if progress is not None:
@@ -77,13 +77,13 @@ def _direction(gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray,
     direction, part = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
     shares = []
     for change, bend, curved in reversed(memory):
-        shares.append(float(change @ direction) / curved)
+        shares.append(dot(change, direction) / curved)
         direction -= np.multiply(bend, shares[-1], out=part)
     if memory:
         _, bend, curved = memory[-1]
-        direction *= curved / float(bend @ bend)
+        direction *= curved / dot(bend, bend)
     for (change, bend, curved), share in zip(memory, reversed(shares), strict=True):
-        direction += np.multiply(change, share - float(bend @ direction) / curved, out=part)
+        direction += np.multiply(change, share - dot(bend, direction) / curved, out=part)
     return direction
 
 
@@ -99,16 +99,21 @@ def _step(
 
     The length is doubled while it is too short and halved into the interval that is left as soon as one was too long.
     """
-    slope = float(gradient @ direction)
+    slope = dot(gradient, direction)
     short, long = 0.0, np.inf
     for _ in range(HALVINGS):
         moved = point + length * direction
         fallen, tilted = function(moved)
         if not fallen <= value + ENOUGH * length * slope:  # also where it is no number
             long = length
-        elif float(tilted @ direction) < STEEP * slope:
+        elif dot(tilted, direction) < STEEP * slope:
             short = length
         else:
             return moved, fallen, tilted
         length = 2 * length if np.isinf(long) else (short + long) / 2
     return None
+
+
+def dot(one: np.ndarray, other: np.ndarray) -> float:
+    """Their product, by one thread: BLAS would share it among all cores, and wait for those that others use."""
+    return float(np.einsum("i,i->", one, other))

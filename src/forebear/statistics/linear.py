@@ -12,7 +12,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.statistics import losses
 from forebear.statistics.lbfgs import Progress
 from forebear.statistics.losses import Loss
-from forebear.statistics.matrices import Dense, Sparse
+from forebear.statistics.matrices import Matrix, Sparse
 from forebear.statistics.passage_features import PassageFeatures
 from forebear.statistics.text_features import TextFeatures
 from forebear.statistics.token_rows import TokenRows
@@ -54,7 +54,7 @@ class Fitted:
 class Problem(NamedTuple):
     """What is to be weighed: features, how wrong scores are, how much that is in all, and the scale of the scores."""
 
-    matrix: Sparse | Dense
+    matrix: Matrix
     loss: Loss
     total: float
     scale: float = 1.0
@@ -264,7 +264,7 @@ class LinearModel:
 
     def _matrix(
         self, features: Features, rows: TokenRows, inputs: Arrays, places: np.ndarray | None = None
-    ) -> Sparse | Dense:
+    ) -> Matrix:
         if isinstance(features, WordFeatures):
             return features.of(rows, np.arange(len(rows.tokens)) if places is None else places)
         matrix = features.of(rows)
@@ -272,7 +272,7 @@ class LinearModel:
             return matrix.averaged(np.asarray(inputs["groups"]))
         return matrix
 
-    def _scores(self, matrix: Sparse | Dense) -> np.ndarray:
+    def _scores(self, matrix: Matrix) -> np.ndarray:
         return matrix.times(self._weights) + self._bias if self._is_biased else matrix.times(self._weights)
 
     def _settled(self) -> Features:

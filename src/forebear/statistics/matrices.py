@@ -30,6 +30,10 @@ class Matrix(Protocol):
         """(F,) the sum of the squares in each column."""
         ...
 
+    def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The columns and the values of one row."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
@@ -57,7 +61,6 @@ class Sparse:
         return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
 
     def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns and the values of one row."""
         entries = slice(self.indptr[number], self.indptr[number + 1])
         return self.indices[entries], self.values[entries]
 
@@ -97,6 +100,32 @@ class Dense:
 
     def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(self.values.shape[1]), self.values[number]
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Two matrices of as many rows, side by side."""
+
+    left: Sparse
+    right: Dense
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.shape[0], self.left.width + self.right.shape[1]
+
+    def times(self, dense: np.ndarray) -> np.ndarray:
+        return self.left.times(dense[: self.left.width]) + self.right.times(dense[self.left.width :])
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.left.turned_times(dense), self.right.turned_times(dense)])
+
+    def squares(self) -> np.ndarray:
+        return np.concatenate([self.left.squares(), self.right.squares()])
+
+    def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        columns, values = self.left.row(number)
+        further, figures = self.right.row(number)
+        return np.append(columns, further + self.left.width), np.append(values, figures)
 
 
 def joined(parts: list[Sparse], width: int) -> Sparse:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.statistics.matrices import Dense
+from forebear.statistics.matrices import Beside, Dense, Sparse, joined
 from forebear.statistics.text_features import Feature
 from forebear.statistics.token_rows import TokenRows
+from forebear.statistics.word_features import edged, told_token
 
+WORDS = (-1, 0, 1)  # whose tokens are features too, counted from the token
 WINDOWS = (3, 10, 30)  # tokens to either side in which words of the question are looked for
 FIGURES = (
     "outside the passage", "the row's first token", "the passage's first token", "the passage's last token",
@@ -22,6 +24,8 @@ FIGURES = (
     "nearness of the question's words behind",
     *(f"share of the question in {size} tokens before" for size in WINDOWS),
     *(f"share of the question in {size} tokens behind" for size in WINDOWS),
+    *(f"pairs of the question in {size} tokens before" for size in WINDOWS),
+    *(f"pairs of the question in {size} tokens behind" for size in WINDOWS),
 )  # fmt: skip
 
 
@@ -46,15 +50,26 @@ class PassageFeatures:
 
     @property
     def width(self) -> int:
-        return len(FIGURES)
+        return len(WORDS) * (len(self.weights) + 1) + len(FIGURES)
 
-    def of(self, rows: TokenRows) -> Dense:
-        """A row of figures for each token."""
-        parts = [self._chunk(chunk) for chunk in rows.chunks()]
-        return Dense(np.concatenate([np.zeros((0, self.width), np.float32), *parts]))
+    def of(self, rows: TokenRows) -> Beside:
+        """Each token's neighbours and figures."""
+        words, figures = [], [np.zeros((0, len(FIGURES)), np.float32)]
+        size = len(self.weights) + 1
+        for chunk in rows.chunks():
+            around, here = edged(chunk, size - 1, self.skipped)
+            columns = np.stack([around[here + at] + number * size for number, at in enumerate(WORDS)], axis=1)
+            indptr = np.arange(len(here) + 1) * len(WORDS)
+            values = np.ones(columns.size, np.float32)
+            words.append(Sparse(indptr, columns.ravel().astype(np.int32), values, len(WORDS) * size))
+            figures.append(self._chunk(chunk))
+        return Beside(joined(words, len(WORDS) * size), Dense(np.concatenate(figures)))
 
     def feature(self, column: int) -> Feature:
-        return Feature((), FIGURES[column])
+        number, token = divmod(column, len(self.weights) + 1)
+        if number < len(WORDS):
+            return Feature((told_token(token, len(self.weights)),), f"{WORDS[number]:+d}")
+        return Feature((), FIGURES[column - len(WORDS) * (len(self.weights) + 1)])
 
     def _chunk(self, rows: TokenRows) -> np.ndarray:
         tokens, owners = rows.tokens.astype(np.int64), rows.rows()
@@ -89,10 +104,11 @@ class PassageFeatures:
             matched, weight, after_match, before_match, _beside(paired, owners, 1), paired,
             (before >= begins) / (1 + here - before), (behind < ends) / (1 + behind - here),
         ]  # fmt: skip
-        sums = np.concatenate(([0.0], np.cumsum(weight)))
-        told += [sums[here] - sums[np.maximum(here - size, begins)] for size in WINDOWS]
-        told += [sums[np.minimum(here + 1 + size, ends)] - sums[here + 1] for size in WINDOWS]
-        table = np.zeros((len(here), self.width), np.float32)
+        for one in (weight, np.where(paired | _beside(paired, owners, 1), weight, 0)):
+            sums = np.concatenate(([0.0], np.cumsum(one)))
+            told += [sums[here] - sums[np.maximum(here - size, begins)] for size in WINDOWS]
+            told += [sums[np.minimum(here + 1 + size, ends)] - sums[here + 1] for size in WINDOWS]
+        table = np.zeros((len(here), len(FIGURES)), np.float32)
         for column, figures in enumerate(told):
             table[:, column] = figures if column < 2 else np.where(inside, figures, 0)
         return table

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from math import log
+from math import log, sqrt
 
 from forebear.text.characters import codes_of, is_han
 
 UNITS = re.compile(r"\w+|[^\w\s]")
-WINDOW = 25  # units to either side
+WINDOW = 20  # units to either side
 LONGEST = 12  # units of an answer
 
 
@@ -54,8 +54,8 @@ def answer(question: str, passage: str, *, window: int = WINDOW, longest: int = 
     """Where the best answer begins in the passage, and the answer; (0, "") where the passage says nothing else.
 
     Every word of the question that stands within `window` units of a stretch counts once for it, by how rare it is in
-    the passage: log(1 + 1/times). Of equals the one nearest to those words is taken, then the first. What is longer
-    than `longest` units is cut at the end that is farther from them.
+    the passage and how near to the stretch: log(1 + 1/times) / √distance. Of equals the last is taken, as what is new
+    comes late. What is longer than `longest` units loses its end, or its beginning where the question's words follow.
     """
     units = units_of(passage)
     shared = _shared(units_of(question), units)
@@ -67,7 +67,7 @@ def answer(question: str, passage: str, *, window: int = WINDOW, longest: int = 
             if shared[place]:
                 away = first - place if place < first else place - last + 1
                 around[units[place].text] = min(away, around.get(units[place].text, away))
-        score = sum(log(1 + 1 / times[word]) * DEC(away,window) for word, away in around.items())
+        score = sum(log(1 + 1 / times[word]) / sqrt(away) for word, away in around.items())
         if score >= best:
             before = first > 0 and shared[first - 1]
             begin = first if before or last - first <= longest else last - longest

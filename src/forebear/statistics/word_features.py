@@ -33,7 +33,7 @@ class WordFeatures:
         cls, rows: TokenRows, places: np.ndarray, *, vocabulary: int, skipped: np.ndarray, least: int
     ) -> WordFeatures:
         """From rows, the tokens with the numbers `places` being asked about."""
-        around, here = _edged(rows, vocabulary, skipped)
+        around, here = edged(rows, vocabulary, skipped)
         asked = np.zeros(len(around), bool)
         for offset in PAIRS:
             asked[here[places] + offset] = True
@@ -47,7 +47,7 @@ class WordFeatures:
 
     def of(self, rows: TokenRows, places: np.ndarray) -> Sparse:
         """A row for each of these tokens."""
-        around, here = _edged(rows, self.pairs.vocabulary - 1, self.skipped)
+        around, here = edged(rows, self.pairs.vocabulary - 1, self.skipped)
         size = self.pairs.vocabulary
         parts = []
         for begin in range(0, len(places), CHUNK):
@@ -67,10 +67,10 @@ class WordFeatures:
         size = self.pairs.vocabulary
         number, token = divmod(column, size)
         if number < len(WORDS):
-            return Feature((_told(token, size),), f"{WORDS[number]:+d}")
+            return Feature((told_token(token, size - 1),), f"{WORDS[number]:+d}")
         number, pair = divmod(column - len(WORDS) * size, self.pairs.size(2))
         both = divmod(int(self.pairs.keys[0][pair]), size)
-        return Feature((_told(both[0], size), _told(both[1], size)), f"{PAIRS[number]:+d}")
+        return Feature((told_token(both[0], size - 1), told_token(both[1], size - 1)), f"{PAIRS[number]:+d}")
 
     def arrays(self) -> dict[str, np.ndarray]:
         return self.pairs.arrays()
@@ -80,11 +80,11 @@ class WordFeatures:
         return cls(Ngrams.load(arrays, vocabulary=vocabulary + 1, order=2), skipped)
 
 
-def _told(token: int, size: int) -> int:
-    return OUTSIDE if token == size - 1 else token
+def told_token(token: int, vocabulary: int) -> int:
+    return OUTSIDE if token == vocabulary else token
 
 
-def _edged(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def edged(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows with an edge on both sides, as wide as features reach, and where in them each token stands."""
     here = np.arange(len(rows.tokens)) + REACH * (2 * rows.rows() + 1)
     around = np.full(len(rows.tokens) + 2 * REACH * len(rows), vocabulary, np.int64)
