@@ -8,8 +8,6 @@ from labels import write
 
 from forebear.comparing.examples import baselines, divided_source, read, task_of
 from forebear.errors import BadInput
-from forebear.statistics.sliding_window import answer
-from forebear.tasks.answer_metric import score
 from forebear.tasks.answering import Answering
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification
@@ -30,6 +28,11 @@ def test_a_share_is_held_out_by_what_examples_say(tmp_path: Path):
     assert leaks(made.train, made.test).folded == 0
     assert made.facts["test"]["count"] == len(made.test)
     assert made.facts["test"]["leaks"]["folded"] == 0
+    assert any(note.startswith(f"{len(made.train)} examples") for note in made.notes)
+    assert [note.split(" examples")[0] for note in made.notes if " is in the training data too" in note] == [
+        f"dev: no text of {len(made.dev)}",
+        f"test: no text of {len(made.test)}",
+    ]
     again = read(source(write(tmp_path / "longer.tsv", 220)))  # more rows move nobody
     assert {one.texts for one in made.test} <= {one.texts for one in again.test}
 
@@ -92,15 +95,12 @@ def test_other_baselines_by_hand():
 
 
 def test_the_sliding_window_answers_without_learning():
-    test = [
-        Asked("今天的最高温度是多少", "天气预报显示今天最高温度 37 摄氏度", (Span(13, "37 摄氏度"),)),
-        Asked("Who is it?", "Nobody knows.", ()),
-    ]
-    (found,) = baselines(Answering(), data([], test))
-    right = score(["37 摄氏度"], answer(test[0].question, test[0].passage)[1], "chinese")[1]
-    assert found.name == "sliding window"
-    assert right == 1.0
-    assert found.score == pytest.approx((right + (answer("Who is it?", "Nobody knows.")[1] == "")) / 2)
+    """Of what is not asked only one stretch is left: red; the second answer has one word of two."""
+    test = [Asked("What colour?", "colour red", (Span(7, "red"),)), Asked("颜色", "颜色红", (Span(2, "红布"),))]
+    (found,) = baselines(Answering(), data([], test[:1]))
+    assert (found.name, found.score) == ("sliding window", 1.0)
+    (found,) = baselines(Answering(), data([], test[1:]))
+    assert found.score == pytest.approx(2 / 3)
 
 
 def test_the_task_is_that_of_what_teaches(tmp_path: Path):

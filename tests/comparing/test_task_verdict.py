@@ -80,6 +80,13 @@ def test_variants_against_the_whole():
     assert [str(cells(one, made)[1]) for one in made.rows] == ["—", "+0.2 ± 0.7", "−10.0 ± 2.8"]
 
 
+def test_a_variant_that_is_the_same():
+    made = ablated()
+    same = replace(made.rows[1], versus=(0.0, 0.004))
+    (told,) = sentences(replace(made, rows=(made.rows[0], same)))
+    assert told.startswith("BERT without next sentence: as many points as the whole, within the noise of ± 0.4:")
+
+
 def test_the_table():
     names = columns(ALL)
     linear, small, best, broken = (dict(zip(names, map(str, cells(one, ALL)), strict=True)) for one in ALL.rows)

@@ -57,11 +57,16 @@ def _with_test(found: LabelledData, source: DividedSource) -> LabelledData:
     else:
         split, dev = divided(found.train, dev=0.0, test=source.test_share), found.dev
     sides: dict[str, list[Any]] = {"train": list(split.train), "dev": dev, "test": list(split.test)}
+    past = {*survey(found.train).notes(), f"dev: {leaks(found.train, found.dev)}"}  # of sides as they were before
+    notes = [note for note in found.notes if note not in past]
     facts: dict[str, Any] = {side: survey(examples).facts() for side, examples in sides.items() if examples}
+    notes += [*split.notes, *survey(sides["train"]).notes()]
     for side in ("dev", "test"):
         if sides[side]:
-            facts[side]["leaks"] = leaks(sides["train"], sides[side]).facts()
-    return replace(found, **sides, facts=facts, notes=[*found.notes, *split.notes])
+            leaked = leaks(sides["train"], sides[side])
+            facts[side]["leaks"] = leaked.facts()
+            notes.append(f"{side}: {leaked}")
+    return replace(found, **sides, facts=facts, notes=notes)
 
 
 def task_of(source: LabelledSource, data: LabelledData) -> Task:

@@ -66,13 +66,12 @@ def _ablated(row: TaskRow) -> str:
     if row.versus is None:
         return ""
     value, noise = row.versus
-    word = "more" if value > 0 else "less"
+    told = f"{points(abs(value))} points {'more' if value > 0 else 'less'} than the whole"
+    told = "as many points as the whole" if points(abs(value)) == points(0.0) else told
     if abs(value) <= noise:
-        return (
-            f"BERT {row.title}: {points(abs(value))} points {word} than the whole, within the noise of"
-            f" ± {points(noise)}: this budget and test say nothing about it."
-        )
-    return f"BERT {row.title}: {points(abs(value))} points {word} than the whole (noise ± {points(noise)})."
+        noisy = f"within the noise of ± {points(noise)}: this budget and test say nothing about it"
+        return f"BERT {row.title}: {told}, {noisy}."
+    return f"BERT {row.title}: {told} (noise ± {points(noise)})."
 
 
 def versus(comparison: TaskComparison, row: TaskRow, parts: Parts) -> tuple[float, float] | None:

