@@ -18,12 +18,26 @@ if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
     from forebear.inspecting.attributing import why
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
+    from forebear.using.distilling import distil
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
     from forebear.using.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "adapt", "compare", "explain", "import_run", "load", "pretrain", "rerun", "resume", "runs", "why"]
+__all__ = [
+    "Run",
+    "adapt",
+    "compare",
+    "distil",
+    "explain",
+    "import_run",
+    "load",
+    "pretrain",
+    "rerun",
+    "resume",
+    "runs",
+    "why",
+]
 
 # Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
 # they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
@@ -32,6 +46,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 _PLACES = {
     "Run": "forebear.using.run",
     "compare": "forebear.comparing.comparing",
+    "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
     "runs": "forebear.using.listing",
     "why": "forebear.inspecting.attributing",

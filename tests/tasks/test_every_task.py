@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelled_texts import TASKS, adapted, planned, written
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import Moment, is_asked
@@ -15,6 +14,7 @@ from forebear.tasks import predicting
 from forebear.tasks.every_example import EveryExample
 from forebear.tasks.task import task_from
 from forebear.using.run import Run
+from labelled_texts import TASKS, adapted, planned, written
 from small_runs import NEURAL, trained, weights
 
 SOME = ["gpt", "bert", "albert", "roberta"]
@@ -150,9 +150,9 @@ def test_layers_that_are_one_cannot_be_frozen_apart(runs: dict[str, Path], tmp_p
 def test_a_head_that_reads_the_first_token_begins_with_what_was_learned_of_it(runs: dict[str, Path], tmp_path: Path):
     from safetensors.torch import load_file
 
-    from forebear.using.adapting import _Ready
+    from forebear.using.adapting import Ready
 
-    ready = _Ready.of(planned(runs["bert"], "classification", tmp_path))
+    ready = Ready.of(planned(runs["bert"], "classification", tmp_path))
     ready.learner.begin()
     pooler = load_file(runs["bert"] / "weights.safetensors")["heads.pair.pool.weight"]
     assert ready.learner.network.heads["label"].pool.weight.equal(pooler)

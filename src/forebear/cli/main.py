@@ -23,6 +23,7 @@ COMMANDS = {
     "preview": "What a milestone would see of your text, and what it would have to predict.",
     "pretrain": "Train a milestone on your text.",
     "adapt": "Teach a run a task from your labelled examples.",
+    "distil": "Teach a smaller run what a larger one knows.",
     "classify": "What a text, or a pair of texts, is.",
     "tag": "Names and other parts of a text, word by word.",
     "answer": "Where in a passage the answer to a question stands.",
@@ -34,7 +35,7 @@ COMMANDS = {
     "ask": "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
     "embed": "Vectors of texts and words, from any layer of a run.",
     "measure": "How well a run predicts a text: bits per byte and perplexity.",
-    "compare": "Every milestone on the same text with the same budget: one table, one page.",
+    "compare": "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
     "inspect": "Look inside a run: which words speak for what it says.",
     "runs": "The runs in a folder.",
     "rerun": "Make a finished run again, step by step.",
@@ -47,7 +48,7 @@ COMMANDS = {
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
 PLACES = {"import": ("importing", "imported"), "export": ("exporting", "exported")}  # where names differ
-WITH_FIELDS = ("preview", "pretrain", "explain")  # commands that take the fields of milestones as options
+WITH_FIELDS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 
 Every command takes --json (one JSON document on stdout), --quiet, --config FILE.toml and --help.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from forebear.comparing.task_outcomes import Baseline
@@ -14,59 +14,28 @@ from forebear.tasks.answer_metric import of_answers
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification, Classified
 from forebear.tasks.examples import is_labelled
-from forebear.tasks.splitting import divided, leaks
-from forebear.tasks.surveying import survey
 from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task, task_named
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 
 
-@dataclass(frozen=True)
-class DividedSource(LabelledSource):
-    """Where no file is for the test, `test_share` of the examples is, by what they say; nobody learns from those."""
-
-    test_share: float = 0.0
-
-
-def divided_source(source: LabelledSource, share: float) -> DividedSource:
+def divided_source(source: LabelledSource, share: float) -> LabelledSource:
+    """The same; where no file is for the test, this share of the examples is, by what they say."""
     if source.test is None and not 0 < share < 1:
         raise BadInput(f"--test-share is {share}", remedy="give a share between 0 and 1, such as 0.2, or a --test file")
-    own = {name: getattr(source, name) for name in source.__dataclass_fields__}
-    return DividedSource(**own, test_share=0.0 if source.test is not None else share)
+    return replace(source, test_share=0.0 if source.test is not None else share)
 
 
-def read(source: DividedSource) -> LabelledData:
+def read(source: LabelledSource) -> LabelledData:
     """All sides, the test with labels on every example."""
     found = read_labelled(source)
-    found = _with_test(found, source) if source.test is None else found
     tested = [example for example in found.test if is_labelled(example)]
     if not tested:
-        what = (
-            "no test example has a label" if source.test else "there are too few examples to hold some out for a test"
-        )
+        few = "there are too few examples to hold some out for a test"
+        what = "no test example has a label" if source.test else few
         remedy = "give examples with labels: --test FILE"
         raise BadInput(what, file=source.test or source.train, remedy=remedy)
     return replace(found, test=tested)
-
-
-def _with_test(found: LabelledData, source: DividedSource) -> LabelledData:
-    """Where the person gave no test: some of the examples, chosen by what they say, so that the same stay together."""
-    if source.dev is None:
-        split = divided([*found.train, *found.dev], dev=source.dev_share, test=source.test_share)
-        dev: list[Any] = list(split.dev)
-    else:
-        split, dev = divided(found.train, dev=0.0, test=source.test_share), found.dev
-    sides: dict[str, list[Any]] = {"train": list(split.train), "dev": dev, "test": list(split.test)}
-    past = {*survey(found.train).notes(), f"dev: {leaks(found.train, found.dev)}"}  # of sides as they were before
-    notes = [note for note in found.notes if note not in past]
-    facts: dict[str, Any] = {side: survey(examples).facts() for side, examples in sides.items() if examples}
-    notes += [*split.notes, *survey(sides["train"]).notes()]
-    for side in ("dev", "test"):
-        if sides[side]:
-            leaked = leaks(sides["train"], sides[side])
-            facts[side]["leaks"] = leaked.facts()
-            notes.append(f"{side}: {leaked}")
-    return replace(found, **sides, facts=facts, notes=notes)
 
 
 def task_of(source: LabelledSource, data: LabelledData) -> Task:

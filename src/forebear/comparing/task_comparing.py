@@ -17,7 +17,6 @@ from forebear import __version__
 from forebear.comparing import comparing, contenders, examples, task_trial, task_verdict
 from forebear.comparing.comparing import COMPARISON, PAGE, RUNS, TIME
 from forebear.comparing.contenders import WHOLE, Contender
-from forebear.comparing.examples import DividedSource
 from forebear.comparing.outcomes import Trial
 from forebear.comparing.task_outcomes import TaskComparison, TaskRow, TaskTrial
 from forebear.comparing.task_page import page
@@ -31,7 +30,7 @@ from forebear.text.surveying import contents
 from forebear.training import machine
 from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
-from forebear.training.labelled import LabelledData, labelled_source
+from forebear.training.labelled import LabelledData, LabelledSource, labelled_source
 from forebear.training.recipe import duration
 
 PathLike = str | os.PathLike[str]
@@ -44,7 +43,7 @@ class _Wanted:
     """What every trial has in common."""
 
     source: TextSource
-    labelled: DividedSource
+    labelled: LabelledSource
     vocabulary: int | None
     pretraining: dict[str, Any]  # settings of a recipe
     adapting: dict[str, Any]

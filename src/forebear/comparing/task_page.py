@@ -118,7 +118,7 @@ def _reading(comparison: TaskComparison) -> str:
         told.append(
             f"<b>{escape(figure(comparison))}</b> is in points of a hundred. <b>One takes</b> is the median time for"
             " one example that is asked alone, <b>a second</b> how many are answered when many are asked together,"
-            " <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took. A small ring is one seed."
+            " <b>on disk</b> weights and tokenizer, <b>memory</b> the most that learning took."
         )
     return f"<h2>Before you believe this</h2>{''.join(f'<p>{text}</p>' for text in told)}"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.comparing import processes
-from forebear.comparing.examples import DividedSource, read
+from forebear.comparing.examples import read
 from forebear.comparing.noise import interval, parts
 from forebear.comparing.processes import Hear
 from forebear.comparing.task_outcomes import TaskTrial
@@ -116,7 +116,7 @@ def _run(job: TaskJob) -> dict[str, Any]:
     from forebear.using import adapting
     from forebear.using.run import Run
 
-    source = DividedSource(**{**vars(LabelledSource.from_json(job.source)), "test_share": job.source["test_share"]})
+    source = LabelledSource.from_json(job.source)
     data = read(source)
     what = adapting.plan(job.begin, source, how=job.how, settings=job.settings, size=job.size, data=data)
     what = _from_nothing(what) if job.fresh else what

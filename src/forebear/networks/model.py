@@ -34,10 +34,11 @@ class Model(nn.Module):
             losses[name] = head.loss(states, target)
         return losses
 
-    def answers(self, inputs: Mapping[str, Tensor]) -> Tensors:
-        """Each head's logits, of all that it can be asked."""
-        states = self.states(inputs, dict.fromkeys(self.heads))
-        return {name: head(states) for name, head in self.heads.items()}
+    def answers(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> Tensors:
+        """The logits of each head, or of these, for all that it can be asked."""
+        wanted = dict.fromkeys(self.heads if heads is None else heads)
+        states = self.states(inputs, wanted)
+        return {name: self.heads[name](states) for name in wanted}
 
     def states(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
         """What the encoder makes of the inputs, the last layer perhaps only where these targets ask for it."""

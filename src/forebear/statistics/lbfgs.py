@@ -12,6 +12,7 @@ import numpy as np
 
 MEMORY, KEPT = 10, 1 << 27  # steps that are remembered, at most, and numbers in all of them; never fewer than 3 steps
 ENOUGH, STEEP = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
+NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
 HALVINGS = 60
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]

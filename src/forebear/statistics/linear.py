@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.statistics import losses
+from forebear.statistics.features import Features, Kind, Making
 from forebear.statistics.lbfgs import Progress
 from forebear.statistics.losses import Loss
-from forebear.statistics.matrices import Matrix, Sparse
-from forebear.statistics.passage_features import PassageFeatures
-from forebear.statistics.text_features import TextFeatures
+from forebear.statistics.matrices import Matrix
 from forebear.statistics.token_rows import TokenRows
 from forebear.statistics.weighing import weighed
-from forebear.statistics.word_features import WordFeatures
 
-Kind = Literal["label", "labels", "number", "tag", "choice", "span"]
 Arrays = Mapping[str, np.ndarray]
-Features = TextFeatures | WordFeatures | PassageFeatures
 
 HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
-PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 1.0, "choice": 2.0, "span": 1.0}
+PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 3.0}
 PAIR_PENALTY = 2.0
 
 
@@ -67,8 +63,8 @@ class LinearModel:
     kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
                 "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
     vocabulary  how many ids there are
-    order       tokens of the longest n-gram; tags and spans have features of their own
-    pairs       rows hold two texts, told apart by their segments, as those of "span" always do
+    order       tokens of the longest n-gram; "tag" and "span" have features of their own
+    pairs       rows hold two texts, told apart by their segments; those of "span" always do
     skipped     ids that mean nothing, such as [CLS]
     least       how often an n-gram has to occur; None: once, in much text twice
     penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
@@ -88,16 +84,19 @@ class LinearModel:
     ) -> None:
         if kind not in get_args(Kind):
             raise BadInput(f"no kind of linear model is named {kind!r}", remedy=f"there are: {', '.join(PENALTIES)}")
-        fewest = 2 if kind in ("label", "tag") else 1
-        if answers < fewest or (kind in ("number", "choice", "span") and answers > 1):
-            raise BadInput(f"{answers} answers of the kind {kind!r}", remedy=f"it takes {fewest}" + " or more" * answers)
+        fewest, most = (2 if kind in ("label", "tag") else 1), (1 if kind in ("number", "choice", "span") else answers)
+        if not fewest <= answers <= most:
+            remedy = "it takes 1" if most == 1 else f"it takes {fewest} or more"
+            raise BadInput(f"{answers} answers of the kind {kind!r}", remedy=remedy)
         if order < 1 or (least is not None and least < 1):
             raise BadInput(f"n-grams of up to {order} tokens that occur {least} times", remedy="give 1 or more")
+        if (kind in ("tag", "span") and (order != 2 or pairs)) or (kind == "span" and least is not None):
+            raise BadInput(f"the kind {kind!r} has features of its own", remedy="leave out order, pairs and least")
         if penalty is not None and not 0 < penalty < float("inf"):
             raise BadInput(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
-        self.kind, self.vocabulary, self.answers, self.order = kind, vocabulary, answers, order
-        self.pairs, self.least = pairs or kind == "span", least
-        self.skipped = np.array(sorted(set(skipped)), np.int64)
+        self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
+        meaningless = np.array(sorted(set(skipped)), np.int64)
+        self._making = Making(kind, vocabulary, order, self.pairs, meaningless, least)
         usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
         self.penalty = usual if penalty is None else penalty
         self._features: Features | None = None
@@ -133,7 +132,7 @@ class LinearModel:
         Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
         each iteration and the mean loss.
         """
-        rows = self._rows(inputs)
+        rows = self._making.rows(inputs)
         right = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
         right = right[..., 0] if len(self.heads) == 1 else right
         asked = self._asked(right)
@@ -143,7 +142,7 @@ class LinearModel:
         much = np.where(asked, much, 0.0)
         if not much.any():
             raise BadInput("nothing is asked that counts", remedy="give examples with labels")
-        features = self._learned(rows, np.flatnonzero(asked))
+        features = self._making.learned(rows, np.flatnonzero(asked))
         problem = self._problem(features, rows, inputs, right, much)
         found = weighed(
             problem.matrix,
@@ -170,17 +169,8 @@ class LinearModel:
             raise ForebearError(f"{right.shape[1]} labels to answer, and not {self.answers}")
         if most is not None and len(right) and right.max() >= most:
             raise ForebearError(f"the answer {right.max()} of {most} is wanted")
-        return (right >= 0).any(axis=1) if several else right >= 0
-
-    def _learned(self, rows: TokenRows, places: np.ndarray) -> Features:
-        vocabulary, skipped = self.vocabulary, self.skipped
-        if self.kind == "tag":
-            return WordFeatures.learned(rows, places, vocabulary=vocabulary, skipped=skipped, least=self.least or 1)
-        if self.kind == "span":
-            return PassageFeatures.learned(rows, vocabulary=vocabulary, skipped=skipped)
-        return TextFeatures.learned(
-            rows, vocabulary=vocabulary, order=self.order, pairs=self.pairs, skipped=skipped, least=self.least
-        )
+        there = np.asarray(right >= 0)
+        return np.asarray(there.any(axis=1)) if several else there
 
     def _problem(
         self, features: Features, rows: TokenRows, inputs: Arrays, right: np.ndarray, much: np.ndarray
@@ -188,18 +178,21 @@ class LinearModel:
         """`right` and `much` have an entry for each example, token (tag), or row (span)."""
         total = float(much.sum())
         if self.kind == "tag":
+            _check(len(right), len(rows.tokens))
             places = np.flatnonzero(right >= 0)
             right, much = right[places], much[places]
         else:
             places = None
-        matrix = self._matrix(features, rows, inputs, places)
+        matrix = self._making.matrix(features, rows, inputs.get("groups"), places)
         if self.kind in ("choice", "span"):
             begins = _begins(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
-            right = right.reshape(len(begins), -1)
-            if (right >= np.diff(np.append(begins, matrix.shape[0]))[:, None]).any():
-                raise ForebearError("a target is beyond its row or example")
+            _check(len(right), len(begins))
+            right, sizes = right.reshape(len(begins), -1), np.diff(np.append(begins, matrix.shape[0]))
+            if (right >= sizes[:, None]).any() or not sizes.all():
+                raise ForebearError("a target lies outside of its row or example")
             places = np.where(right < 0, -1, right + begins[:, None])
             return Problem(matrix, losses.one_of_rows(begins, places, much[:, None]), total)
+        _check(len(right), matrix.shape[0])
         if self.kind == "number":
             known = np.where(much > 0, right, 0.0)
             shift = float(much @ known) / total
@@ -226,8 +219,8 @@ class LinearModel:
 
         Of the kind "number", label (E, 1) is the number itself.
         """
-        features, rows = self._settled(), self._rows(inputs)
-        scores = self._scores(self._matrix(features, rows, inputs))
+        features, rows = self._settled(), self._making.rows(inputs)
+        scores = self._scores(self._making.matrix(features, rows, inputs.get("groups")))
         if self.kind in ("choice", "span"):
             return dict(zip(self.heads, scores.T, strict=True))
         return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
@@ -239,8 +232,8 @@ class LinearModel:
         head    start or end, where there are both
         answer  which score; None: the highest
         """
-        features, rows = self._settled(), self._rows(inputs)
-        columns, values = self._matrix(features, rows, inputs).row(number)
+        features, rows = self._settled(), self._making.rows(inputs)
+        columns, values = self._making.matrix(features, rows, inputs.get("groups")).row(number)
         sides, told = self._weights[columns], values.astype(np.float64)
         if self.kind == "span":
             if head not in self.heads:
@@ -259,19 +252,6 @@ class LinearModel:
         shares = [Share(*features.feature(feature), value) for feature, value in added.items() if value]
         return sorted(shares, key=lambda share: (-abs(share.value), share.where, share.tokens))
 
-    def _rows(self, inputs: Arrays) -> TokenRows:
-        return TokenRows.of(inputs, vocabulary=self.vocabulary, segmented=self.pairs)
-
-    def _matrix(
-        self, features: Features, rows: TokenRows, inputs: Arrays, places: np.ndarray | None = None
-    ) -> Matrix:
-        if isinstance(features, WordFeatures):
-            return features.of(rows, np.arange(len(rows.tokens)) if places is None else places)
-        matrix = features.of(rows)
-        if isinstance(matrix, Sparse) and self.kind != "choice" and "groups" in inputs:
-            return matrix.averaged(np.asarray(inputs["groups"]))
-        return matrix
-
     def _scores(self, matrix: Matrix) -> np.ndarray:
         return matrix.times(self._weights) + self._bias if self._is_biased else matrix.times(self._weights)
 
@@ -289,30 +269,26 @@ class LinearModel:
 
     def load(self, arrays: Arrays) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        learned = {"tag": {"words.2", "continuations.1"}, "span": {"weights_of_tokens"}}
-        levels = {f"{name}.{n + 1 - at}" for n in range(1, self.order) for at, name in enumerate(("words", "continuations"))}
-        names = {"weights"} | ({"bias"} if self._is_biased else set())
-        names |= learned.get(self.kind, {"weights_of_ngrams"} | levels)
+        names = self._making.names() | {"weights"} | ({"bias"} if self._is_biased else set())
         for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
                 raise ForebearError(f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}")
-        features = self._loaded(arrays)
+        features = self._making.loaded(arrays)
         wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
         for name, shape in wanted.items():
             array = arrays[name]
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
                 what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy="use an earlier checkpoint")
+                raise ForebearError(
+                    f"{what} instead of finite float32 {list(shape)}", remedy="use an earlier checkpoint"
+                )
         self._features, self._weights = features, arrays["weights"]
         self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
 
-    def _loaded(self, arrays: Arrays) -> Features:
-        vocabulary, skipped = self.vocabulary, self.skipped
-        if self.kind == "tag":
-            return WordFeatures.load(arrays, vocabulary=vocabulary, skipped=skipped)
-        if self.kind == "span":
-            return PassageFeatures.load(arrays, vocabulary=vocabulary, skipped=skipped)
-        return TextFeatures.load(arrays, vocabulary=vocabulary, order=self.order, pairs=self.pairs, skipped=skipped)
+
+def _check(targets: int, units: int) -> None:
+    if targets != units:
+        raise ForebearError(f"there are {targets} targets for {units} of what they are asked about")
 
 
 def _begins(groups: np.ndarray) -> np.ndarray:

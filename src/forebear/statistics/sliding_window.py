@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log, sqrt
 
 from forebear.text.characters import codes_of, is_han
@@ -17,6 +18,7 @@ from forebear.text.characters import codes_of, is_han
 UNITS = re.compile(r"\w+|[^\w\s]")
 WINDOW = 20  # units to either side
 LONGEST = 12  # units of an answer
+BEHIND = 2  # how much farther a word counts that stands behind the answer: what is new comes late, in both languages
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ def answer(question: str, passage: str, *, window: int = WINDOW, longest: int = 
     """Where the best answer begins in the passage, and the answer; (0, "") where the passage says nothing else.
 
     Every word of the question that stands within `window` units of a stretch counts once for it, by how rare it is in
-    the passage and how near to the stretch: log(1 + 1/times) / √distance. Of equals the last is taken, as what is new
-    comes late. What is longer than `longest` units loses its end, or its beginning where the question's words follow.
+    the passage and how near to the stretch: log(1 + 1/times) / √distance. Of equals the last is taken. What is longer
+    than `longest` units loses its end, or its beginning where no word of the question stands right before it.
     """
     units = units_of(passage)
     shared = _shared(units_of(question), units)
@@ -65,7 +67,7 @@ def answer(question: str, passage: str, *, window: int = WINDOW, longest: int = 
         around: dict[str, int] = {}  # word → how far it is
         for place in range(max(0, first - window), min(len(units), last + window)):
             if shared[place]:
-                away = first - place if place < first else place - last + 1
+                away = first - place if place < first else BEHIND * (place - last + 1)
                 around[units[place].text] = min(away, around.get(units[place].text, away))
         score = sum(log(1 + 1 / times[word]) / sqrt(away) for word, away in around.items())
         if score >= best:
@@ -82,9 +84,9 @@ def _shared(question: list[Unit], passage: list[Unit]) -> list[bool]:
     A Chinese character alone says too little: 度 of 摄氏度 is not that of 温度. It needs a neighbour from the question.
     """
     words = {unit.text for unit in question if not unit.is_mark}
-    pairs = {(one.text, two.text) for one, two in zip(question, question[1:], strict=False)}
+    pairs = {(one.text, two.text) for one, two in pairwise(question)}
     told = [not unit.is_han and unit.text in words for unit in passage]
-    for place, (one, two) in enumerate(zip(passage, passage[1:], strict=False)):
+    for place, (one, two) in enumerate(pairwise(passage)):
         if (one.text, two.text) in pairs and not one.is_mark and not two.is_mark:
             told[place] = told[place + 1] = True
     return told

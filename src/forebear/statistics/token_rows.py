@@ -1,4 +1,4 @@
-"""Rows of token ids, one after the other, as models that count and weigh read them: without the ids that mean nothing."""
+"""Rows of token ids, one after the other, as linear models read them: in chunks, without ids that mean nothing."""
 
 from __future__ import annotations
 

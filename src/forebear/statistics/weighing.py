@@ -10,7 +10,7 @@ from forebear.statistics.lbfgs import Progress, lowest
 from forebear.statistics.losses import Loss
 from forebear.statistics.matrices import Matrix
 
-PRECISION = 3e-4  # how far the weights may be from the best ones, as a share of their size
+PRECISION = 1e-4  # how far the weights may be from the best ones, as a share of their size
 BEND = 0.0005  # a usual p(1 - p) where a model is done: how much losses bend by the square of a feature
 
 

@@ -15,6 +15,7 @@ from forebear.statistics.token_rows import CHUNK, TokenRows
 WORDS = (-2, -1, 0, 1, 2)  # whose tokens are features, counted from the word
 PAIRS = (-1, 0, 1, 2)  # which token and the one before it are a feature together
 REACH = 2
+MANY = 1 << 17  # words; of more, pairs that occur only once are left out unless told otherwise: as good, twice as fast
 OUTSIDE = -1  # stands in a feature for what lies before or behind a row, and for ids that mean nothing
 
 
@@ -30,9 +31,11 @@ class WordFeatures:
 
     @classmethod
     def learned(
-        cls, rows: TokenRows, places: np.ndarray, *, vocabulary: int, skipped: np.ndarray, least: int
+        cls, rows: TokenRows, places: np.ndarray, *, vocabulary: int, skipped: np.ndarray, least: int | None
     ) -> WordFeatures:
         """From rows, the tokens with the numbers `places` being asked about."""
+        if least is None:
+            least = 2 if len(places) > MANY else 1
         around, here = edged(rows, vocabulary, skipped)
         asked = np.zeros(len(around), bool)
         for offset in PAIRS:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from forebear.text.tokenizer import Pieces, Tokenizer
 
-OVERLAP = 4  # a window repeats a fourth of the one before it
+OVERLAP = 4  # a window repeats at least a fourth of the one before it, and as much as the longest answer, up to half
 OTHERS = 2  # windows without the answer that are learned from, for each example
 BEST = 20  # starts and ends that are tried with each other
 NONE = 0  # the place in a row that stands for "not here": its first token
@@ -122,12 +122,13 @@ class Answering(Task):
             at = layout.begins(question, window)
             inside = begin <= first and last < begin + len(window) and first >= 0
             places = (at + first - begin, at + last - begin) if inside else (NONE, NONE)
+            places = (NOTHING, NOTHING) if example.answers is None else places
             marks = np.full((at + len(window) + len(layout.behind), 2), NOTHING, np.int64)
             marks[at : at + len(window)] = passage.spans[begin : begin + len(window)] or 0
             yield Row(number, *layout.row(question, window), {"start": places[0], "end": places[1]}, marks)
             if begin + room >= length:
                 return
-            begin += max(1, room - room // OVERLAP)
+            begin += max(1, room - min(room // 2, max(room // OVERLAP, self.longest)))
 
     def heads(self, making: Making) -> dict[str, nn.Module]:
         from forebear.networks.answers import PlaceHead
@@ -222,8 +223,8 @@ def _tokens_of(passage: Pieces, example: Asked) -> tuple[int, int]:
 
 def _taught(windows: Sequence[Row], number: int) -> list[Row]:
     """Those with the answer and a few of the others: of a long passage nearly all windows would teach "not here"."""
-    holding = [row for row in windows if row.targets["start"] != NONE]
-    others = [row for row in windows if row.targets["start"] == NONE]
+    holding = [row for row in windows if row.targets["start"] not in (NONE, NOTHING)]
+    others = [row for row in windows if row.targets["start"] in (NONE, NOTHING)]
     if len(others) > OTHERS:
         chosen = np.random.default_rng(number).choice(len(others), OTHERS, replace=False)
         others = [others[one] for one in sorted(chosen.tolist())]

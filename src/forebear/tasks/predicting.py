@@ -13,7 +13,8 @@ from forebear.tasks.task import Logits
 
 AT_ONCE = 4096  # tokens: enough for the processor, little for memory
 OF_EXAMPLES = ("label",)  # heads that answer an example as a whole
-OF_ROWS = ("choice",)  # heads that answer each row; all others answer each token
+OF_ROWS = ("choice",)  # heads that answer each row
+OF_TOKENS = ("tag", "start", "end")  # heads that answer each token; all others are of no task
 
 Progress = Callable[[int, int], object]
 
@@ -64,11 +65,13 @@ def _moves(model: Any) -> dict[str, Sequence[np.ndarray]]:
 def _asked_of_network(model: Any) -> Callable[[Arrays], dict[str, np.ndarray]]:
     import torch
 
+    heads = [name for name in model.heads if name in (*OF_EXAMPLES, *OF_ROWS, *OF_TOKENS)]
+
     def answer(inputs: Arrays) -> dict[str, np.ndarray]:
         model.eval()
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
-            return {name: logits.float().cpu().numpy() for name, logits in model.answers(tensors).items()}
+            return {name: logits.float().cpu().numpy() for name, logits in model.answers(tensors, heads).items()}
 
     return answer
 

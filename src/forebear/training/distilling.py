@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -272,9 +272,8 @@ class Student(Model):
             theirs = self.teacher.encoder(**seen, kept=own.kept)
         return TaughtStates(own.layers, own.lengths, own.kept, own.groups, theirs)
 
-    def answers(self, inputs: Mapping[str, Tensor]) -> Tensors:
-        states = self.states(inputs, dict.fromkeys(self.own))
-        return {name: self.heads[name](states) for name in self.own}
+    def answers(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> Tensors:
+        return super().answers(inputs, [name for name in self.own if heads is None or name in heads])
 
     def tensors(self) -> Tensors:
         return {name: one for name, one in super().tensors().items() if not self._is_more(name)}

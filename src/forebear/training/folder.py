@@ -141,7 +141,8 @@ class RunFolder:
     @property
     def going_on(self) -> str:
         """The command that goes on with it."""
-        return f"forebear {'adapt' if 'task' in self.facts else 'pretrain'} --resume {self.path}"
+        verb = "distil" if "distilled" in self.facts else "adapt" if "task" in self.facts else "pretrain"
+        return f"forebear {verb} --resume {self.path}"
 
     @property
     def recipe(self) -> Recipe:

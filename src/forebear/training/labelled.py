@@ -28,6 +28,7 @@ class LabelledSource:
     form         how they are written
     dev, test    files of their own; without `dev` a share of the examples is held out by what they say
     on_bad_rows  fail, or skip (each is named)
+    test_share   of the examples that are held out for the test, where there is no file for it
     on_bad_tags  tags that break their scheme: fail, or repair (they are counted)
     part         share of the examples to learn from, for learning curves
     """
@@ -41,6 +42,7 @@ class LabelledSource:
     on_bad_rows: str = "fail"
     on_bad_tags: str = "fail"
     part: float = 1.0
+    test_share: float = 0.0
 
     def files(self) -> dict[str, str]:
         named = {"train": self.train, "dev": self.dev, "test": self.test}
@@ -98,10 +100,12 @@ def read_labelled(source: LabelledSource) -> LabelledData:
     scheme = ""
     if source.task == "tagging":
         scheme = _into_iobes(sides, source, notes)
-    if source.dev is None:
-        split = divided(sides["train"], dev=source.dev_share)
-        sides["train"], sides["dev"] = list(split.train), list(split.dev)
+    share = source.test_share if source.test is None else 0.0
+    if source.dev is None or share:
+        split = divided(sides["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
         notes += split.notes
+        sides |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
+        sides |= {"test": list(split.test)} if share else {}
     if not sides["dev"]:
         what = "there are too few different examples to hold some out, by which the best weights are chosen"
         raise BadInput(what, file=source.train, remedy="give more examples, or a file of them with --dev")

@@ -50,15 +50,15 @@ def adapt(
         watcher.note("this run is finished already: nothing was trained")
         return there
     recipe = there.recipe if there is not None and goes_on else what.recipe
-    ready = _Ready.of(replace(what, recipe=recipe))
+    ready = Ready.of(replace(what, recipe=recipe))
     if there is not None and goes_on:
-        return _trained(there, ready, watcher)
+        return trained(there, ready, watcher)
     with replaced(there):
-        run = RunFolder.begin(folder, _told(what, asked, folder, command), what.tokenizer, None)
-    return _trained(run, ready, watcher)
+        run = RunFolder.begin(folder, first_facts(what, asked, folder, command), what.tokenizer, None)
+    return trained(run, ready, watcher)
 
 
-def _told(what: Plan, asked: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
+def first_facts(what: Plan, asked: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
     """What a run says of itself when it begins."""
     return {
         "name": folder.name,
@@ -88,6 +88,9 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     if run.finished:
         watcher.note("this run is finished already: nothing was trained")
         return run
+    if "distilled" in run.facts:
+        remedy = f"go on with it by: {run.going_on}"
+        raise BadInput("was distilled: it needs its teacher to go on", file=run.path, remedy=remedy)
     if run.task is None:
         raise BadInput("was not adapted to a task", file=run.path, remedy=f"go on with it by: {run.going_on}")
     source = LabelledSource.from_json(run.facts["labelled"]["source"])
@@ -111,11 +114,11 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         run.adaptation,
         run.recipe,
     )
-    return _trained(run, _Ready.of(what), watcher)
+    return trained(run, Ready.of(what), watcher)
 
 
 @dataclass(frozen=True, eq=False)
-class _Ready:
+class Ready:
     """Everything that training needs beside its folder: the sides as rows, an objective and a learner."""
 
     what: Plan
@@ -126,7 +129,7 @@ class _Ready:
     notes: list[str]
 
     @classmethod
-    def of(cls, what: Plan) -> _Ready:
+    def of(cls, what: Plan) -> Ready:
         layout = what.milestone.layout(what.tokenizer)
         train = what.task.rows(what.data.train, what.tokenizer, layout, learning=True)
         held_out = what.task.rows(what.data.dev, what.tokenizer, layout)
@@ -169,7 +172,7 @@ def _given(beginning: Beginning | None) -> dict[str, Tensor] | None:
     return load_file(beginning.folder.weights()[0])
 
 
-def _trained(run: RunFolder, ready: _Ready, watcher: Watcher) -> RunFolder:
+def trained(run: RunFolder, ready: Ready, watcher: Watcher) -> RunFolder:
     with disk_told(run.path), run.held():
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
         if run.finished:
@@ -193,7 +196,7 @@ def _trained(run: RunFolder, ready: _Ready, watcher: Watcher) -> RunFolder:
     return run
 
 
-def _measure(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
+def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     """Calibrates on the held-out examples, measures on all sides that have labels; then the run is finished."""
     from forebear.using.run import Run
 

@@ -119,10 +119,10 @@ def distilled(
             tokenizer = what.student.tokenizer if corpus is None else corpus.tokenizer
             run = RunFolder.begin(folder, _told(what, corpus, asked, folder, command), tokenizer, ledger)  # pyright: ignore[reportArgumentType]
     if corpus is None:
-        adapting._trained(run, _with_examples(what, ready, run), watcher)
+        adapting.trained(run, _with_examples(what, ready, run), watcher)
         (run.path / SOFT).unlink(missing_ok=True)
     else:
-        pretraining._trained(run, _with_text(what, ready), watcher)
+        pretraining.trained(run, _with_text(what, ready), watcher)
     return run
 
 
@@ -130,12 +130,12 @@ def _ready(what: Plan, corpus: Corpus | None) -> Any:
     """What training without a teacher would need, and what is to be said of this one."""
     student = what.student
     if isinstance(student, adapting.Plan):
-        ready = adapting._Ready.of(student)
+        ready = adapting.Ready.of(student)
     else:
         assert corpus is not None
         with student.about():
             split = corpus.split(student.recipe.held_out)
-            ready = pretraining._Ready.of(student.milestone, corpus, student.recipe, split, student.beginning)
+            ready = pretraining.Ready.of(student.milestone, corpus, student.recipe, split, student.beginning)
     return replace(ready, notes=[*what.notes, *ready.notes])
 
 
@@ -144,10 +144,10 @@ def _told(
 ) -> dict[str, Any]:
     student = what.student
     if isinstance(student, adapting.Plan):
-        told = adapting._told(student, asked, folder, command)
+        told = adapting.first_facts(student, asked, folder, command)
     else:
         assert corpus is not None
-        told = pretraining._told(student, corpus, asked, folder, command, None)
+        told = pretraining.first_facts(student, corpus, asked, folder, command, None)
     return told | {"parent": what.teacher.run, "distilled": asked["distilled"], "command": command}
 
 

@@ -68,19 +68,19 @@ def pretrain(
     with what.about():
         split = corpus.split(recipe.held_out)
         # before anything is written: most mistakes show here
-        ready = _Ready.of(what.milestone, corpus, recipe, split, what.beginning)
+        ready = Ready.of(what.milestone, corpus, recipe, split, what.beginning)
     if there is not None and goes_on:
-        return _trained(there, ready, watcher)
+        return trained(there, ready, watcher)
     watcher = watcher or Watcher()
     for stage in nine(what, corpus, split, ready.objective, ready.learner, try_loss=False):
         watcher.stage(stage.number, stage.name, stage.words)
     with replaced(there):
-        facts = _told(what, corpus, asked, folder, command, parent)
+        facts = first_facts(what, corpus, asked, folder, command, parent)
         run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
-    return _trained(run, ready, watcher)
+    return trained(run, ready, watcher)
 
 
-def _told(
+def first_facts(
     what: Plan, corpus: Corpus, asked: dict[str, Any], folder: Path, command: str | None, parent: str | None
 ) -> dict[str, Any]:
     """What a run says of itself when it begins."""
@@ -114,6 +114,9 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     if run.finished:
         (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return run
+    if "distilled" in run.facts:
+        remedy = f"go on with it by: {run.going_on}"
+        raise BadInput("was distilled: it needs its teacher to go on", file=run.path, remedy=remedy)
     if run.facts.get("data") is None:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
@@ -121,7 +124,7 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
     beginning = None if begun else Beginning.from_json(run.facts.get("beginning"))
-    return _trained(run, _Ready.of(run.milestone, corpus, run.recipe, split, beginning), watcher)
+    return trained(run, Ready.of(run.milestone, corpus, run.recipe, split, beginning), watcher)
 
 
 def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
@@ -129,6 +132,9 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
     run = RunFolder.open(folder)
     if run.facts.get("data") is None:
         raise BadInput("was imported: there is no training to repeat", file=run.path, remedy="repeat a run made here")
+    if "distilled" in run.facts or "task" in run.facts:
+        what = "only pre-training is repeated step by step; the same command makes this run again"
+        raise BadInput(what, file=run.path, remedy=run.facts.get("command") or "call it again")
     if not run.finished:
         remedy = f"finish it first: forebear pretrain --resume {run.path}"
         raise BadInput("only a finished run can be repeated", file=run.path, remedy=remedy)
@@ -151,7 +157,7 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
 
 
 @dataclass(frozen=True)
-class _Ready:
+class Ready:
     """Everything that training needs beside its folder."""
 
     split: Split
@@ -163,7 +169,7 @@ class _Ready:
     @classmethod
     def of(
         cls, milestone: Milestone, corpus: Corpus, recipe: Recipe, split: Split, beginning: Beginning | None
-    ) -> _Ready:
+    ) -> Ready:
         tokenizer = corpus.tokenizer
         notes = list(troubles.of_text(corpus))
         if split.how == "position":
@@ -181,7 +187,7 @@ class _Ready:
         return cls(split, objective, learner, unigram, [*notes, *told])
 
 
-def _trained(run: RunFolder, ready: _Ready, watcher: Watcher | None) -> RunFolder:
+def trained(run: RunFolder, ready: Ready, watcher: Watcher | None) -> RunFolder:
     watcher = watcher or Watcher()
     with disk_told(run.path), run.held():
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
@@ -190,7 +196,7 @@ def _trained(run: RunFolder, ready: _Ready, watcher: Watcher | None) -> RunFolde
     return run
 
 
-def _finish(run: RunFolder, ready: _Ready, watcher: Watcher) -> None:
+def _finish(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     """Trains, measures and writes the card, whatever of that is not done yet."""
     for note in ready.notes:
         watcher.note(note)

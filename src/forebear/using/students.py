@@ -215,9 +215,9 @@ def _adapted(
     task: Any = run.task
     task = replace(task, **{name: value for name, value in anew.items() if hasattr(task, name)})
     own = {name: value for name, value in settings.items() if name in {field.name for field in fields(Recipe)}}
-    adaptation = task_plans._adaptation(made.milestone, beginning, task, {"balanced": run.adaptation.balanced})
+    adaptation = task_plans.adaptation_for(made.milestone, beginning, task, {"balanced": run.adaptation.balanced})
     fresh = beginning is None and not inherits
-    recipe = task_plans._recipe(made.milestone, tokenizer, task, adaptation, found, own, fresh=fresh)
+    recipe = task_plans.recipe_for(made.milestone, tokenizer, task, adaptation, found, own, fresh=fresh)
     return adapting.Plan(made.milestone, made.size, tokenizer, beginning, source, found, task, adaptation, recipe)
 
 

@@ -83,8 +83,8 @@ def plan(
     tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
-    adaptation = _adaptation(milestone, beginning, task, how or {})
-    recipe = _recipe(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
+    adaptation = adaptation_for(milestone, beginning, task, how or {})
+    recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
     return Plan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
 
 
@@ -95,7 +95,9 @@ def _beginning(run: str) -> Beginning:
     return Beginning(str(folder.path.absolute()), folder.facts["weights"]["sha256"])
 
 
-def _adaptation(milestone: Milestone, beginning: Beginning | None, task: Task, given: Mapping[str, Any]) -> Adaptation:
+def adaptation_for(
+    milestone: Milestone, beginning: Beginning | None, task: Task, given: Mapping[str, Any]
+) -> Adaptation:
     told = {name: value for name, value in given.items() if value is not None}
     predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
     if told.get("language") and not predicts:
@@ -127,7 +129,7 @@ def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> T
     return train(kind, texts, size=size, **more)
 
 
-def _recipe(
+def recipe_for(
     milestone: Milestone,
     tokenizer: Tokenizer,
     task: Task,

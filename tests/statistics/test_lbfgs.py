@@ -1,0 +1,102 @@
+"""The search for the lowest point: known valleys, and why it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forebear.statistics import lbfgs, losses
+
+
+def bowl(size: int, seed: int = 0):
+    """½ x·A·x - b·x with a wide range of curvatures, and its lowest point."""
+    rng = np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(rng.normal(size=(size, size)))
+    matrix = turn @ np.diag(np.logspace(0, 3, size)) @ turn.T
+    along = rng.normal(size=size)
+    return (lambda x: (float(x @ matrix @ x / 2 - along @ x), matrix @ x - along)), np.linalg.solve(matrix, along)
+
+
+def flat(size: float):
+    return lambda point, gradient: float(np.abs(gradient).max()) <= size
+
+
+def test_a_bowl():
+    function, best = bowl(40)
+    found = lbfgs.lowest(function, np.zeros(40), flat(1e-9))
+    assert found.ended == "found"
+    assert np.allclose(found.point, best, atol=1e-8)
+    assert found.iterations < 200
+
+
+def test_a_bent_valley():
+    def rosenbrock(point: np.ndarray) -> tuple[float, np.ndarray]:
+        x, y = point.tolist()
+        return (1 - x) ** 2 + 100 * (y - x * x) ** 2, np.array(
+            [-2 * (1 - x) - 400 * x * (y - x * x), 200 * (y - x * x)]
+        )
+
+    found = lbfgs.lowest(rosenbrock, np.array([-1.2, 1.0]), flat(1e-8))
+    assert np.allclose(found.point, 1, atol=1e-7)
+    assert found.iterations < 60
+
+
+def test_every_step_goes_down_and_is_told():
+    function, _ = bowl(20)
+    told: list[tuple[int, float]] = []
+    found = lbfgs.lowest(function, np.zeros(20), flat(1e-6), progress=lambda *step: told.append(step))
+    assert [iteration for iteration, _ in told] == list(range(1, found.iterations + 1))
+    assert (np.diff([value for _, value in told]) < 0).all()
+    assert told[-1][1] == found.value
+
+
+def test_stopping_on_the_way():
+    function, best = bowl(40)
+    few = lbfgs.lowest(function, np.zeros(40), flat(1e-9), most=5)
+    assert (few.ended, few.iterations) == ("iterations", 5)
+    assert function(best)[0] < few.value < 0
+    none = lbfgs.lowest(function, np.zeros(40), flat(1e-9), seconds=0)
+    assert (none.ended, none.iterations) == ("time", 0)
+
+
+def test_a_gradient_that_leads_nowhere_ends_the_search():
+    found = lbfgs.lowest(lambda x: (1.0, np.ones(1)), np.array([7.0]), lambda *_: False)
+    assert (found.ended, found.iterations) == ("exact", 0)
+    found = lbfgs.lowest(lambda x: (float("nan") if x[0] < 7 else 1.0, np.ones(1)), np.array([7.0]), lambda *_: False)
+    assert (found.ended, found.value) == ("exact", 1.0)
+
+
+@pytest.mark.parametrize("which", ["classes", "yes", "squares", "rows"])
+def test_gradients_of_losses(which: str):
+    rng = np.random.default_rng(3)
+    weights = rng.uniform(0.5, 2, 6)
+    loss = {
+        "classes": losses.one_of_classes(rng.integers(0, 3, 6), weights),
+        "yes": losses.yes_or_no(rng.integers(0, 2, (6, 3)), weights),
+        "squares": losses.squares(rng.normal(size=(6, 3)), weights),
+        "rows": losses.one_of_rows(
+            np.array([0, 2, 5]), np.array([[1, 0, -1], [2, 4, 4], [5, 5, 5]]), rng.uniform(0.5, 2, (3, 1))
+        ),
+    }[which]
+    scores = rng.normal(size=(6, 3)) * 3
+    _, gradient = loss(scores)
+    for place in np.ndindex(6, 3):
+        step = np.zeros((6, 3))
+        step[place] = 1e-5
+        slope = (loss(scores + step)[0] - loss(scores - step)[0]) / 2e-5
+        assert gradient[place] == pytest.approx(slope, abs=1e-7)
+
+
+@pytest.mark.parametrize("size", [1e3, -1e3])
+def test_losses_of_huge_scores_are_numbers(size: float):
+    scores = np.array([[size, 0.0], [0.0, size]])
+    ones = np.ones(2)
+    for loss in (
+        losses.one_of_classes(np.array([0, 0]), ones),
+        losses.yes_or_no(np.eye(2), ones),
+        losses.one_of_rows(np.array([0]), np.array([[0, 1]]), np.ones((1, 1))),
+    ):
+        value, gradient = loss(scores)
+        assert np.isfinite(value)
+        assert np.isfinite(gradient).all()
+        assert np.abs(gradient).max() <= 1
