@@ -195,8 +195,8 @@ def msra(bench: Bench) -> tuple[str, list[str], list[Row]]:
 
 def cmrc(bench: Bench) -> tuple[str, list[str], list[Row]]:
     from forebear.statistics.sliding_window import answer as by_window
-    from forebear.tasks.answer_metric import of_answers
-    from forebear.tasks.reading import examples, guess
+    from forebear.tasks.figures.answer_metric import of_answers
+    from forebear.tasks.files.reading import examples, guess
 
     train, dev = (TASKS / "cmrc2018" / f"{side}.json" for side in ("train", "dev"))
     task, form, _ = guess(str(dev), "answering")

@@ -12,7 +12,7 @@ from forebear.tasks.answering import Answering
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Asked, Choices, Labelled, Span
-from forebear.tasks.splitting import leaks
+from forebear.tasks.files.splitting import leaks
 from forebear.tasks.tagging import Tagging
 from forebear.training.labelled import LabelledData, labelled_source
 

@@ -34,7 +34,7 @@ def test_units():
     [
         ("今天的最高温度是多少", "天气预报显示今天最高温度 37 摄氏度", "37 摄氏度"),
         ("爱因斯坦在哪里发表演讲？", "爱因斯坦在柏林发表演讲。牛顿在伦敦散步。", "柏林"),
-        ("Who wrote Hamlet?", "Goethe wrote Faust. Shakespeare wrote Hamlet.", "Shakespeare"),
+        ("By whom was Hamlet written?", "Hamlet was written by Shakespeare. Faust is longer.", "Shakespeare"),
         ("Where does the river Elbe rise?", "The river Elbe does rise in Bohemia. The Rhine is long.", "in Bohemia"),
     ],
 )

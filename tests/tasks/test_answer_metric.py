@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
-from forebear.tasks.answer_metric import (
+from forebear.tasks.figures.answer_metric import (
     WORD,
     chinese_f1,
     english_f1,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as peer
 
 from forebear.errors import BadInput
-from forebear.tasks.calibration import (
+from forebear.tasks.figures.calibration import (
     COLDEST,
     HOTTEST,
     brier,

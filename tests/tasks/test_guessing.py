@@ -10,8 +10,8 @@ import zstandard
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Labelled, Tagged
-from forebear.tasks.forms import Form
-from forebear.tasks.reading import examples, guess
+from forebear.tasks.files.forms import Form
+from forebear.tasks.files.reading import examples, guess
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from forebear.tasks.examples import Asked, Choices, Labelled, Span, Tagged
-from forebear.tasks.reading import examples, guess
+from forebear.tasks.files.reading import examples, guess
 
 
 @pytest.fixture

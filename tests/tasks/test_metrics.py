@@ -18,8 +18,8 @@ from seqeval.scheme import IOBES
 from sklearn import metrics as peer
 
 from forebear.errors import BadInput
-from forebear.tasks.entities_metric import of_entities
-from forebear.tasks.metrics import (
+from forebear.tasks.figures.entities_metric import of_entities
+from forebear.tasks.figures.metrics import (
     MOST_SHOWN,
     confusion,
     counted,

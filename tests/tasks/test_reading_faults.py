@@ -6,9 +6,9 @@ import pytest
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Asked, Span
-from forebear.tasks.forms import BadRow, Form
-from forebear.tasks.reading import examples, guess
-from forebear.tasks.tables import LONGEST_RECORD
+from forebear.tasks.files.forms import BadRow, Form
+from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.tables import LONGEST_RECORD
 
 TWO = Form("tsv", (1,), 2, width=2)
 THREE = Form("tsv", (1, 2), 3, width=3)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.tasks.examples import Labelled, Place, Span, Tagged
-from forebear.tasks.forms import Form
-from forebear.tasks.making import labelled, place_at
-from forebear.tasks.reading import examples, guess
+from forebear.tasks.files.forms import Form
+from forebear.tasks.files.making import labelled, place_at
+from forebear.tasks.files.reading import examples, guess
 
 TWO = Form("tsv", (1,), 2, width=2)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Asked, Choices, Labelled, Place, Tagged
-from forebear.tasks.reading import examples, guess
-from forebear.tasks.splitting import divided, leaks
+from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.splitting import divided, leaks
 
 
 def labelled(count, labels=2, file="train.tsv"):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from forebear.tasks.examples import Asked, Choices, Labelled, Place, Span, Tagged
-from forebear.tasks.reading import examples, guess
-from forebear.tasks.surveying import LONG, survey
+from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.surveying import LONG, survey
 
 
 def made(*pairs):

@@ -24,8 +24,8 @@ def from_file(run: Run, file: Path, line: Make, bad: list[Any]) -> Iterator[Any]
 
     What cannot be read is entered in `bad`, and does not lose the rest.
     """
-    from forebear.tasks.forms import Form
-    from forebear.tasks.reading import examples, guess
+    from forebear.tasks.files.forms import Form
+    from forebear.tasks.files.reading import examples, guess
 
     name = file.name.removesuffix(".gz").removesuffix(".zst")
     if name.endswith(STRUCTURED):
@@ -34,7 +34,7 @@ def from_file(run: Run, file: Path, line: Make, bad: list[Any]) -> Iterator[Any]
         form = Form.from_json(told["source"]["form"]) if told else guess(str(file), run.task.name).form
         yield from examples([str(file)], run.task.name, form, labels="optional", on_bad_rows="skip", bad=bad)
         return
-    from forebear.tasks.forms import BadRow
+    from forebear.tasks.files.forms import BadRow
 
     for one in ManyOptions(file).lines(None):
         try:

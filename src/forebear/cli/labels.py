@@ -38,7 +38,7 @@ class ExamplesOptions:
     "Tags that break their scheme: fail, or repair them; they are counted."
 
     def form(self) -> dict[str, Any]:
-        """What `tasks.reading.guess` is told."""
+        """What `tasks.files.guessing.guess` is told."""
         told: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
         told["several"] = True if self.several == "list" else self.several or False
         told["text_columns"] = [_column(one) for one in self.text_column or ()]

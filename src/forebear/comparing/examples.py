@@ -10,10 +10,10 @@ from typing import Any
 from forebear.comparing.task_outcomes import Baseline
 from forebear.errors import BadInput
 from forebear.statistics.sliding_window import answer
-from forebear.tasks.answer_metric import of_answers
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification, Classified
 from forebear.tasks.examples import is_labelled
+from forebear.tasks.figures.answer_metric import of_answers
 from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task, task_named
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled

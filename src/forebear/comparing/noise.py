@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from forebear.tasks.answer_metric import language_of, score
 from forebear.tasks.answering import Answering
 from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification
+from forebear.tasks.figures.answer_metric import language_of, score
 from forebear.tasks.tagging import Tagging
 from forebear.tasks.tags import entities
 from forebear.tasks.task import Task

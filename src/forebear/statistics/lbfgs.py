@@ -105,9 +105,11 @@ def _step(
     for _ in range(HALVINGS):
         moved = point + length * direction
         fallen, tilted = function(moved)
-        if not fallen <= value + ENOUGH * length * slope:  # also where it is no number
+        tilt = dot(tilted, direction)
+        is_low = fallen <= value + ENOUGH * length * slope  # and is not where it is no number
+        if not is_low and not (fallen <= value + NOISE * abs(value) and tilt <= (2 * ENOUGH - 1) * slope):
             long = length
-        elif dot(tilted, direction) < STEEP * slope:
+        elif tilt < STEEP * slope:
             short = length
         else:
             return moved, fallen, tilted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forebear.statistics.lbfgs import Progress, lowest
+from forebear.statistics.lbfgs import Progress, dot, lowest
 from forebear.statistics.losses import Loss
 from forebear.statistics.matrices import Matrix
 
@@ -56,7 +56,7 @@ def weighed(
         gradient = np.empty_like(point)
         gradient[:many] = (matrix.turned_times(wrong) + penalty * weights).ravel()
         gradient[many:] = wrong.sum(axis=0)[: len(point) - many]
-        return (value + penalty / 2 * float(point[:many] @ point[:many])) / total, gradient * units / total
+        return (value + penalty / 2 * dot(point[:many], point[:many])) / total, gradient * units / total
 
     def is_flat(point: np.ndarray, gradient: np.ndarray) -> bool:
         size = max(1.0, float(np.linalg.norm(point[:many] * units[:many])))

@@ -12,8 +12,8 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING
 from forebear.objectives.layout import Layout
-from forebear.tasks.answer_metric import of_answers
 from forebear.tasks.examples import Asked
+from forebear.tasks.figures.answer_metric import of_answers
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
 

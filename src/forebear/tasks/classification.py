@@ -12,8 +12,8 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Arrays, is_asked
 from forebear.objectives.layout import Layout
-from forebear.tasks import calibration, metrics
 from forebear.tasks.examples import Labelled
+from forebear.tasks.figures import calibration, metrics
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
 

@@ -16,8 +16,8 @@ from forebear.objectives.batch import NOTHING
 from forebear.objectives.layout import Layout
 from forebear.tasks import chains
 from forebear.tasks import tags as iobes
-from forebear.tasks.entities_metric import of_entities
 from forebear.tasks.examples import Tagged
+from forebear.tasks.figures.entities_metric import of_entities
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
 from forebear.text.segmentation import has_han

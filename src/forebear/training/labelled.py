@@ -11,10 +11,10 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
-from forebear.tasks.forms import BadRow, Form, Labels
-from forebear.tasks.reading import examples, guess
-from forebear.tasks.splitting import divided, leaks
-from forebear.tasks.surveying import survey
+from forebear.tasks.files.forms import BadRow, Form, Labels
+from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.splitting import divided, leaks
+from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
 
 FEW_NAMED = 5  # bad rows that are told one by one

@@ -12,9 +12,9 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import is_asked
-from forebear.tasks import calibration
 from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Example, is_labelled, texts_of
+from forebear.tasks.figures import calibration
 from forebear.tasks.predicting import Progress, predicted
 from forebear.tasks.rows import Rows
 from forebear.tasks.task import Logits, Task, Verdict

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from forebear.errors import BadInput
-from forebear.tasks import roles_by_name
-from forebear.tasks.columns import Sampled, label_among, texts_among
-from forebear.tasks.forms import Bad, Form
-from forebear.tasks.making import listed
-from forebear.tasks.roles import Asking, Assigned, called, finished
+from forebear.tasks.files import roles_by_name
+from forebear.tasks.files.columns import Sampled, label_among, texts_among
+from forebear.tasks.files.forms import Bad, Form
+from forebear.tasks.files.making import listed
+from forebear.tasks.files.roles import Asking, Assigned, called, finished
 
 SEPARATORS = ("|", ";", "；", "、", ",", "，", " ")
 WAYS: dict[str, Callable[[list[Sampled], Asking, Form], Assigned | None]] = {

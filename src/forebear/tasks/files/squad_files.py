@@ -8,9 +8,9 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example, Place
-from forebear.tasks.forms import HALF, Bad, Wanted, shown
-from forebear.tasks.json_records import HALF_CHARACTER
-from forebear.tasks.making import maker
+from forebear.tasks.files.forms import HALF, Bad, Wanted, shown
+from forebear.tasks.files.json_records import HALF_CHARACTER
+from forebear.tasks.files.making import maker
 from forebear.text.records import SURROGATE
 from forebear.text.sources import Source
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from forebear.tasks.forms import Bad, Column
-from forebear.tasks.making import scalar
+from forebear.tasks.files.forms import Bad, Column
+from forebear.tasks.files.making import scalar
 
 LONGEST_LABEL = 60  # characters
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator
 from typing import get_args
 
 from forebear.errors import BadInput
-from forebear.tasks import conll, json_records, squad_files, tables
 from forebear.tasks.examples import Example
-from forebear.tasks.forms import TASKS, BadRow, Faults, Form, Labels, OnBadRows, Wanted, check
-from forebear.tasks.guessing import Guess, guess
+from forebear.tasks.files import conll, json_records, squad_files, tables
+from forebear.tasks.files.forms import TASKS, BadRow, Faults, Form, Labels, OnBadRows, Wanted, check
+from forebear.tasks.files.guessing import Guess, guess
 from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, Source, find
 

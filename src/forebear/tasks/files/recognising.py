@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forebear.errors import BadInput
-from forebear.tasks.columns import is_header
-from forebear.tasks.conll import DOCUMENT, GAP
-from forebear.tasks.forms import Kind
-from forebear.tasks.squad_files import is_squad
+from forebear.tasks.files.columns import is_header
+from forebear.tasks.files.conll import DOCUMENT, GAP
+from forebear.tasks.files.forms import Kind
+from forebear.tasks.files.squad_files import is_squad
 from forebear.text.blocks import Blocks, OnBadBytes
 from forebear.text.ledger import Ledger
 from forebear.text.sources import Source

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Tagged
-from forebear.tasks.splitting import content, kind_of, place_facts, told
+from forebear.tasks.files.splitting import content, kind_of, place_facts, told
 
 FEW = 5  # examples of a label
 LONG = 2000  # characters; most models see 512 tokens

@@ -10,8 +10,8 @@ from operator import itemgetter
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example
-from forebear.tasks.forms import Bad, Column, Form, Wanted
-from forebear.tasks.making import maker, place_at
+from forebear.tasks.files.forms import Bad, Column, Form, Wanted
+from forebear.tasks.files.making import maker, place_at
 from forebear.text.blocks import Blocks
 from forebear.text.records import numbered_lines
 from forebear.text.sources import Source

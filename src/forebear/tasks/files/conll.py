@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example, Place, Tagged
-from forebear.tasks.forms import Bad, Column, Form, Wanted, shown
+from forebear.tasks.files.forms import Bad, Column, Form, Wanted, shown
 from forebear.text.records import numbered_lines
 from forebear.text.sources import Source
 

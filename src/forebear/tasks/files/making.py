@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import Any
 
 from forebear.tasks.examples import Asked, Choices, Example, Labelled, Place, Tagged
-from forebear.tasks.finding import answers_in, placed
-from forebear.tasks.forms import Bad, Form, Wanted, shown, text_of
+from forebear.tasks.files.finding import answers_in, placed
+from forebear.tasks.files.forms import Bad, Form, Wanted, shown, text_of
 
 Label = str | tuple[str, ...] | float | None
 Make = Callable[[Sequence[Any], Place], Example]  # the values stand in the order of Form.columns()

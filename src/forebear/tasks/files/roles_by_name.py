@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from forebear.tasks import columns as known
-from forebear.tasks.columns import Sampled, choice_columns, named
-from forebear.tasks.forms import Bad, Form
-from forebear.tasks.making import number_of, offered, scalar
-from forebear.tasks.roles import Asking, Assigned, finished
+from forebear.tasks.files import columns as known
+from forebear.tasks.files.columns import Sampled, choice_columns, named
+from forebear.tasks.files.forms import Bad, Form
+from forebear.tasks.files.making import number_of, offered, scalar
+from forebear.tasks.files.roles import Asking, Assigned, finished
 
 
 def tagging(columns: list[Sampled], asking: Asking, form: Form) -> Assigned | None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example, Place
-from forebear.tasks.forms import HALF, Bad, Column, Wanted, shown
-from forebear.tasks.making import maker, scalar
+from forebear.tasks.files.forms import HALF, Bad, Column, Wanted, shown
+from forebear.tasks.files.making import maker, scalar
 from forebear.text.blocks import Blocks
 from forebear.text.records import SURROGATE, numbered_lines
 from forebear.text.sources import Source

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forebear.errors import BadInput
-from forebear.tasks.columns import Sampled
-from forebear.tasks.forms import Column, Form
+from forebear.tasks.files.columns import Sampled
+from forebear.tasks.files.forms import Column, Form
 
 Assigned = tuple[str, Form, list[str]]  # the task, the form with all its columns, and notes: which column is what
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from forebear.tasks.examples import Span
-from forebear.tasks.forms import Bad, shown, text_of
+from forebear.tasks.files.forms import Bad, shown, text_of
 
 STARTS = ("answer_start", "start", "offset")
 Written = tuple[str, int | None]  # an answer, and where it begins, if the file says so

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.tasks.metrics import Counts
+from forebear.tasks.figures.metrics import Counts
 from forebear.tasks.tags import parts_of
 
 LETTERS = "OBIES"

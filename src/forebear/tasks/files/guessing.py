@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from forebear.errors import BadInput
-from forebear.tasks.assigning import assigned
-from forebear.tasks.columns import Sampled, is_header
-from forebear.tasks.forms import KINDS, ONLY_FOR, TASKS, Form, Kind
-from forebear.tasks.json_records import Broken, elements, records, value_in
-from forebear.tasks.recognising import ABOUT, Head, cells, sentences
-from forebear.tasks.roles import Asking
+from forebear.tasks.files.assigning import assigned
+from forebear.tasks.files.columns import Sampled, is_header
+from forebear.tasks.files.forms import KINDS, ONLY_FOR, TASKS, Form, Kind
+from forebear.tasks.files.json_records import Broken, elements, records, value_in
+from forebear.tasks.files.recognising import ABOUT, Head, cells, sentences
+from forebear.tasks.files.roles import Asking
 from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, find
 

@@ -1,0 +1,1 @@
+"""How right answers are: the field's figures, and how sure a model may be."""

@@ -1,0 +1,1 @@
+"""Labelled data in a person's own files: what they hold is guessed, read, divided and surveyed."""
