@@ -1,4 +1,4 @@
-"""The linear model: what scikit-learn finds on the same features, for every kind of answer; its state; its reasons."""
+"""The linear model: what scikit-learn finds on the same features, for every kind of answer."""
 
 from __future__ import annotations
 
@@ -6,33 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from linear_texts import SIZE, Arrays, sums, texts
 
-from forebear.errors import BadInput, ForebearError
 from forebear.statistics.linear import LinearModel
 from forebear.statistics.matrices import Matrix
 from forebear.text.training import train
 
 linear_models = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
-
-SIZE = 40  # ids of these made-up texts
-Arrays = dict[str, np.ndarray]
-
-
-def texts(count: int, seed: int = 0, *, pairs: bool = False) -> Arrays:
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(4, 12, count)
-    told = {"tokens": rng.integers(0, SIZE, lengths.sum()), "lengths": lengths}
-    if pairs:
-        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        told["segments"] = (places >= np.repeat(lengths // 2, lengths)).astype(np.int64)
-    return told
-
-
-def sums(inputs: Arrays, seed: int = 9) -> np.ndarray:
-    """Something to learn: the sum of a number that each id has, by row, and some noise."""
-    rng = np.random.default_rng(seed)
-    rows = np.repeat(np.arange(len(inputs["lengths"])), inputs["lengths"])
-    return np.bincount(rows, rng.normal(size=SIZE)[inputs["tokens"]]) + rng.normal(size=len(inputs["lengths"]))
 
 
 def table(model: LinearModel, inputs: Arrays, places: np.ndarray | None = None) -> np.ndarray:
@@ -224,120 +204,6 @@ def test_chinese_questions_alike_or_not():
     model.fit(laid(alike + apart), {"label": np.array([1] * 4 + [0] * 4)})
     told = model.logits(laid([("鱼很喜欢水", "鱼很中意水"), ("鱼很喜欢水", "今天天气好")]))["label"]
     assert told.argmax(axis=1).tolist() == [1, 0]
-
-
-# -- its reasons, and its state
-
-KINDS: list[tuple[str, dict[str, object]]] = [
-    ("label", {"answers": 2}), ("label", {"answers": 3, "order": 3}), ("label", {"answers": 2, "pairs": True}),
-    ("labels", {"answers": 2, "order": 1}), ("number", {}), ("tag", {"answers": 3}), ("choice", {"pairs": True}),
-    ("span", {}),
-]  # fmt: skip
-
-
-def fitted(kind: str, options: dict[str, object]) -> tuple[LinearModel, Arrays]:
-    inputs = texts(60, pairs=True) | ({"groups": np.repeat(np.arange(20), 3)} if kind == "choice" else {})
-    model = LinearModel(kind, vocabulary=SIZE, skipped=[0, 1], **options)  # type: ignore[arg-type]
-    rng = np.random.default_rng(7)
-    targets = {
-        "label": {"label": rng.integers(0, model.answers, 60)},
-        "labels": {"label": rng.integers(0, 2, (60, model.answers))},
-        "number": {"label": rng.normal(size=60)},
-        "tag": {"tag": rng.integers(0, model.answers, len(inputs["tokens"]))},
-        "choice": {"choice": rng.integers(0, 3, 20)},
-        "span": {"start": rng.integers(0, 4, 60), "end": rng.integers(0, 4, 60)},
-    }
-    model.fit(inputs, targets[kind])
-    return model, inputs
-
-
-@pytest.mark.parametrize(("kind", "options"), KINDS)
-def test_reasons_add_up_to_the_score(kind: str, options: dict[str, object]):
-    model, inputs = fitted(kind, options)
-    for head, scores in model.logits(inputs).items():
-        for number in (0, 7):
-            answer = None if scores.ndim == 1 else int(scores[number].argmax())
-            shares = model.weights_of(inputs, number, head=head)
-            bias = model._bias if len(model._bias) else np.zeros(1)
-            own = bias[0] / 2 * (1 if answer else -1) if kind == "label" and len(bias) == 1 else bias[answer or 0]
-            wanted = scores[number] if answer is None else scores[number, answer]
-            assert sum(share.value for share in shares) + own == pytest.approx(wanted, abs=1e-6)
-            assert [abs(share.value) for share in shares] == sorted((abs(s.value) for s in shares), reverse=True)
-            if answer is not None and kind == "label" and len(bias) == 1:
-                other = model.weights_of(inputs, number, answer=1 - answer)
-                assert [share.value for share in other] == [-share.value for share in shares]
-
-
-def test_a_reason_names_its_ngram():
-    inputs = {"tokens": np.array([5, 6, 7, 8, 5, 7]), "lengths": np.array([2, 2, 2])}
-    model = LinearModel("label", vocabulary=SIZE, answers=2)
-    model.fit(inputs, {"label": np.array([1, 0, 0])})
-    told = {share.tokens: share.value for share in model.weights_of(inputs, 0)}
-    assert set(told) == {(5,), (6,), (5, 6)}
-    assert told[6,] > told[5,] > 0  # 5 stands in a text of the other label too
-    (seven, *_) = (share for share in model.weights_of(inputs, 2, answer=1) if share.tokens == (7,))
-    assert seven.value < 0
-
-
-@pytest.mark.parametrize(("kind", "options"), KINDS)
-def test_a_saved_model_answers_alike(kind: str, options: dict[str, object]):
-    model, inputs = fitted(kind, options)
-    arrays = model.arrays()
-    assert all(array.dtype.kind in "uf" for array in arrays.values())
-    assert model.parameter_count == sum(arrays[name].size for name in ("weights", "bias") if name in arrays)
-    again = LinearModel(kind, vocabulary=SIZE, skipped=[0, 1], **options)  # type: ignore[arg-type]
-    again.load({name: array.copy() for name, array in arrays.items()})
-    for head, scores in model.logits(inputs).items():
-        assert np.array_equal(scores, again.logits(inputs)[head])
-    assert tuple(model.logits(inputs)) == model.heads
-    for name, array in arrays.items():
-        with pytest.raises(ForebearError, match=name.replace(".", r"\.")):
-            again.load({other: kept for other, kept in arrays.items() if other != name})
-        with pytest.raises(ForebearError, match=name.replace(".", r"\.")):
-            again.load(arrays | {name: array[:-1]})
-        if array.dtype.kind == "f":
-            with pytest.raises(ForebearError, match=name):
-                again.load(arrays | {name: np.full_like(array, np.nan)})
-    with pytest.raises(ForebearError, match="extra"):
-        again.load(arrays | {"extra": arrays["weights"]})
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"kind": "labell"}, "no kind of linear model"),
-        ({"kind": "label", "answers": 1}, "1 answers"),
-        ({"kind": "number", "answers": 2}, "2 answers"),
-        ({"kind": "label", "answers": 2, "order": 0}, "n-grams of up to 0"),
-        ({"kind": "label", "answers": 2, "least": 0}, "occur 0 times"),
-        ({"kind": "label", "answers": 2, "penalty": 0.0}, "penalty is 0"),
-        ({"kind": "tag", "answers": 2, "order": 3}, "features of its own"),
-        ({"kind": "span", "least": 2}, "features of its own"),
-    ],
-)
-def test_settings_that_make_no_model(options: dict, what: str):
-    with pytest.raises(BadInput, match=what):
-        LinearModel(vocabulary=SIZE, **options)
-
-
-def test_targets_that_fit_nothing():
-    inputs = texts(10)
-    model = LinearModel("label", vocabulary=SIZE, answers=2)
-    with pytest.raises(ForebearError, match="learned nothing yet"):
-        model.logits(inputs)
-    for right, what in (
-        (np.full(10, 2), "answer 2 of 2"),
-        (np.zeros(9, int), "9 targets for 10"),
-        (np.full(10, -1), "nothing is asked"),
-    ):
-        with pytest.raises(ForebearError, match=what):
-            model.fit(inputs, {"label": right})
-    with pytest.raises(BadInput, match="one number for each"):
-        model.fit(inputs, {"label": np.zeros(10, int)}, weights=np.full(10, -1.0))
-    with pytest.raises(ForebearError, match="outside of its row"):
-        LinearModel("span", vocabulary=SIZE).fit(
-            texts(10, pairs=True), {"start": np.full(10, 99), "end": np.zeros(10, int)}
-        )
 
 
 # -- real texts

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features"]
 ADAPTING = Group("Adapting")
+NOT_OF_ADAPTATION = ("crf", "ordered", "dropout", "head_dropout")  # of the options below
 
 
 @Parameter(name="*", group=ADAPTING)
@@ -45,6 +46,8 @@ class AdaptingOptions:
     "The vector that stands for a text: of its first token, its last, or their mean. [default: as in the paper]"
     language: float | None = None
     "What predicting the next token counts beside the task. [default: 0.5 where a run can, as in GPT's paper]"
+    dropout: float | None = None
+    "Share of numbers that the encoder sets to zero in training. [default: the run's own]"
     head_dropout: float = 0.1
     "Share of numbers that the head does not see in training."
     balanced: Annotated[bool, Parameter(negative="", show_default=False)] = False
@@ -56,7 +59,7 @@ class AdaptingOptions:
 
     def fields(self) -> dict[str, Any]:
         """Those of tasks.adaptation.Adaptation."""
-        told = {name: value for name, value in asdict(self).items() if name not in ("crf", "ordered", "head_dropout")}
+        told = {name: value for name, value in asdict(self).items() if name not in NOT_OF_ADAPTATION}
         return {**told, "dropout": self.head_dropout}
 
     def options(self, task: str) -> dict[str, Any]:
@@ -153,6 +156,7 @@ def adapt(
                 options=adapting.options(source.task),
                 settings=training.settings(),
                 size=size,
+                dropout=adapting.dropout,
             )
             made = _adapted(what, to, seeds, learning_curve, overwrite, watcher)
     speaking.tell({"folder": str(made.path), **made.facts}, lambda console: drawn(console, made))

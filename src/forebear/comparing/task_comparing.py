@@ -80,7 +80,7 @@ def compare_on_task(
     """`task` is its name (or "auto") and the file to learn from; without `test` a share of it is held out for that.
 
     `runs` are finished runs that take part; without texts they and the n-gram are all. `ablate` names what of BERT to
-    leave out: nsp, direction, whole-words, pretraining. `form` says how the files are written (tasks.files.guessing.guess),
+    leave out: nsp, direction, whole-words, pretraining. `form` says how the files are written (`files.guessing.guess`),
     and `labelled` what else is to be done with them (training.labelled.LabelledSource).
     """
     given = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)

@@ -47,7 +47,8 @@ class Model(nn.Module):
 
     def _wanted(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> Tensor | None:
         """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all."""
-        tokens, lengths = inputs["tokens"], tuple(inputs["lengths"].tolist())
+        tokens, given = inputs["tokens"], inputs["lengths"]
+        lengths = tuple(given.tolist() if isinstance(given, Tensor) else given)
         wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         for name, target in targets.items():
             head: Any = self.heads[name]

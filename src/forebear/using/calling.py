@@ -126,8 +126,8 @@ def adapt(
     Settings are those of Adaptation (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of reading
     (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), by the command line's names.
     """
-    named = {"head_dropout": "dropout"}
-    given = {named.get(name, name): value for name, value in settings.items()}
+    dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
+    given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
     own = [field.name for field in fields(Adaptation)]
     form, read, options, how = (
         {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
@@ -137,5 +137,5 @@ def adapt(
     for note in notes:
         (watcher or Watcher()).note(note)
     begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
-    what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size)
+    what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
     return Run(adapting.adapt(what, None if to is None else os.fspath(to), overwrite=overwrite, watcher=watcher))

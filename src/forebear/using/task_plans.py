@@ -65,9 +65,13 @@ def plan(
     options: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     size: str | None = None,
+    dropout: float | None = None,
     data: LabelledData | None = None,
 ) -> Plan:
-    """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task."""
+    """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task.
+
+    `dropout` is the encoder's while it is adapted; None: as it is in the run.
+    """
     if begin in LINEAGE and not Path(begin).is_dir():
         kind, beginning = milestone_named(begin), None
         named = size or kind.size
@@ -79,6 +83,10 @@ def plan(
         milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
         if size is not None:
             raise BadInput("--size means nothing beside a run: it has its own", remedy="leave it out")
+    if dropout is not None:
+        if milestone.learning == "counting":
+            raise BadInput("--dropout means nothing to a model that counts", remedy="leave it out")
+        milestone = replace(milestone, dropout=dropout)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
     tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
