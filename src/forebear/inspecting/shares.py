@@ -84,7 +84,7 @@ def _places(share: Any, traced: Traced, inputs: Arrays, head: str, number: int, 
     """The tokens that a feature is made of; None for one that lies outside of the row; none for a figure."""
     if not share.tokens:
         return []
-    if head == "tag":
+    if head in ("tag", "start", "end"):
         return list(_around(share, inputs, number))
     rows = [number] if head == "choice" else range(len(inputs["lengths"]))
     ends = np.cumsum(inputs["lengths"])

@@ -21,7 +21,7 @@ Arrays = Mapping[str, np.ndarray]
 
 HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
-PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 3.0}
+PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 2.0
 
 
@@ -63,7 +63,7 @@ class LinearModel:
     kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
                 "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
     vocabulary  how many ids there are
-    order       tokens of the longest n-gram; "tag" and "span" have features of their own
+    order       tokens of the longest n-gram; of no concern to "tag" and "span", which have features of their own
     pairs       rows hold two texts, told apart by their segments; those of "span" always do
     skipped     ids that mean nothing, such as [CLS]
     least       how often an n-gram has to occur; None: once, in much text twice
@@ -90,13 +90,11 @@ class LinearModel:
             raise BadInput(f"{answers} answers of the kind {kind!r}", remedy=remedy)
         if order < 1 or (least is not None and least < 1):
             raise BadInput(f"n-grams of up to {order} tokens that occur {least} times", remedy="give 1 or more")
-        if (kind in ("tag", "span") and (order != 2 or pairs)) or (kind == "span" and least is not None):
-            raise BadInput(f"the kind {kind!r} has features of its own", remedy="leave out order, pairs and least")
         if penalty is not None and not 0 < penalty < float("inf"):
             raise BadInput(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
         self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
-        meaningless = np.array(sorted(set(skipped)), np.int64)
-        self._making = Making(kind, vocabulary, order, self.pairs, meaningless, least)
+        self.skipped = np.array(sorted(set(skipped)), np.int64)
+        self._making = Making(kind, vocabulary, order, self.pairs, self.skipped, least)
         usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
         self.penalty = usual if penalty is None else penalty
         self._features: Features | None = None

@@ -13,17 +13,27 @@ from forebear.training.learner import WEIGHTS
 from forebear.training.recipe import Recipe
 
 
+LONGEST = 300.0  # seconds, where nothing says how long: a baseline is to be quick
+
+
 class Fitting:
     """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
 
     def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
         self.network, self.recipe, self.weights = network, recipe, weights
+        self.notes: list[str] = []  # what has to be said of it
 
     def begin(self) -> None:
         """There is nothing to begin with."""
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        fitted = self.network.fit(batch.inputs, batch.targets, weights=self._weights(batch), seconds=self.recipe.time)
+        limit = self.recipe.time if self.recipe.time is not None else LONGEST
+        fitted = self.network.fit(batch.inputs, batch.targets, weights=self._weights(batch), seconds=limit)
+        if fitted.ended == "time":
+            told = (
+                f"after {limit:,.0f} s the best weights were not found yet: the best so far are kept; --time gives more"
+            )
+            self.notes.append(told)
         return {self.network.heads[0]: fitted.loss}
 
     def _weights(self, batch: Batch) -> np.ndarray | None:

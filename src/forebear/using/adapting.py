@@ -213,6 +213,9 @@ def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     elif what.data.test:
         watcher.note("the test examples have no labels: nothing is measured on them")
     run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
-    run.facts["notes"] = [*run.facts.get("notes", []), *opened.notes]
+    notes = [*opened.notes, *getattr(ready.learner, "notes", ())]
+    for note in notes:
+        watcher.note(note)
+    run.facts["notes"] = [*run.facts.get("notes", []), *notes]
     write_card(run)
     run.tell(state="finished")  # last: what is finished is whole

@@ -1,0 +1,96 @@
+"""A real kill while a run is adapted: the same command, or --resume, ends bit for bit where an unbroken one does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forebear.cli.main import main
+from forebear.errors import BadInput
+from forebear.training.folder import RunFolder
+from forebear.using import adapting
+from labelled_texts import file_of, written
+from small_runs import trained, weights
+
+STEPS = 120
+CODE = "from forebear.cli.main import run; run()"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "text.txt").write_text(written("pairs", 100).replace("\t", " ").replace("\n", "\n\n"))
+    trained("bert", folder, steps=5, context=48, to="bert")
+    assert main(command(folder, "whole")) == 0
+    return folder
+
+
+def command(home: Path, to: str) -> list[str]:
+    words = ["adapt", home / "bert", file_of("tagging", home, 60), "--crf", "--to", home / to, "--steps", STEPS]
+    words += ["--threads", 1, "--save-every", "0.2s", "--quiet"]
+    return [str(word) for word in words]
+
+
+def killed(home: Path, to: str, how: signal.Signals) -> RunFolder:
+    """A run that was broken off after it had saved something."""
+    process = subprocess.Popen([sys.executable, "-c", CODE, *command(home, to)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list((home / to / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(how)
+    process.wait(60)
+    run = RunFolder.open(home / to)
+    assert not run.finished
+    return run
+
+
+@pytest.mark.parametrize("by", ["command", "resume"])
+def test_it_ends_where_an_unbroken_one_does(by: str, home: Path):
+    run = killed(home, by, signal.SIGKILL)
+    assert main(command(home, by) if by == "command" else ["adapt", "--resume", str(run.path), "--quiet"]) == 0
+    ended = RunFolder.open(run.path)
+    assert ended.finished
+    assert weights(ended) == weights(RunFolder.open(home / "whole"))
+    assert ended.facts["metrics"] == RunFolder.open(home / "whole").facts["metrics"]
+
+
+def test_ctrl_c_saves(home: Path):
+    run = killed(home, "interrupted", signal.SIGINT)
+    assert run.facts["state"] == "interrupted"
+    assert run.going_on == f"forebear adapt --resume {run.path}"
+
+
+def test_examples_that_changed_are_not_gone_on_with(home: Path, tmp_path: Path):
+    file = tmp_path / "changing.conll"
+    file.write_text(file_of("tagging", home, 60).read_text())
+    words = command(home, "changed")
+    words[2] = str(file)
+    process = subprocess.Popen([sys.executable, "-c", CODE, *words], stderr=subprocess.DEVNULL)
+    while not list((home / "changed" / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait(60)
+    file.write_text(file.read_text() + "\nnew\tO\n\n")
+    with pytest.raises(BadInput, match="have changed"):
+        adapting.resume(home / "changed")
+    file.unlink()
+    with pytest.raises(BadInput, match="are gone"):
+        adapting.resume(home / "changed")
+
+
+def test_what_is_finished_stays(home: Path):
+    before = RunFolder.open(home / "whole").facts
+    assert adapting.resume(home / "whole").facts == before
+    bert = RunFolder.open(home / "bert")
+    bert.tell(state="interrupted")
+    with pytest.raises(BadInput, match="not adapted"):
+        adapting.resume(home / "bert")
+    bert.tell(state="finished")
