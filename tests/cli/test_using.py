@@ -64,6 +64,7 @@ class Opened(runs.Run):
 
     name, notes, facts, unit, tokenizer = "bigrams", [], {}, "document", None
     heads, verbs = ("next",), ("score", "next", "generate", "measure")
+    task = None
 
     def __init__(self, tokenizer, add):
         self.tokenizer, self.predictor = tokenizer, Bigrams(tokenizer, add)

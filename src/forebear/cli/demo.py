@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from forebear.cli.compare import draw, hearing
+from forebear.cli.demo_tasks import SHOWN, TAUGHT, learned
+from forebear.cli.demo_tasks import drawn as drawn_tasks
+from forebear.cli.demo_tasks import further as further_tasks
 from forebear.cli.printing import Speaking
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 SIZE = 2_000_000  # bytes of text
 SEED = 7
+OF_TASKS = 0.4  # of the time
+LEARNED = len(SHOWN) * (len(TAUGHT) - 1)  # adaptations that take their time; counting does not
 # A blank to fill, how a text may begin, and two sentences to weigh against each other: as the text speaks.
 ASKED = {
     "world": (
@@ -35,10 +40,11 @@ def demo(
     to: Path = Path("forebear-demo"),
     text: Literal["world", "manual", "mixture"] = "world",
     time: str = "4m",
+    tasks: bool = True,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Train every milestone on text that comes with forebear, compare them, and say what to try next.
+    """Train every milestone on text that comes with forebear, compare them, teach some of them four tasks.
 
     A second call goes on where the first stopped, or shows its result.
 
@@ -55,7 +61,9 @@ def demo(
         world: a small town, told in English and Chinese by a grammar whose true entropy is known, so that a model's
         distance to the limit shows; manual: Python's own documentation; mixture: both.
     time
-        How long all milestones together may learn; those that count need seconds.
+        How long all may learn together, a little more than half of it from text, the rest from labelled examples.
+    tasks
+        Learn tasks too (of the world: its examples are right by construction).
     overwrite
         Replace what an earlier demo with another --time left there.
     """
@@ -69,19 +77,22 @@ def demo(
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
     descending = sum(milestone_named(name).learning == "descending" for name in LINEAGE)
+    share = OF_TASKS if tasks and text == "world" else 0.0
     with hearing(speaking) as hear:
         found = compare(
             str(file),
             to=to / text,
-            time=duration(time) / max(1, descending),
+            time=(1 - share) * duration(time) / max(1, descending),
             limit=limit,
             overwrite=overwrite,
             command=f"forebear demo --text {text} --time {time} --to {to}",
             hear=hear,
         )
-    facts = {**found.to_json(), "folder": str(to), "text": str(file), "page": str(to / text / PAGE)}
-    facts |= {"verdict": sentences(found), "next": [command for command, _ in _further(to, text, found)]}
-    speaking.tell(facts, lambda console: _draw(console, found, facts, _further(to, text, found)))
+    rows = learned(to, found, to / text, share * duration(time) / LEARNED, speaking) if share else []
+    facts = {**found.to_json(), "tasks": rows, "folder": str(to), "text": str(file), "page": str(to / text / PAGE)}
+    further = [*further_tasks(rows), *_further(to, text, found)]
+    facts |= {"verdict": sentences(found), "next": [command for command, _ in further]}
+    speaking.tell(facts, lambda console: _draw(console, found, facts, further))
 
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
@@ -147,6 +158,8 @@ def _draw(console: Console, found: Comparison, facts: dict[str, Any], further: l
         if sample:
             words = " ".join(f"{found.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
+    if facts["tasks"]:
+        drawn_tasks(console, facts["tasks"])
     console.print("\n[bold]try next[/]")
     for command, what in further:
         console.print(f"# {what}", style="dim", markup=False, soft_wrap=True)

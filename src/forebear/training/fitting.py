@@ -12,7 +12,6 @@ from forebear.statistics.linear import LinearModel
 from forebear.training.learner import WEIGHTS
 from forebear.training.recipe import Recipe
 
-
 LONGEST = 300.0  # seconds, where nothing says how long: a baseline is to be quick
 
 
