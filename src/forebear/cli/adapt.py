@@ -45,7 +45,7 @@ class AdaptingOptions:
     read: Read | None = None
     "The vector that stands for a text: of its first token, its last, or their mean. [default: as in the paper]"
     language: float | None = None
-    "What predicting the next token counts beside the task. [default: 0.5 where a run can, as in GPT's paper]"
+    "What predicting the next token counts beside the task. [default: 0.5 for GPTs with 20,000 examples or more]"
     dropout: float | None = None
     "Share of numbers that the encoder sets to zero in training. [default: the run's own]"
     head_dropout: float = 0.1

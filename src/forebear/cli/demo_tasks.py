@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from forebear.comparing.outcomes import Comparison
 
-TAUGHT = ("ngram", "gpt", "bert")  # one of each kind
+TAUGHT = ("ngram", "gpt2", "bert")  # one of each kind
 EXAMPLES, TESTS = 2000, 300
 # What is asked, in the words of the small world's files; and a text to try it on.
 SHOWN = {
@@ -73,7 +73,7 @@ def drawn(console: Console, rows: list[dict[str, Any]]) -> None:
             made.add_row(what, figure, *scores)
     console.print(made)
     console.print(
-        "(ngram: a linear model over words and pairs of words; gpt and bert go on from what they read)", style="dim"
+        "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)", style="dim"
     )
 
 

@@ -202,6 +202,9 @@ def _adapted(
     settings: Mapping[str, Any],
 ) -> adapting.Plan:
     """The student as it would be adapted to the teacher's task by itself."""
+    if "labelled" not in run.facts:
+        remedy = "adapt a run here, and distil that"
+        raise BadInput("was imported: nobody knows what it learned from", file=run.path, remedy=remedy)
     source = LabelledSource.from_json(run.facts["labelled"]["source"])
     if len(data) > 1:
         raise BadInput(f"{len(data)} files of examples", remedy="give one, or none for those the teacher learned from")
@@ -215,7 +218,8 @@ def _adapted(
     task: Any = run.task
     task = replace(task, **{name: value for name, value in anew.items() if hasattr(task, name)})
     own = {name: value for name, value in settings.items() if name in {field.name for field in fields(Recipe)}}
-    adaptation = task_plans.adaptation_for(made.milestone, beginning, task, {"balanced": run.adaptation.balanced})
+    how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
+    adaptation = task_plans.adaptation_for(made.milestone, beginning, len(found.train), how)
     fresh = beginning is None and not inherits
     recipe = task_plans.recipe_for(made.milestone, tokenizer, task, adaptation, found, own, fresh=fresh)
     return adapting.Plan(made.milestone, made.size, tokenizer, beginning, source, found, task, adaptation, recipe)

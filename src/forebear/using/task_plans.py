@@ -24,7 +24,9 @@ EXAMPLES = 32  # in a step, about
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
+OF_HEADS = 2e-3  # the rate where only a head learns
 LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
+MANY = 20_000  # examples from which on it helps: with fewer it did not, there and here, and costs as much as the rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,7 @@ def plan(
     tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
-    adaptation = adaptation_for(milestone, beginning, task, how or {})
+    adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
     recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
     return Plan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
 
@@ -104,14 +106,16 @@ def _beginning(run: str) -> Beginning:
 
 
 def adaptation_for(
-    milestone: Milestone, beginning: Beginning | None, task: Task, given: Mapping[str, Any]
+    milestone: Milestone, beginning: Beginning | None, examples: int, given: Mapping[str, Any]
 ) -> Adaptation:
+    """What was asked for, and otherwise what suits the milestone and so many examples."""
     told = {name: value for name, value in given.items() if value is not None}
     predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
         raise BadInput(what, remedy="leave it out")
-    usual = LANGUAGE if predicts and told.get("how", "finetune") == "finetune" and beginning else 0.0
+    helps = predicts and beginning is not None and examples >= MANY and told.get("how", "finetune") == "finetune"
+    usual = LANGUAGE if helps else 0.0
     return Adaptation(**{"language": usual, **told})
 
 
@@ -137,6 +141,11 @@ def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> T
     return train(kind, texts, size=size, **more)
 
 
+def finetuning_rate(width: int) -> float:
+    """BERT-base's for its width; narrow networks bear and need far more, as trying widths of 128 and 384 showed."""
+    return 3e-5 * (768 / width) ** (5 / 3)
+
+
 def recipe_for(
     milestone: Milestone,
     tokenizer: Tokenizer,
@@ -153,7 +162,7 @@ def recipe_for(
     if milestone.learning == "counting":
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
     width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
-    rate = milestone.recipe()["rate"] if fresh else 0.023 / width if adaptation.how != "features" else 2e-3
+    rate = milestone.recipe()["rate"] if fresh else OF_HEADS if adaptation.how == "features" else finetuning_rate(width)
     own: dict[str, Any] = {"rate": rate, "batch": max(1, round(EXAMPLES * mean)), "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
     epoch = max(1, round(mean * len(data.train) / batch))
