@@ -19,6 +19,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")  # tables are not wrapped
 
 
 @pytest.fixture(scope="module")

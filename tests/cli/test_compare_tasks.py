@@ -17,6 +17,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with labelled files, and a cache of its own."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("COLUMNS", "160")  # tables are not wrapped
     monkeypatch.chdir(tmp_path)
     for name, count, first in (("train", 90, 0), ("test", 30, 500)):
         rows = []

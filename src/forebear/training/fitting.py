@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from forebear.objectives.batch import Batch, is_asked
 from forebear.statistics.linear import LinearModel
-from forebear.training.learner import WEIGHTS
+from forebear.training.counting import Counting
 from forebear.training.recipe import Recipe
 
 LONGEST = 300.0  # seconds, where nothing says how long: a baseline is to be quick
 
 
-class Fitting:
+class Fitting(Counting):
     """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
 
     def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
-        self.network, self.recipe, self.weights = network, recipe, weights
+        super().__init__(network)
+        self.recipe, self.weights = recipe, weights
         self.notes: list[str] = []  # what has to be said of it
-
-    def begin(self) -> None:
-        """There is nothing to begin with."""
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         limit = self.recipe.time if self.recipe.time is not None else LONGEST
@@ -44,19 +39,3 @@ class Fitting:
     def examine(self, batch: Batch) -> dict[str, float]:
         """Nothing: it is judged by its answers."""
         return {}
-
-    def tried(self, batch: Batch) -> float:
-        return 0.0
-
-    def settled(self) -> dict[str, Any]:
-        return {}
-
-    def save(self, folder: Path) -> None:
-        from safetensors.numpy import save_file
-
-        save_file(self.network.arrays(), folder / WEIGHTS)
-
-    def load(self, folder: Path) -> None:
-        from safetensors.numpy import load_file
-
-        self.network.load(load_file(folder / WEIGHTS))
