@@ -238,9 +238,9 @@ def compare_training(case: Case, rounds: int) -> list[str]:
 
 
 def _weights(case: Case) -> float:
-    """Weights that each token meets; attention's own products are not counted."""
+    """Weights that each token meets: in our last block only its keys and values; attention's products do not count."""
     own = case.milestone()
-    return own.depth * 12 * own.width**2
+    return ((own.depth - 1) * 12 + 2) * own.width**2
 
 
 # --- prediction ---
