@@ -142,6 +142,31 @@ def test_faults_of_examples(home: Path, tmp_path: Path, capsys: Captured):
     assert main([*command, "--to", str(tmp_path / "tags")]) == 0
 
 
+@pytest.mark.parametrize(
+    ("begin", "task", "given", "said"),
+    [
+        ("ngram", "classification", "--how features", "--how means nothing here: a model that counts has no layers"),
+        ("ngram", "classification", "--layer-decay 0.9", "--layer-decay means nothing"),
+        ("ngram", "classification", "--read mean", "--read means nothing"),
+        ("ngram", "classification", "--head-dropout 0.3", "--head-dropout means nothing"),
+        ("ngram", "classification", "--dropout 0.3", "--dropout means nothing to a model that counts"),
+        ("ngram", "classification", "--rate 0.1", "--rate means nothing to ngram, which counts"),
+        ("bert", "classification", "--held-out 0.3", "--dev-share says how many examples are held out"),
+        ("bert", "classification", "--how features --dropout 0.3", "--dropout means nothing where the encoder"),
+        ("bert", "classification", "--how prompt", "forebear ask RUN TEXT --labels A,B"),
+        ("bert", "tagging", "--balanced", "--balanced means nothing here: it is for examples with labels"),
+        ("bert", "answering", "--read mean", "--read means nothing here: it is for texts that are judged as a whole"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(
+    begin: str, task: str, given: str, said: str, home: Path, tmp_path: Path, capsys: Captured
+):
+    run = begin if begin == "ngram" else home / begin
+    command = ["adapt", run, file_of(task, home, 40), "--task", task, *given.split(), "--to", tmp_path / "run"]
+    assert said in refused(capsys, *command)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_label_unseen_in_training_is_a_mistake_that_is_told(home: Path, tmp_path: Path, capsys: Captured):
     file = tmp_path / "test.tsv"
     file.write_text("text\tlabel\nThe cat sat.\tcoherent\nsat cat The.\tpuzzling\n")

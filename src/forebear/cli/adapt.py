@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forebear.using.task_plans import Plan
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
-How = Literal["finetune", "freeze", "features"]
+How = Literal["finetune", "freeze", "features", "prompt"]
 ADAPTING = Group("Adapting")
 NOT_OF_ADAPTATION = ("crf", "ordered", "dropout", "head_dropout")  # of the options below
 
@@ -37,7 +37,7 @@ class AdaptingOptions:
     """What of the network learns, and how."""
 
     how: How = "finetune"
-    "finetune: all of it; freeze: not its lower layers; features: only a head, which reads a mixture of all layers."
+    "finetune: all of it; freeze: not its lower layers; features: a head alone, on a mixture of layers; prompt: `ask`."
     freeze_layers: int | None = None
     "With --how freeze: layers that stay as they are, beside the embedding. [default: half of them]"
     layer_decay: float = 1.0

@@ -39,7 +39,8 @@ class Adaptation:
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
-            raise BadInput(f"--how is {self.how!r}", remedy=f"there are: {', '.join(get_args(How))}, prompt")
+            prompting = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
+            raise BadInput(f"--how is {self.how!r}", remedy=f"there are: {', '.join(get_args(How))}{prompting}")
         if self.read not in (None, *get_args(Read)):
             raise BadInput(f"--read is {self.read!r}", remedy=f"there are: {', '.join(get_args(Read))}")
         if self.freeze_layers is not None and self.how != "freeze":

@@ -58,6 +58,10 @@ class Choice(Task):
         return cls(**options)
 
     @property
+    def reads_rows(self) -> bool:
+        return True
+
+    @property
     def weighed_as(self) -> tuple[str, bool]:
         return "choice", True
 

@@ -85,6 +85,14 @@ class Classification(Task):
         return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
 
     @property
+    def answers_are_several(self) -> bool:
+        return self.kind == "several"
+
+    @property
+    def reads_rows(self) -> bool:
+        return True
+
+    @property
     def answers_count(self) -> int:
         return max(1, len(self.labels))
 

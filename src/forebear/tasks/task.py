@@ -39,7 +39,6 @@ class Making:
     read     the vector that stands for a row
     dense    whether a layer stands between it and the answer
     weights  of labels, where mistakes about some are to count more
-    crf      whether tags are judged together
     """
 
     width: int
@@ -49,7 +48,6 @@ class Making:
     features: bool = False
     dropout: float = 0.0
     weights: tuple[float, ...] | None = None
-    crf: bool = False
 
     def mixture(self) -> Mixture | None:
         from forebear.networks.mixture import Mixture
@@ -119,6 +117,16 @@ class Task(ABC):
     def answers_count(self) -> int:
         """Different answers, where they are always the same."""
         return 1
+
+    @property
+    def answers_are_several(self) -> bool:
+        """Whether any number of answers may be right at once."""
+        return False
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether one vector stands for a whole text; else every token is looked at."""
+        return False
 
     @property
     def name(self) -> str:

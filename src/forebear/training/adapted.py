@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.task import Task
@@ -74,9 +73,6 @@ def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: A
     """A linear model over the n-grams of a milestone that counts: the honest baseline."""
     from forebear.statistics.linear import LinearModel
 
-    if adaptation.how != "finetune":
-        what = f"--how {adaptation.how} means nothing to a model that counts: it has no layers"
-        raise BadInput(what, remedy="leave it out")
     kind, pairs = task.weighed_as
     most = 2 if tokenizer.kind == "words" else 3  # of characters and pieces it takes more to say something
     return LinearModel(

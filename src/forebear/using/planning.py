@@ -134,7 +134,7 @@ def plan(
     own, given = _shared_out(milestone, kind, settings or {})
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
-    _heeded(milestone, kind, {**written.get("recipe", {}), **given})
+    heeded(milestone, kind, {**written.get("recipe", {}), **given})
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | None):
@@ -194,7 +194,7 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
     return recipe_from(default, own, *layers)
 
 
-def _heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
+def heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
     if kind.learning == "counting":
         for name in OF_DESCENT:

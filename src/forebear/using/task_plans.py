@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 from forebear.training.recipe import Recipe, recipe_from
 from forebear.using.beginning import Beginning
+from forebear.using.planning import heeded
 
 EXAMPLES = 32  # in a step, about
 LEAST_STEPS = 300  # that a task wants, even where examples are few
@@ -85,15 +86,20 @@ def plan(
         milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
         if size is not None:
             raise BadInput("--size means nothing beside a run: it has its own", remedy="leave it out")
-    if dropout is not None:
-        if milestone.learning == "counting":
-            raise BadInput("--dropout means nothing to a model that counts", remedy="leave it out")
-        milestone = replace(milestone, dropout=dropout)  # pyright: ignore[reportCallIssue]
+    reads_features = (how or {}).get("how") == "features"
+    if dropout is not None and (milestone.learning == "counting" or reads_features):
+        nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
+        raise BadInput(f"--dropout means nothing {nothing}", remedy="leave it out")
+    if dropout is not None or (reads_features and hasattr(milestone, "dropout")):
+        milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
-    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
+    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
+    heeded(name_of(milestone), type(milestone), settings or {})
+    for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
+        raise BadInput(f"--{flag} means nothing here: {why}", remedy="leave it out")
     recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
     return Plan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
 
@@ -119,6 +125,24 @@ def adaptation_for(
     return Adaptation(**{"language": usual, **told})
 
 
+def _idle(
+    task: Task, adaptation: Adaptation, settings: Mapping[str, Any], *, counts: bool
+) -> Iterator[tuple[str, str]]:
+    """Settings that would change nothing, with why: who gives one believes that it does."""
+    if settings.get("held_out") is not None:
+        yield "held-out", "--dev-share says how many examples are held out"
+    for field in fields(Adaptation) if counts else ():
+        if field.name != "balanced" and getattr(adaptation, field.name) != field.default:
+            flag = "head-dropout" if field.name == "dropout" else field.name.replace("_", "-")
+            yield flag, "a model that counts has no layers to adapt"
+    if adaptation.balanced and not getattr(task, "labels", ()):
+        yield "balanced", "it is for examples with labels"
+    if adaptation.balanced and counts and task.answers_are_several:
+        yield "balanced", "where labels are several at once, only a network weighs them"
+    if adaptation.read is not None and not task.reads_rows:
+        yield "read", "it is for texts that are judged as a whole; here every word is"
+
+
 def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
     from forebear.using.explaining import sample
 
@@ -126,7 +150,7 @@ def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
     return told if told is not None else tuple(sample(milestone)[0].targets)
 
 
-def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
+def _learned_tokenizer(milestone: Milestone, data: LabelledData) -> Tokenizer:
     """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
     from forebear.text.blueprint import ROBERTA
     from forebear.text.training import train
