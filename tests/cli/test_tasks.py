@@ -134,6 +134,11 @@ def test_faults_of_examples(home: Path, tmp_path: Path, capsys: Captured):
     assert "--on-bad-rows skip" in said
     command = ["adapt", str(home / "bert"), str(torn), "--task", "classification", "--on-bad-rows", "skip", *SHORT]
     assert main([*command, "--to", str(tmp_path / "run")]) == 0
+    nested = tmp_path / "nested.conll"
+    nested.write_text("here\tO\n.\tO\n\nBank\tB-ORG\nof\tI-ORG\nChina\tI-ORG|B-LOC\n\n" * 3)
+    said = refused(capsys, "adapt", home / "bert", nested, "--task", "tagging", *SHORT)
+    assert f"{nested}:4" in said
+    assert "word 3 has several tags" in said
     broken = tmp_path / "broken.conll"
     broken.write_text("Li\tB-PER\nMing\tE-PER\nis\tO\n\nhere\tE-PER\n.\tO\n\n" * 3)
     said = refused(capsys, "adapt", home / "bert", broken, "--task", "tagging", *SHORT)

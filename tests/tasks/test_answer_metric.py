@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from forebear.errors import BadInput
 from forebear.tasks.figures.answer_metric import (
     WORD,
+    best_threshold,
     chinese_f1,
     english_f1,
     language_of,
@@ -171,3 +172,24 @@ def test_real_questions_score_as_by_the_official_scripts(data: Path, file, langu
     assert found["language"] == language
     assert found["exact_match"] == pytest.approx(exact, abs=1e-12)
     assert found["f1"] == pytest.approx(f1, abs=1e-12)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([(), ("cat",), ("black cat",)]), st.sampled_from(["cat", "dog"]), st.integers(-5, 5)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda one: one[2],
+    )
+)
+def test_no_threshold_for_not_answering_is_better_than_the_one_found(cases: list[tuple[tuple[str, ...], str, int]]):
+    golds, said, gaps = (list(column) for column in zip(*cases, strict=True))
+
+    def f1(threshold: float) -> float:
+        told = ["" if gap > threshold else text for text, gap in zip(said, gaps, strict=True)]
+        return of_answers(golds, told)["f1"]
+
+    found = best_threshold(golds, said, gaps)
+    assert f1(found) == pytest.approx(max(f1(half - 0.5) for half in range(-6, 8)))
+    if f1(0.0) == pytest.approx(f1(found)):
+        assert found == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as peer
 
 from forebear.errors import BadInput
+from forebear.tasks.choice import Choice
+from forebear.tasks.examples import Choices
 from forebear.tasks.figures.calibration import (
     COLDEST,
     HOTTEST,
@@ -131,3 +134,16 @@ def test_what_cannot_be_calibrated_is_refused():
     ):
         with pytest.raises(BadInput, match="logits"):
             temperature(logits, targets)
+
+
+def test_choices_are_as_sure_as_they_are_right_whatever_their_number():
+    rng = np.random.default_rng(0)
+    examples, scores = [], []
+    for number in range(600):
+        true = rng.normal(size=2 + number % 3) * 2
+        right = rng.choice(len(true), p=np.exp(true) / np.exp(true).sum())
+        examples.append(Choices("x", tuple(f"c{one}" for one in range(len(true))), int(right)))
+        scores.append(true * 3)  # three times too sure
+    rows = cast("Any", None)
+    assert Choice().calibrated(examples, rows, {"choice": scores}).temperature == pytest.approx(3, rel=0.15)
+    assert Choice().calibrated(examples[:9], rows, {"choice": scores[:9]}).temperature == 1  # too few to say

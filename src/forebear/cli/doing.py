@@ -75,8 +75,8 @@ def do(
             count = len(told)
         else:
             told = []
-            as_json = write is None or many.output_file.name.endswith((".jsonl", ".json"))
-            count = _written(many.output_file, answers, (lambda one: _json(one)) if as_json else write)  # pyright: ignore[reportArgumentType]
+            as_json = many.output_file.name.endswith((".jsonl", ".json"))
+            count = _written(many.output_file, answers, _json if write is None or as_json else write)
     if not count and not bad:
         raise BadInput("there is nothing to do", remedy=f"give {what}, or --in FILE")
     for row in bad[:10]:

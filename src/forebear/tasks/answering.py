@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,8 @@ from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING
 from forebear.objectives.layout import Layout
 from forebear.tasks.examples import Asked
-from forebear.tasks.figures.answer_metric import of_answers
+from forebear.tasks.figures import calibration
+from forebear.tasks.figures.answer_metric import best_threshold, of_answers
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OVERLAP = 4  # a window repeats at least a fourth of the one before it, and as much as the longest answer, up to half
 OTHERS = 2  # windows without the answer that are learned from, for each example
 BEST = 20  # starts and ends that are tried with each other
+LEAST = 1e-300  # probability that still has a logarithm
 NONE = 0  # the place in a row that stands for "not here": its first token
 
 
@@ -57,6 +59,12 @@ class Answer:
     @property
     def text(self) -> str:
         return "" if self.best is None else self.best.text
+
+    @property
+    def gap(self) -> float:
+        """How much likelier "no answer" is than the best candidate, in nats."""
+        candidate = self.candidates[0].probability if self.candidates else 0.0
+        return float(np.log(max(self.none, LEAST)) - np.log(max(candidate, LEAST)))
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -162,20 +170,34 @@ class Answering(Task):
         told = tuple(candidates.values())
         none = min((float(window.start[NONE] + window.end[NONE]) for window in windows), default=0.0)
         best = told[0] if told else None
-        if best is not None and self.unanswered and none - np.log(max(best.probability, 1e-300)) > self.threshold:
-            best = None
         table = windows[found[0][1]].table(example.passage) if found else ()
-        return Answer(example.question, example.passage, best, told, float(np.exp(none)), table)
+        answer = Answer(example.question, example.passage, best, told, float(np.exp(none)), table)
+        return replace(answer, best=None) if self.unanswered and answer.gap > self.threshold else answer
+
+    def calibrated(self, examples: Sequence[Asked], rows: Rows, logits: Logits) -> Answering:
+        """With the threshold for "no answer" with which the held-out questions are answered best."""
+        always = replace(self, threshold=np.inf).answers(examples, rows, logits)
+        told = [(one, answer) for one, answer in zip(examples, always, strict=True) if one.answers is not None]
+        if not self.unanswered or len(told) < calibration.FEW:
+            return self
+        golds = [_texts(one) for one, _ in told]
+        found = best_threshold(golds, [answer.text for _, answer in told], [answer.gap for _, answer in told])
+        return replace(self, threshold=found)
 
     def verdict(self, example: Asked, answer: Answer) -> Verdict:
-        wanted = tuple(span.text for span in example.answers or ())
+        wanted = _texts(example)
         right = of_answers([wanted], [answer.text])["exact_match"] == 1
         return Verdict(right, " | ".join(wanted), answer.text, answer.best.probability if answer.best else answer.none)
 
     def measured(self, examples: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Any]:
         told = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.answers is not None]
-        gold = [tuple(span.text for span in one.answers or ()) for one, _ in told]
-        return of_answers(gold, [answer.text for _, answer in told]) | {"examples": len(told)}
+        return of_answers([_texts(one) for one, _ in told], [answer.text for _, answer in told]) | {
+            "examples": len(told)
+        }
+
+
+def _texts(example: Asked) -> tuple[str, ...]:
+    return tuple(span.text for span in example.answers or ())
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING
 from forebear.objectives.layout import Layout
 from forebear.tasks.examples import Choices
+from forebear.tasks.figures import calibration
 from forebear.tasks.pairs import fitted
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from forebear.text.tokenizer import Tokenizer
+
+ABSENT = -1e4  # the score of a choice that is not there, where others have more of them
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Choice(Task):
-    """Nothing is to be known beforehand: not even how many choices there are."""
+    """Nothing is to be known beforehand: not even how many choices there are.
+
+    temperature  by which scores are divided, so that probabilities are as sure as they may be
+    """
 
     verb: ClassVar[str] = "choose"
     score: ClassVar[str] = "accuracy"
@@ -92,6 +98,16 @@ class Choice(Task):
             e = np.exp((scores - scores.max()).astype(np.float64) / self.temperature)
             made.append(Chosen(example.text, example.choices, int(e.argmax()), tuple((e / e.sum()).tolist())))
         return made
+
+    def calibrated(self, examples: Sequence[Choices], rows: Rows, logits: Logits) -> Choice:
+        """With the temperature under which the held-out choices are likeliest."""
+        told = [(scores, one.right) for one, scores in zip(examples, logits["choice"], strict=True)]
+        told = [(scores, right) for scores, right in told if right is not None]
+        scores = np.full((len(told), max((len(one) for one, _ in told), default=0)), ABSENT)
+        for row, (one, _) in zip(scores, told, strict=True):
+            row[: len(one)] = one - one.max()
+        right = np.array([right for _, right in told], np.int64)
+        return replace(self, temperature=calibration.trusted_temperature(scores, right))
 
     def verdict(self, example: Choices, answer: Chosen) -> Verdict:
         wanted = "" if example.right is None else example.choices[example.right]

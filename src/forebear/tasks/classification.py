@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 Kind = Literal["one", "several", "number"]
-FEW = 50  # held-out examples that say nothing about how sure a model may be
-COLD, HOT = 0.2, 5.0  # temperatures beyond these are an accident of the held-out examples
 
 
 @dataclass(frozen=True)
@@ -172,10 +170,10 @@ class Classification(Task):
         """With the temperature under which the held-out labels are likeliest."""
         told = rows.targets["label"]
         asked = is_asked(told)
-        if self.kind == "number" or np.count_nonzero(asked) < FEW:
+        if self.kind == "number" or not asked.any():
             return self
-        found = calibration.temperature(np.stack(logits["label"])[asked], told[asked])
-        return replace(self, temperature=min(max(found, COLD), HOT))
+        found = calibration.trusted_temperature(np.stack(logits["label"])[asked], told[asked])
+        return replace(self, temperature=found)
 
     def measured(self, examples: Sequence[Labelled], answers: Sequence[Classified]) -> dict[str, Any]:
         told = [(one.label, answer.label) for one, answer in zip(examples, answers, strict=True)]

@@ -136,6 +136,8 @@ def _read(path: str, source: LabelledSource, labels: Labels, notes: list[str]) -
     bad: list[BadRow] = []
     found = list(examples(path, source.task, source.form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
     notes += _told(bad)
+    for one in found if source.task == "tagging" else ():
+        tags.refuse_nested(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]
     if not found:
         raise BadInput("holds no example", file=path, remedy="give a file with at least a few examples")
     return found

@@ -124,6 +124,7 @@ class Ready:
     what: Plan
     train: Rows
     held_out: Rows
+    judged: Rows  # those of held_out that are looked at on the way
     objective: EveryExample
     learner: Learner
     notes: list[str]
@@ -132,7 +133,9 @@ class Ready:
     def of(cls, what: Plan) -> Ready:
         layout = what.milestone.layout(what.tokenizer)
         train = what.task.rows(what.data.train, what.tokenizer, layout, learning=True)
-        held_out = what.task.rows(what.data.dev, what.tokenizer, layout)
+        dev = what.data.dev
+        held_out = what.task.rows(dev, what.tokenizer, layout)
+        judged = held_out if len(dev) <= JUDGED else what.task.rows(dev[:JUDGED], what.tokenizer, layout)
         objective = EveryExample(what.adaptation.language)
         objective.check(train)
         notes = list(what.data.notes)
@@ -151,15 +154,12 @@ class Ready:
             given=_given(what.beginning),
             weights=weights,
         )
-        return cls(what, train, held_out, objective, learner, notes)
+        return cls(what, train, held_out, judged, objective, learner, notes)
 
     def judge(self) -> tuple[dict[str, float], float]:
         """The task's figure on held-out examples, and how far it is from perfect."""
         task, examples = self.what.task, self.what.data.dev[:JUDGED]
-        rows = self.held_out
-        if len(examples) < len(self.what.data.dev):
-            rows = task.rows(examples, self.what.tokenizer, self.what.milestone.layout(self.what.tokenizer))
-        answers = task.answers(examples, rows, predicted(self.learner.network, rows))
+        answers = task.answers(examples, self.judged, predicted(self.learner.network, self.judged))
         score = float(task.measured(examples, answers)[task.score])
         return {task.score: score}, 1.0 - score
 

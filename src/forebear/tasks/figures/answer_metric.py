@@ -51,6 +51,27 @@ def of_answers(
     return facts
 
 
+def best_threshold(golds: Sequence[Sequence[str]], predicted: Sequence[str], gaps: Sequence[float]) -> float:
+    """How large a gap has to be before nothing is answered, so that F1 is best; of several such, the nearest to 0.
+
+    predicted  what would be answered
+    gaps       how much likelier it seems that there is no answer
+    """
+    language = language_of(golds)
+    gains = [
+        score(gold, "", language)[1] - score(gold, text, language)[1]
+        for gold, text in zip(golds, predicted, strict=True)
+    ]
+    order = np.argsort(gaps, kind="stable")
+    wide = np.asarray(gaps, float)[order]
+    edges = np.concatenate([wide[:1] - 1, (wide[1:] + wide[:-1]) / 2, wide[-1:] + 1])
+    totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # gained with each edge as the threshold
+    best = totals >= totals.max() - 1e-9
+    if best[np.searchsorted(wide, 0.0, side="right")]:
+        return 0.0
+    return float(edges[best][np.abs(edges[best]).argmin()])
+
+
 def score(golds: Sequence[str], predicted: str, language: Language) -> tuple[float, float]:
     """(exact match, F1) of an answer: the best that it has with any of the golds."""
     plain, overlap = (plain_chinese, chinese_f1) if language == "chinese" else (plain_english, english_f1)

@@ -14,6 +14,8 @@ from forebear.errors import BadInput
 
 BINS = 10
 COLDEST, HOTTEST = 0.05, 20.0  # what is all right, or all wrong, has no best temperature
+FEW = 50  # cases that say nothing about how sure a model may be
+COLD, HOT = 0.2, 5.0  # temperatures beyond these are an accident of the cases
 CLOSE_ENOUGH, MOST_STEPS = 1e-9, 200
 
 
@@ -85,6 +87,11 @@ def probabilities(logits: np.ndarray, *, sigmoid: bool = False, temperature: flo
         return _sigmoid(scaled)
     powers = np.exp(scaled - scaled.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
+
+
+def trusted_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
+    """The best temperature, as far as these cases can be trusted; 1 where they are too few."""
+    return 1.0 if len(targets) < FEW else min(max(temperature(logits, targets), COLD), HOT)
 
 
 def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
