@@ -167,6 +167,16 @@ def test_a_passage_is_as_full_as_it_can_be_but_for_a_tenth():
     assert 0.01 < loose / len(inner) < 0.1 + 3 * spread
 
 
+def test_most_rows_are_as_short_as_is_asked_for_and_a_few_fill_the_context():
+    rng = np.random.default_rng(5)
+    corpus = corpus_of([rng.integers(1, 9, 400).tolist() for _ in range(20)])
+    batches = epoch_of(Passages(200, CLS, SEP, "windows", 32), corpus.whole(), 2000)
+    lengths = np.concatenate([batch.inputs["lengths"] for batch in batches])
+    assert 0.9 < (lengths <= 32).mean() < 0.98
+    assert (lengths > 190).any()
+    assert not ((lengths > 32) & (lengths < 180)).sum() > 0.03 * len(lengths)  # but for the ends of documents
+
+
 def test_an_epoch_divides_a_text_otherwise_than_the_one_before():
     corpus = corpus_of([[5, 4] * 100])
     made = {tuple(sorted(spans_of(corpus.whole(), 30, "windows", seed))) for seed in range(10)}

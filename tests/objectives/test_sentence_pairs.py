@@ -103,12 +103,20 @@ def test_names_on_the_command_line_are_those_objectives():
     seed=st.integers(0, 50),
     epoch=st.integers(0, 2),
     long=st.sampled_from(["windows", "truncate"]),
+    usual=st.none() | st.integers(4, 20),
 )
 def test_an_epoch_shows_every_token_once(
-    kind: type[Passages], documents: list[list[int]], context: int, size: int, seed: int, epoch: int, long: str
+    kind: type[Passages],
+    documents: list[list[int]],
+    context: int,
+    size: int,
+    seed: int,
+    epoch: int,
+    long: str,
+    usual: int | None,
 ):
     corpus = corpus_of(documents)
-    objective = kind(context, CLS, SEP, long)
+    objective = kind(context, CLS, SEP, long, usual)
     source = corpus.whole()
     batches = batches_of(objective, source, size, seed, epoch)
     assert all(batch.tokens for batch in batches)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forebear.text.portion import Portion
 
 SHORT = 0.1  # share of passages that are made shorter than they could be, so that short rows too are known (BERT's)
+FULL = 0.05  # share of passages that fill the context, where most rows are to be shorter, so that every place is known
 LEAST = 8  # tokens that a passage made shorter may have at least
 
 
@@ -80,21 +81,25 @@ def _windows(source: Portion, begin: int, end: int, room: int) -> np.ndarray:
     return np.array([*zip(cuts, [*cuts[1:], end], strict=True)])
 
 
-def packed(pieces: Pieces, room: int, rng: np.random.Generator) -> np.ndarray:
+def packed(pieces: Pieces, room: int, rng: np.random.Generator, *, usual: int | None = None) -> np.ndarray:
     """(m, 2) the first piece of each passage and the one after its last: every piece is in exactly one of them.
 
-    A passage holds as many pieces as have `room` tokens together; a few are drawn shorter. So an epoch cuts a text
-    otherwise than the one before. By a coin a stretch is packed from its beginning or from its end: the piece that did
-    not fit is a long one, and if it always came first, its length would tell which half of a passage is the first.
+    A passage holds as many pieces as have `room` tokens together; a few are drawn shorter. With `usual` most of them
+    have only so many, but for a piece that is longer itself. So an epoch cuts a text otherwise than the one before. By
+    a coin a stretch is packed from its beginning or from its end: the piece that did not fit is a long one, and if it
+    always came first, its length would tell which half of a passage is the first.
     """
     here, ends = np.arange(len(pieces)), pieces.stretches
     begins = np.searchsorted(ends, ends)  # (n,) the first piece of each one's stretch
     backwards = (rng.random(len(pieces)) < 0.5)[begins]
     lengths = pieces.lengths[np.where(backwards, begins + ends - 1 - here, here)]  # as in a mirror
     upto = np.cumsum(lengths)
-    rooms = np.full(len(pieces), room)
+    most = room if usual is None else min(usual, room)
+    rooms = np.full(len(pieces), most)
     short = np.flatnonzero(rng.random(len(pieces)) < SHORT)
-    rooms[short] = rng.integers(min(LEAST, room), room + 1, len(short))
+    rooms[short] = rng.integers(min(LEAST, most), most + 1, len(short))
+    if most < room:
+        rooms[rng.random(len(pieces)) < FULL] = room
     after = np.searchsorted(upto, upto - lengths + rooms, side="right")
     after = np.maximum(np.minimum(after, ends), here + 1)
     found = np.array(_hops(after.tolist()), np.int64)

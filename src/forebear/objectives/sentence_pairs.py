@@ -45,6 +45,7 @@ class Passages:
     start    the id that begins a row
     end      the id that ends it, or each of its halves
     long     a sentence longer than a row is read in "windows", or "truncate" leaves its rest away
+    usual    tokens of most rows, special ones included; None: as many as the context holds
     """
 
     specials: ClassVar[int] = 2  # in a row that is full
@@ -54,11 +55,16 @@ class Passages:
     start: int
     end: int
     long: str = "windows"
+    usual: int | None = None
 
     @property
     def room(self) -> int:
         """Tokens of text in a row."""
         return self.context - self.specials
+
+    def packed(self, pieces: Pieces, rng: np.random.Generator) -> np.ndarray:
+        """The pieces of each row."""
+        return packed(pieces, self.room, rng, usual=None if self.usual is None else self.usual - self.specials)
 
     def steps(self, source: Portion, size: int) -> int:
         """As many as are asked for, or fewer: a batch is no smaller than the longest row, so that none is empty."""
@@ -82,7 +88,7 @@ class Passages:
 
     def sided(self, pieces: Pieces, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """The halves of all rows, and what is asked of them."""
-        passages = packed(pieces, self.room, rng)
+        passages = self.packed(pieces, rng)
         begin, end = pieces.spans[passages[:, 0], 0], pieces.spans[passages[:, 1] - 1, 1]
         return np.stack((begin, end, end, end), axis=1), np.full(len(passages), NOTHING)
 
@@ -129,7 +135,7 @@ class _Halves(Passages):
 
     def halved(self, pieces: Pieces, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """(m, 4) sides of all passages, cut between two sentences anywhere, and the document of each."""
-        passages = packed(pieces, self.room, rng)
+        passages = self.packed(pieces, rng)
         first, last = passages[:, 0], passages[:, 1]
         cut = np.where(last - first > 1, rng.integers(first + 1, np.maximum(last, first + 2)), last)
         begin, end = pieces.spans[first, 0], pieces.spans[last - 1, 1]
@@ -207,7 +213,7 @@ class SentenceOrder(_Halves):
             raise BadInput(what, remedy=remedy)
 
 
-PAIRS: dict[str, Callable[[int, int, int, str], Passages]] = {
+PAIRS: dict[str, Callable[[int, int, int, str, int | None], Passages]] = {
     "next": NextSentences,
     "order": SentenceOrder,
     "none": Passages,
