@@ -14,7 +14,7 @@ import forebear as fb
 from forebear.training.trainer import Watcher
 
 Row = dict[str, Any]
-SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "rows": 64, "share": 0.3}
+SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "short_rows": 64, "share": 0.3}
 
 
 class Telling(Watcher):

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 from forebear.using.run import Run
 from small_runs import opened
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -36,24 +35,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ngram(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return opened("ngram", tmp_path_factory.mktemp("ngram"), smoothing="none").folder.path
-
-
-def told(capsys: Captured, *arguments: object) -> dict:
-    assert main([*map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def said(capsys: Captured, *arguments: object) -> str:
-    assert main([*map(str, arguments)]) == 0
-    return capsys.readouterr().out
-
-
-def refused(capsys: Captured, *arguments: object) -> str:
-    assert main([*map(str, arguments)]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "remedy" in printed.err
-    return printed.err
 
 
 def test_choices_and_blanks(gpt2: Path, capsys: Captured):

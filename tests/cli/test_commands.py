@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import small_runs
+from command_line import refused, told
 from forebear.cli.main import COMMANDS, main
 from forebear.lineage import LINEAGE
 
@@ -24,20 +25,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("story.txt").write_text(STORY)
     return tmp_path
-
-
-def told(capsys, *arguments) -> dict:
-    """The one JSON document that a successful command prints."""
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys, *arguments) -> str:
-    assert main(list(arguments)) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "Traceback" not in printed.err
-    return printed.err
 
 
 def process(*arguments, **options) -> subprocess.Popen:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import told
 from forebear.cli.main import main
 from small_runs import opened, text
 
@@ -15,11 +16,6 @@ from small_runs import opened, text
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return opened("bert", tmp_path_factory.mktemp("hidden"), steps=300, rate=5e-3).folder.path
-
-
-def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict:
-    assert main([*map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def test_fill_shows_candidates_and_the_whole(run: Path, capsys: pytest.CaptureFixture[str]):

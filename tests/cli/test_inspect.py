@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from command_line import Captured, refused, said, told
 from forebear.cli import main as front
-from forebear.cli.main import main
 from planted_runs import SAID, SAID_IN_CHINESE, planted
 from small_runs import trained
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -31,24 +28,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     found = {task: made(task) for task in ("classification", "pairs", "choice", "answering", "tagging")}
     return found | {"bert": made("classification", "bert", steps=10)}
-
-
-def told(capsys: Captured, *arguments: object) -> dict:
-    assert main([*map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def said(capsys: Captured, *arguments: object) -> str:
-    assert main([*map(str, arguments)]) == 0
-    return capsys.readouterr().out
-
-
-def refused(capsys: Captured, *arguments: object) -> str:
-    assert main([*map(str, arguments)]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "remedy" in printed.err
-    return printed.err
 
 
 def test_json_tells_words_spans_and_what_they_add(capsys: Captured, runs: dict[str, Path]):

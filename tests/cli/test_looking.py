@@ -1,10 +1,10 @@
 """The commands that look: lineage, explain, preview, runs, compare; as a person calls them."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from command_line import said, told
 from forebear.cli.main import main
 from forebear.lineage import LINEAGE
 
@@ -21,21 +21,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def told(capsys, *arguments) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def shown(capsys, *arguments) -> str:
-    assert main(list(arguments)) == 0
-    return capsys.readouterr().out
-
-
 def test_the_lineage_in_the_order_of_history(capsys):
     facts = told(capsys, "lineage")["milestones"]
     assert [one["name"] for one in facts] == list(LINEAGE)
     assert all(one["ready"] and one["verbs"] for one in facts)
-    printed = shown(capsys, "lineage")
+    printed = said(capsys, "lineage")
     for entry in LINEAGE.values():
         assert entry.name in printed
         assert str(entry.year) in printed
@@ -46,13 +36,13 @@ def test_explaining_counts(capsys):
     facts = told(capsys, "explain", "ngram", "--order", "4")
     assert facts["fields"]["order"] == {"value": 4, "meaning": facts["fields"]["order"]["meaning"]}
     assert facts["verbs"] == ["score", "next", "generate", "ask", "measure"]
-    printed = shown(capsys, "explain", "ngram")
+    printed = said(capsys, "explain", "ngram")
     for word in ("Markov", "EveryText", "--smoothing", "bigram", "cat", "parameter for each different n-gram"):
         assert word in printed
 
 
 def test_explaining_a_network(capsys):
-    printed = shown(capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64")
+    printed = said(capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64")
     for word in ("Unsupervised Multitask", "TokenHead", "124,439,808", "yours", "--context", "50,257"):
         assert word in printed
 
@@ -61,9 +51,7 @@ def test_a_preview_shows_tokens_over_targets_and_figures(capsys):
     facts = told(capsys, "preview", "ngram", "diary.txt", "--rows", "2")
     assert len(facts["rows"]) == 2
     assert facts["rows"][0]["asked"]["next"][:-1] == facts["rows"][0]["tokens"][1:]
-    printed = shown(
-        capsys, "preview", "gpt2", "diary.txt", "--context", "24", "--batch", "96", "--rows", "1", "--quiet"
-    )
+    printed = said(capsys, "preview", "gpt2", "diary.txt", "--context", "24", "--batch", "96", "--rows", "1", "--quiet")
     lines = printed.splitlines()
     assert lines[1].startswith("seen")
     assert lines[2].startswith("next")
@@ -80,7 +68,7 @@ def test_compare_then_runs(capsys):
     assert row["bits_per_byte"] > 0
     assert row["trials"][0]["size"] == "bigram"
     assert Path(facts["page"]).read_text().startswith("<!doctype html>")
-    printed = shown(capsys, *command, "--quiet")
+    printed = said(capsys, *command, "--quiet")
     assert f"{row['bits_per_byte']:.3f}" in printed
     assert "best" in printed
     assert "yardstick" in printed
@@ -90,14 +78,14 @@ def test_compare_then_runs(capsys):
     assert line["bits_per_byte"] == pytest.approx(row["bits_per_byte"])
     Path("c/runs/torn").mkdir()
     Path("c/runs/torn/run.json").write_text("{")
-    printed = shown(capsys, "runs", "c")
+    printed = said(capsys, "runs", "c")
     assert "broken: cannot be read" in printed
     assert "finished" in printed
 
 
 def test_a_folder_without_runs_says_so(capsys):
     Path("runs").mkdir()
-    assert "no runs in runs" in shown(capsys, "runs")
+    assert "no runs in runs" in said(capsys, "runs")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 from labelled_texts import TASKS, file_of, written
 from small_runs import trained
 
-Captured = pytest.CaptureFixture[str]
 SHORT = ["--steps", "4", "--threads", "1", "--quiet"]
 GIVEN = {
     "classification": ["The cat sat."],
@@ -32,18 +32,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = ["adapt", folder / "bert", file_of(task, folder, 40), "--task", task, "--to", folder / task, *SHORT]
         assert main([str(part) for part in command]) == 0
     return folder
-
-
-def told(capsys: Captured, *command: object) -> dict:
-    capsys.readouterr()
-    assert main([*map(str, command), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: Captured, *command: object) -> str:
-    capsys.readouterr()
-    assert main([*map(str, command)]) == 2
-    return capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -89,6 +77,15 @@ def test_files_in_and_out_keep_their_order(home: Path, tmp_path: Path, capsys: C
     told(capsys, "classify", run, "--in", tmp_path / "in.txt", "--out", tmp_path / "out.tsv")
     rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
     assert [row[1] for row in rows] == [line["label"] for line in lines]
+
+
+def test_choices_of_a_file_are_lines_or_tables(home: Path, tmp_path: Path, capsys: Captured):
+    asked = tmp_path / "asked.txt"
+    asked.write_text("The cat sat on\tthe mat.\tthe moon.\n" * 2)
+    lines = said(capsys, "choose", home / "choice", "--in", asked).splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("The cat sat on: the m") and line.endswith("%") for line in lines)
+    assert said(capsys, "choose", home / "choice", "--in", asked, "--table").count("probability") == 2
 
 
 def test_a_bad_line_does_not_lose_the_rest(home: Path, tmp_path: Path, capsys: Captured):

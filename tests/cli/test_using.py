@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import refused, said, told
 from forebear.cli.main import main
 from forebear.text.training import train
 from forebear.using import run as runs
@@ -82,23 +83,6 @@ def run(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     known = {"smooth": 0.1, "strict": 0.0}
     monkeypatch.setattr(runs.Run, "open", lambda folder: Opened(words, known[str(folder)]))
-
-
-def told(capsys, *arguments) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def said(capsys, *arguments) -> str:
-    assert main(list(arguments)) == 0
-    return capsys.readouterr().out
-
-
-def refused(capsys, *arguments) -> str:
-    assert main(list(arguments)) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    return printed.err
 
 
 def test_score_ranks_and_keeps_the_order(capsys):

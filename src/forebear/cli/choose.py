@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from forebear.cli.doing import do
 from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
@@ -21,6 +23,7 @@ def choose(
     choices: Given = None,
     /,
     *,
+    show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
     many: ManyOptions = ONE,
     speaking: Speaking = Speaking(),
 ) -> None:
@@ -39,6 +42,8 @@ def choose(
         The beginning, or the question.
     choices
         What may follow, or answer it.
+    show_table
+        Show the probability of every choice. A single question is always shown so.
     """
     from forebear.using.doing import choices as offered
 
@@ -49,14 +54,20 @@ def choose(
         return offered(first, rest)[0]
 
     given = [] if text is None else offered(text, choices or ())
-    do(using, given, many, speaking, line=line, what="questions", draw=_draw, write=_row)
+    shown = show_table or many.input_file is None
+    draw = lambda console, answer: _draw(console, answer, shown)  # noqa: E731
+    do(using, given, many, speaking, line=line, what="questions", draw=draw, write=_row)
 
 
 def _row(answer: Chosen) -> str:
     return f"{' '.join(answer.text.split())}\t{answer.chosen}\t{' '.join(answer.choices[answer.chosen].split())}\n"
 
 
-def _draw(console: Console, answer: Chosen) -> None:
+def _draw(console: Console, answer: Chosen, shown: bool) -> None:
+    if not shown:
+        best, sure = plain(answer.choices[answer.chosen]), answer.probabilities[answer.chosen]
+        console.print(f"{plain(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
+        return
     made = table(plain(answer.text), ">probability", "")
     for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
         made.add_row(plain(choice), f"{p:.4f}", bar(p), style="bold" if number == answer.chosen else "")

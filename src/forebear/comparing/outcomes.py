@@ -6,7 +6,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from forebear.lineage import LINEAGE
 
@@ -59,16 +59,10 @@ class Trial:
                 yield seconds, bits
 
 
-@dataclass(frozen=True)
-class Row:
-    """A milestone and its trials."""
+class Tried:
+    """What rows of every kind of comparison have: trials, one for each seed."""
 
-    name: str
-    title: str
-    year: int
-    idea: str = ""
-    authors: str = ""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Any, ...]
 
     def of(self, what: str) -> list[Any]:
         """This value of every trial that has it."""
@@ -78,16 +72,43 @@ class Row:
         values = self.of(what)
         return statistics.fmean(values) if values else None
 
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of bits per byte over the seeds, where there are several."""
-        values = self.of("bits_per_byte")
+    def deviation(self, what: str) -> float | None:
+        """The standard deviation over the seeds, where there are several."""
+        values = self.of(what)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
     def size(self) -> str:
         """The name of the size that was trained."""
         return next((trial.size for trial in self.trials if trial.size), "")
+
+    @property
+    def error(self) -> str:
+        """The first complaint among its trials."""
+        return next((trial.error for trial in self.trials if trial.error), "")
+
+    def with_trial(self, trial: Any) -> Self:
+        """The same row, this trial in the place of one of the same seed."""
+        others = [other for other in self.trials if other.seed != trial.seed]
+        trials = tuple(sorted([*others, trial], key=lambda it: it.seed))
+        return replace(self, trials=trials)  # pyright: ignore[reportArgumentType] - rows are dataclasses
+
+
+@dataclass(frozen=True)
+class Row(Tried):
+    """A milestone and its trials."""
+
+    name: str
+    title: str
+    year: int
+    idea: str = ""
+    authors: str = ""
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def spread(self) -> float | None:
+        """Of bits per byte, over the seeds."""
+        return self.deviation("bits_per_byte")
 
     @property
     def forgotten(self) -> tuple[str, ...]:
@@ -103,11 +124,6 @@ class Row:
         pairs = "" if paired is None else f", answers {paired:.0%} of questions about two halves"
         return f"finds {found:.1%} of hidden tokens (always the commonest: {guess:.1%}){pairs}"
 
-    @property
-    def error(self) -> str:
-        """The first complaint among its trials."""
-        return next((trial.error for trial in self.trials if trial.error), "")
-
     def reached(self) -> list[tuple[float, float]]:
         """(seconds, bits per byte), each time they fall: the mean over the seeds of the fewest so far, from the moment
         when every seed that came to a result has one."""
@@ -119,11 +135,6 @@ class Row:
                 bits = [path[count - 1][1] for path, count in zip(paths, past, strict=True)]
                 points.append((now, statistics.fmean(bits)))
         return points
-
-    def with_trial(self, trial: Trial) -> Row:
-        """The same row, this trial in the place of one of the same seed."""
-        others = [other for other in self.trials if other.seed != trial.seed]
-        return replace(self, trials=tuple(sorted([*others, trial], key=lambda it: it.seed)))
 
 
 @dataclass(frozen=True)
@@ -180,17 +191,17 @@ class Comparison:
         """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
         if told["format"] != FORMAT:
             raise ValueError(f"a comparison of format {told['format']!r}")
-        rows = [Row(**{**_own(Row, row), "trials": tuple(map(_trial, row["trials"]))}) for row in told["rows"]]
+        rows = [Row(**{**own_fields(Row, row), "trials": tuple(map(_trial, row["trials"]))}) for row in told["rows"]]
         sticks = [Yardstick(**stick) for stick in told["yardsticks"]]
         more = {"texts": tuple(told["texts"]), "rows": tuple(rows), "yardsticks": tuple(sticks)}
-        return cls(**{**_own(cls, told), **more})
+        return cls(**{**own_fields(cls, told), **more})
 
 
 def _trial(told: dict[str, Any]) -> Trial:
     curve = tuple((float(seconds), float(bits)) for seconds, bits in told["curve"])
-    return Trial(**{**_own(Trial, told), "curve": curve, "forgotten": tuple(told["forgotten"])})
+    return Trial(**{**own_fields(Trial, told), "curve": curve, "forgotten": tuple(told["forgotten"])})
 
 
-def _own(kind: type, told: dict[str, Any]) -> dict[str, Any]:
+def own_fields(kind: type, told: dict[str, Any]) -> dict[str, Any]:
     """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
     return {field.name: told[field.name] for field in fields(kind)}

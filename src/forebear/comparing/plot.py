@@ -81,14 +81,20 @@ def _about(row: Row) -> str:
     return f"{row.title}: {row.mean('bits_per_byte'):.3f} bits per byte after {duration(row.mean('seconds') or 0)}"
 
 
-def _axes(scale: Scale) -> str:
-    made = ['<g class="axes">']
-    right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
+def levels(scale: Scale) -> list[str]:
+    """Lines across, with their figures."""
+    made: list[str] = []
     step = step_of(scale.highest - scale.lowest)
     for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
         y = scale.y(count * step)
-        made.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        made.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         made.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>')
+    return made
+
+
+def _axes(scale: Scale) -> str:
+    made = ['<g class="axes">', *levels(scale)]
+    right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
     before = -math.inf
     for moment in MOMENTS:
         if scale.quickest <= moment <= scale.slowest and (x := scale.x(moment)) - before > 48:

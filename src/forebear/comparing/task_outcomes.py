@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from forebear.comparing.outcomes import Tried, own_fields
 
 FORMAT = "forebear-task-comparison/1"
 
@@ -34,7 +35,7 @@ class TaskTrial:
 
 
 @dataclass(frozen=True)
-class TaskRow:
+class TaskRow(Tried):
     """A milestone, a run or a variant, and its trials.
 
     differs  of a variant: in what it differs from the whole
@@ -52,43 +53,20 @@ class TaskRow:
     papers: str = ""
     versus: tuple[float, float] | None = None
 
-    def of(self, what: str) -> list[Any]:
-        """This value of every trial that has it."""
-        return [value for trial in self.trials if (value := getattr(trial, what)) is not None]
-
-    def mean(self, what: str) -> float | None:
-        values = self.of(what)
-        return statistics.fmean(values) if values else None
-
     @property
     def score(self) -> float | None:
         return self.mean("score")
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the score over the seeds, where there are several."""
-        values = self.of("score")
-        return statistics.stdev(values) if len(values) > 1 else None
-
-    @property
-    def size(self) -> str:
-        return next((trial.size for trial in self.trials if trial.size), "")
-
-    @property
-    def error(self) -> str:
-        """The first complaint among its trials."""
-        return next((trial.error for trial in self.trials if trial.error), "")
+        """Of the score, over the seeds."""
+        return self.deviation("score")
 
     @property
     def best(self) -> TaskTrial | None:
         """The trial with the highest score."""
         scored = [trial for trial in self.trials if trial.score is not None]
         return max(scored, key=lambda trial: trial.score or 0.0, default=None)
-
-    def with_trial(self, trial: TaskTrial) -> TaskRow:
-        """The same row, this trial in the place of one of the same seed."""
-        others = [other for other in self.trials if other.seed != trial.seed]
-        return replace(self, trials=tuple(sorted([*others, trial], key=lambda it: it.seed)))
 
 
 @dataclass(frozen=True)
@@ -167,7 +145,7 @@ class TaskComparison:
         rows = tuple(map(_row, told["rows"]))
         tuples = {name: tuple(told[name]) for name in ("texts", "remarks")}
         baselines = tuple(Baseline(**one) for one in told["baselines"])
-        return cls(**{**_own(cls, told), **tuples, "rows": rows, "baselines": baselines})
+        return cls(**{**own_fields(cls, told), **tuples, "rows": rows, "baselines": baselines})
 
 
 POINT = 0.01  # of a score
@@ -188,11 +166,6 @@ def front(rows: tuple[TaskRow, ...] | list[TaskRow], cost: str) -> list[TaskRow]
 
 
 def _row(told: dict[str, Any]) -> TaskRow:
-    trials = tuple(TaskTrial(**_own(TaskTrial, trial)) for trial in told["trials"])
+    trials = tuple(TaskTrial(**own_fields(TaskTrial, trial)) for trial in told["trials"])
     versus = None if told["versus"] is None else (float(told["versus"][0]), float(told["versus"][1]))
-    return TaskRow(**{**_own(TaskRow, told), "trials": trials, "versus": versus})
-
-
-def _own(kind: type, told: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
-    return {field.name: told[field.name] for field in fields(kind)}
+    return TaskRow(**{**own_fields(TaskRow, told), "trials": trials, "versus": versus})

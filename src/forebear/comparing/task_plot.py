@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
-from forebear.comparing.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, names_above, names_beside, step_of
+from forebear.comparing.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, levels, names_above, names_beside
 from forebear.comparing.task_outcomes import Baseline, TaskComparison, TaskRow, front
 from forebear.comparing.task_verdict import figure, points
 from forebear.comparing.wording import size
@@ -77,13 +77,8 @@ def _about(row: TaskRow, price: Price) -> str:
 
 
 def _axes(comparison: TaskComparison, scale: Scale, price: Price) -> str:
-    made = ['<g class="axes">']
+    made = ['<g class="axes">', *levels(scale)]
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
-    step = step_of(scale.highest - scale.lowest)
-    for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
-        y = scale.y(count * step)
-        made.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        made.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>')
     before = -math.inf
     powers = range(math.floor(math.log10(scale.quickest)), math.ceil(math.log10(scale.slowest)) + 1)
     for mark in (digit * 10.0**power for power in powers for digit in (1, 2, 5)):

@@ -29,7 +29,7 @@ class Albert(Bert):
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
         "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 64, "table": 64},
-        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "rows": 64, "table": 128},
+        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "short_rows": 64, "table": 128},
         "base": {},
         "large": {"width": 1024, "depth": 24, "heads": 16},
         "xlarge": {"width": 2048, "depth": 24, "heads": 16},

@@ -40,14 +40,14 @@ class Bert(Milestone):
     pairs        what is asked of two halves: "next" (does one follow?), "order" (which came first?) or "none"
     share        of tokens that are hidden
     whole_words  hide whole words, Chinese ones too, never a part of one
-    rows         tokens of most rows in pre-training; 0: as many as the context holds. In short rows it is learned far
+    short_rows   tokens of most rows in pre-training; 0: as many as the context holds. In short rows it is learned far
                  sooner what stands beside what; the paper too takes long ones only for the last tenth of its steps
     long         a sentence that is longer than a row is read in "windows", or "truncate" leaves its rest away
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
         "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 64},
-        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "rows": 64},
+        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "short_rows": 64},
         "tiny": {"width": 128, "depth": 2, "heads": 2},
         "mini": {"width": 256, "depth": 4, "heads": 4},
         "small": {"width": 512, "depth": 4, "heads": 8},
@@ -72,7 +72,7 @@ class Bert(Milestone):
     pairs: str = "next"
     share: float = 0.15
     whole_words: bool = False
-    rows: int = 0
+    short_rows: int = 0
     long: str = "windows"
 
     def __post_init__(self) -> None:
@@ -87,8 +87,10 @@ class Bert(Milestone):
             raise BadInput(f"share is {self.share}", remedy="give a share between 0 and 1, such as 0.15")
         if self.context < 8:
             raise BadInput(f"context is {self.context}", remedy="give at least 8: special tokens take three of them")
-        if self.rows and not 8 <= self.rows <= self.context:
-            raise BadInput(f"rows is {self.rows}", remedy=f"give 8 to {self.context}, the context; 0 is all of it")
+        if self.short_rows and not 8 <= self.short_rows <= self.context:
+            raise BadInput(
+                f"short_rows is {self.short_rows}", remedy=f"give 8 to {self.context}, the context; 0 is all of it"
+            )
 
     @property
     def wants_words(self) -> bool:
@@ -100,7 +102,7 @@ class Bert(Milestone):
 
     def objective(self, tokenizer: Tokenizer) -> MaskedTokens:
         start, end, mask = shape.roles(tokenizer, self.needs)
-        rows = PAIRS[self.pairs](self.context, start, end, self.long, self.rows or None)
+        rows = PAIRS[self.pairs](self.context, start, end, self.long, self.short_rows or None)
         return MaskedTokens(rows, self.units(), mask, tokenizer.size, tokenizer.specials, self.share)
 
     def network(self, tokenizer: Tokenizer) -> Model:

@@ -18,6 +18,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from forebear.tasks.task import Task, task_from
 from forebear.text.aside import disk_told, write_json, written_aside
 from forebear.text.corpus import LEDGER, TOKENIZER
 from forebear.text.tokenizer import Tokenizer
+from forebear.training import machine
 from forebear.training.checkpoint import Checkpoint, Checkpoints, digest
 from forebear.training.learner import WEIGHTS
 from forebear.training.recipe import Recipe, recipe_from
@@ -62,8 +64,18 @@ class RunFolder:
 
     @classmethod
     def begin(cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer, ledger: dict[str, Any] | None) -> RunFolder:
-        """Fills an empty folder; run.json comes last, and only then it is a run."""
-        run = cls(path, {"format": FORMAT, **facts})
+        """Fills an empty folder; run.json comes last, and only then it is a run.
+
+        Beside `facts` it tells of its tokenizer, of when and where it began, and of its state, if they do not.
+        """
+        told = {
+            "tokenizer": {name: tokenizer.describe()[name] for name in ("kind", "size", "digest")},
+            "began": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": machine.versions(),
+            "hardware": machine.hardware(),
+            "state": "begun",
+        }
+        run = cls(path, {"format": FORMAT, **facts, **{name: told[name] for name in told if name not in facts}})
         with disk_told(path):
             path.mkdir(parents=True, exist_ok=True)
             with run.held():

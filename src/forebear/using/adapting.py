@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from forebear.tasks.examples import is_labelled
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
 from forebear.text.aside import disk_told
-from forebear.training import machine
 from forebear.training.adapted import balanced, learner_for_task
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
@@ -69,15 +67,10 @@ def first_facts(what: Plan, asked: dict[str, Any], folder: Path, command: str | 
         "task": asked["task"],
         "adaptation": asked["adaptation"],
         "recipe": asked["recipe"],
-        "tokenizer": {name: what.tokenizer.describe()[name] for name in ("kind", "size", "digest")},
         "labelled": {"source": asked["examples"], "digests": asked["digests"], "sides": what.data.facts},
         "data": None,
         "asked": asked,
         "command": command,
-        "began": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": machine.versions(),
-        "hardware": machine.hardware(),
-        "state": "begun",
     }
 
 

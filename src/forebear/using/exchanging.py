@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from forebear.lineage import milestone_named
 from forebear.milestones.milestone import Milestone
 from forebear.text.aside import disk_told, sync_folder
 from forebear.text.tokenizer import Tokenizer
-from forebear.training import machine
 from forebear.training.card import write_card
 from forebear.training.checkpoint import digest
 from forebear.training.folder import RunFolder
@@ -181,11 +179,7 @@ def _begun(
                 "parent": None,
                 "imported": source,
                 "recipe": {},
-                "tokenizer": {key: tokenizer.describe()[key] for key in ("kind", "size", "digest")},
                 "data": None,
-                "began": datetime.now(UTC).isoformat(timespec="seconds"),
-                "versions": machine.versions(),
-                "hardware": machine.hardware(),
                 "weights": {"sha256": digest(aside / WEIGHTS), "bytes": (aside / WEIGHTS).stat().st_size, "step": 0},
                 "step": 0,
                 "seconds": 0.0,

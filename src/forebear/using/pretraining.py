@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from forebear.objectives.batch import Objective
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Corpus
 from forebear.text.portion import Portion, Split
-from forebear.training import machine, troubles
+from forebear.training import troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
 from forebear.training.folder import RunFolder
@@ -92,7 +91,6 @@ def first_facts(
         "parent": parent if what.beginning is None else what.beginning.run,
         "beginning": asked.get("beginning"),
         "recipe": asked["recipe"],
-        "tokenizer": {name: corpus.tokenizer.describe()[name] for name in ("kind", "size", "digest")},
         "data": {
             "source": what.source.to_json(),
             "corpus": corpus.key,
@@ -101,10 +99,6 @@ def first_facts(
         },
         "asked": asked,
         "command": command or what.command(folder),
-        "began": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": machine.versions(),
-        "hardware": machine.hardware(),
-        "state": "begun",
     }
 
 
