@@ -172,19 +172,19 @@ def chnsenticorp(bench: Bench) -> tuple[str, list[str], list[Row]]:
     files = {side: TASKS / "chnsenticorp" / f"{side}.tsv" for side in ("train", "dev", "test")}
     how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
     linear = bench.adapt("reviews-linear", "ngram", files["train"], **how)
-    teacher = bench.adapt("reviews-bert", bench.chinese(), files["train"], time="6m", **how)
+    teacher = bench.adapt("reviews-bert", bench.chinese(), files["train"], time="4m", **how)
     print("  reviews-student", flush=True)
     shape = {"width": 64, "depth": 2, "heads": 2, "inner": 256}
-    told = {"compare": True, "time": "4m", "watcher": Telling()}
+    told = {"compare": True, "time": "2m", "watcher": Telling()}
     student = fb.distil(teacher["run"], to=bench.folder / "reviews-student", **shape, **told)
     price = {one["who"]: one for one in student.facts["price"]}
     rows = [
         row("n-grams and a linear model", linear),
-        row("own BERT (4 layers of 128), fine-tuned 6 minutes: the teacher", teacher),
+        row("own BERT (4 layers of 128), fine-tuned 4 minutes: the teacher", teacher),
     ]
     for who, name in (("student", "taught by it"), ("student alone", "without a teacher")):
-        made = row(f"2 layers of 64, from first values, 4 minutes, {name}", accuracy=price[who]["test"])
-        rows.append(made | {"parameters": price[who]["parameters"], "seconds": 240.0})
+        made = row(f"2 layers of 64, from first values, 2 minutes, {name}", accuracy=price[who]["test"])
+        rows.append(made | {"parameters": price[who]["parameters"], "seconds": 120.0})
     return "ChnSentiCorp, 9,600 reviews, 1,200 in the test; and distillation", ["accuracy"], rows
 
 
@@ -211,16 +211,16 @@ def parts_of_bert(bench: Bench) -> tuple[str, list[str], list[Row]]:
     if not text.exists():
         text.write_text("\n\n".join(one.text for one in documents("both", 2_000_000)) + "\n", encoding="utf-8")
     train, test = write_tasks(home, 2000, 300)["answers"]
-    rows = _ablated(bench, "world-parts", text, ("answering", train), test=test, time="4m", adapt_time="90s")
-    title = "The parts of BERT, on answers in the demo's world: 4 minutes of text, 90 seconds of 2,000 questions, F1"
+    rows = _ablated(bench, "world-parts", text, ("answering", train), test=test, time="2m", adapt_time="45s")
+    title = "The parts of BERT, on answers in the demo's world: 2 minutes of text, 45 seconds of 2,000 questions, F1"
     return title, ["score", "difference"], rows
 
 
 def parts_on_names(bench: Bench) -> tuple[str, list[str], list[Row]]:
     train, test = (TASKS / "msra_ner" / f"{side}.txt" for side in ("train", "test"))
-    how = {"test": test, "labelled": {"on_bad_tags": "repair"}, "time": "4m", "adapt_time": "3m", "vocabulary": 8000}
+    how = {"test": test, "labelled": {"on_bad_tags": "repair"}, "time": "2m", "adapt_time": "75s", "vocabulary": 8000}
     rows = _ablated(bench, "msra-parts", bench.chinese_text(), ("tagging", train), **how)
-    title = "The parts of BERT, on MSRA's names: 4 minutes of zhwiki and the People's Daily, 3 minutes of examples, F1"
+    title = "The parts of BERT, on MSRA's names: 2 minutes of zhwiki and the People's Daily, 75 seconds of examples, F1"
     return title, ["score", "difference"], rows
 
 
