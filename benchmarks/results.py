@@ -276,15 +276,14 @@ def main() -> None:
     if not names or (unknown := [name for name in names if name not in EXPERIMENTS]):
         sys.exit(f"give some of: {', '.join(EXPERIMENTS)}" + (f"; not {unknown[0]}" if names else ""))
     options.to.mkdir(parents=True, exist_ok=True)
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     for name in names:
         print(name, flush=True)
         title, shown, rows = EXPERIMENTS[name](Bench(options.to))
         print("\n".join(told(title, shown, rows)), flush=True)
         when, where = datetime.now(UTC).strftime("%Y-%m-%d"), machine(len(os.sched_getaffinity(0)))
-        results[name] = {"title": title, "shown": shown, "rows": rows, "when": when, "machine": where}
         if options.write:
-            write(results)
+            known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+            write(known | {name: {"title": title, "shown": shown, "rows": rows, "when": when, "machine": where}})
 
 
 if __name__ == "__main__":
