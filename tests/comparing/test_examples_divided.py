@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from labels import write
 
-from forebear.comparing.examples import baselines, divided_source, read, task_of
+from forebear.comparing.examples import divided_source, read, task_of
 from forebear.errors import BadInput
 from forebear.tasks.answering import Answering
 from forebear.tasks.choice import Choice
@@ -14,7 +14,8 @@ from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Asked, Choices, Labelled, Span
 from forebear.tasks.files.splitting import leaks
 from forebear.tasks.tagging import Tagging
-from forebear.training.labelled import LabelledData, labelled_source
+from forebear.training.labelled import labelled_source
+from forebear.using.baselines import baseline
 
 
 def source(train: Path, share: float = 0.25, **more):
@@ -69,37 +70,33 @@ def test_nothing_to_hold_out(tmp_path: Path):
         source(write(tmp_path / "train.tsv", 2), share=1.5)
 
 
-def data(train, test) -> LabelledData:
-    return LabelledData(train, [], test, "")
-
-
 def test_the_majority_by_hand():
     train = [Labelled(("a",), "x"), Labelled(("b",), "x"), Labelled(("c",), "y")]
     test = [Labelled(("d",), "x"), Labelled(("e",), "y"), Labelled(("f",), "y"), Labelled(("g",), "z")]
-    (found,) = baselines(Classification(("x", "y")), data(train, test))
+    found = baseline(Classification(("x", "y")), train, test)
     assert (found.name, found.score) == ("majority", 0.25)
     assert "'x'" in found.meaning
 
 
 def test_other_baselines_by_hand():
     several = [Labelled(("a",), ("x", "y")), Labelled(("b",), ("x",)), Labelled(("c",), ())]
-    (found,) = baselines(Classification(("x", "y"), kind="several"), data(several, several))
+    found = baseline(Classification(("x", "y"), kind="several"), several, several)
     assert found.score == pytest.approx(2 * 2 / (3 + 3))  # x said three times, twice rightly; meant x, y, x
-    (found,) = baselines(Classification(kind="number"), data([], []))
+    found = baseline(Classification(kind="number"), [], [])
     assert found.score == 0
     pair = [Choices("a", ("b", "c"), 0), Choices("a", ("b", "c", "d", "e"), 0)]
-    (found,) = baselines(Choice(), data(pair, pair))
+    found = baseline(Choice(), pair, pair)
     assert found.score == pytest.approx((1 / 2 + 1 / 4) / 2)
-    (found,) = baselines(Tagging(("O",)), data([], []))
+    found = baseline(Tagging(("O",)), [], [])
     assert found.score == 0
 
 
 def test_the_sliding_window_answers_without_learning():
     """Of what is not asked only one stretch is left: red; the second answer has one word of two."""
     test = [Asked("What colour?", "colour red", (Span(7, "red"),)), Asked("颜色", "颜色红", (Span(2, "红布"),))]
-    (found,) = baselines(Answering(), data([], test[:1]))
+    found = baseline(Answering(), [], test[:1])
     assert (found.name, found.score) == ("sliding window", 1.0)
-    (found,) = baselines(Answering(), data([], test[1:]))
+    found = baseline(Answering(), [], test[1:])
     assert found.score == pytest.approx(2 / 3)
 
 

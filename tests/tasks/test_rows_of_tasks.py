@@ -20,6 +20,7 @@ from forebear.tasks.choice import Choice
 from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Asked, Choices, Labelled, Span, Tagged
 from forebear.tasks.pairs import Pairs, fitted
+from forebear.tasks.predicting import AT_ONCE, predicted
 from forebear.tasks.tagging import Tagging
 from forebear.text.training import train
 
@@ -170,6 +171,24 @@ def test_answers_come_back_from_any_window(name: str, begin: int):
     assert task.measured([example], [told])["exact_match"] == 1
     learning = task.rows([example], tokenizer, layout, learning=True)
     assert len(holding) < len(learning.lengths) <= len(holding) + 2
+
+
+def test_a_long_passage_is_not_asked_about_all_at_once():
+    """Its windows are judged each by itself, so that memory does not grow with its length."""
+    asked: list[int] = []
+
+    class Counts:
+        def logits(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            asked.append(len(inputs["tokens"]))
+            return {name: inputs["tokens"].astype(float) for name in ("start", "end")}
+
+    example = Asked("Where?", TEXT * 400)
+    rows = Answering().rows([example], WORDPIECE, BERT)
+    said = predicted(Counts(), rows)
+    assert sum(asked) == len(rows.tokens) > 5 * AT_ONCE
+    assert max(asked) <= AT_ONCE
+    np.testing.assert_array_equal(np.concatenate(list(said["start"])), rows.tokens)  # each row has what is its own
+    assert len(Answering().answers([example], rows, said)[0].candidates) == Answering().top
 
 
 def test_no_answer_is_said_where_it_may_be():

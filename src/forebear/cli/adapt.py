@@ -172,6 +172,8 @@ def _adapted(
     how["command"] = shlex.join(["forebear", *sys.argv[1:]])
     if (curve or seeds is not None) and to is None:
         raise BadInput("several runs need a place", remedy="name the folder with --to")
+    if seeds is not None:
+        repeating.check_seeds(what, seeds)
     points = repeating.with_fewer(what, to, **how) if curve and to is not None else []
     if seeds is not None and to is not None:
         made = repeating.with_seeds(what, to, seeds, **how)
@@ -186,9 +188,15 @@ def _adapted(
 def drawn(console: Console, run: RunFolder) -> None:
     """What came of it."""
     facts, task = run.facts, run.task
+    from forebear.training.trainer import EARLY
+
     assert task is not None
-    steps = f"{facts['step']:,} steps in {clock(facts['seconds'])}"
+    steps = f"{facts['step']:,} step{'s' * (facts['step'] != 1)} in {clock(facts['seconds'])}"
     console.print(f"[bold]{facts['milestone']}[/] for {task.name}: {facts['parameters']:,} parameters, {steps}")
+    if early := next((note for note in facts.get("notes", ()) if note.startswith(EARLY)), None):
+        console.print(early, markup=False, soft_wrap=True)
+    elif facts.get("best_step", facts["step"]) != facts["step"]:
+        console.print(f"the weights of step {facts['best_step']:,} are kept: they did best on held-out examples")
     for side, told in facts["metrics"].items():
         console.print(f"{side}: {headline(told)}")
     for side, told in facts.get("spread", {}).items():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.doing import do
-from forebear.cli.many import ONE, ManyOptions, opened, plain
+from forebear.cli.doing import NONE, ExampleOptions, do
+from forebear.cli.many import opened, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
 
@@ -28,10 +28,13 @@ def answer(
     *,
     passage_file: Path | None = None,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ManyOptions = ONE,
+    many: ExampleOptions = NONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Find the answer to a question in a passage, with a run that was adapted to it; the passage may be long.
+
+    A plain line of --in is a question, a tab and its passage. A line of --out is the question, a tab and the answer,
+    or nothing where there is none.
 
     ```
     forebear answer runs/answers "今天的最高温度是多少" "天气预报显示今天最高温度 37 摄氏度" --table
@@ -73,9 +76,10 @@ def answer(
         many,
         speaking,
         line=line,
+        plain="a question, a tab and its passage",
         what="questions",
         draw=lambda console, told: _draw(console, told, show_table),
-        write=lambda told: f"{told.question}\t{told.text}\n",
+        write=lambda told: f"{' '.join(told.question.split())}\t{' '.join(told.text.split())}\n",
     )
 
 

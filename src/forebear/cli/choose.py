@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.doing import do
-from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.doing import NONE, ExampleOptions, do
+from forebear.cli.many import Given, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 
 if TYPE_CHECKING:
@@ -24,10 +24,13 @@ def choose(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ManyOptions = ONE,
+    many: ExampleOptions = NONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Choose what goes with a text best, with a run that was adapted to choices.
+
+    A plain line of --in is a text and its choices, with tabs between them. A line of --out is the text, the number of
+    the choice, counted from 0, and the choice, with tabs between them.
 
     ```
     forebear choose runs/stories "The cat sat on" "the mat." "the moon."
@@ -56,7 +59,8 @@ def choose(
     given = [] if text is None else offered(text, choices or ())
     shown = show_table or many.input_file is None
     draw = lambda console, answer: _draw(console, answer, shown)  # noqa: E731
-    do(using, given, many, speaking, line=line, what="questions", draw=draw, write=_row)
+    plainly = "a text and its choices with tabs between them"
+    do(using, given, many, speaking, line=line, plain=plainly, what="questions", draw=draw, write=_row)
 
 
 def _row(answer: Chosen) -> str:

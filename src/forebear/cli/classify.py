@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from forebear.cli.doing import do
-from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.doing import NONE, ExampleOptions, do
+from forebear.cli.many import Given, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 from forebear.errors import BadInput
 
@@ -24,10 +24,13 @@ def classify(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ManyOptions = ONE,
+    many: ExampleOptions = NONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Classify texts with a run that was adapted to it; pairs of texts where it learned pairs.
+
+    A plain line of --in is a text, or two with a tab between them. A line of --out is the text or texts, the label and
+    its probability, with tabs between them.
 
     ```
     forebear classify runs/reviews "I loved it" "never again"
@@ -65,6 +68,7 @@ def classify(
         many,
         speaking,
         line=line,
+        plain="two texts with a tab between them" if pairs else "a text",
         what="pairs" if pairs else "texts",
         draw=lambda console, answer: _draw(console, answer, shown),
         write=_row,

@@ -5,42 +5,149 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from forebear.cli.many import ManyOptions
+from cyclopts import Parameter
+
+from forebear.cli.many import ManyOptions, has_place
 from forebear.cli.printing import Speaking
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
+    from forebear.tasks.files.forms import BadRow, Form
     from forebear.using.run import Run
 
 STRUCTURED = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
+SHOWN = 10  # bad rows
 Make = Callable[[str], Any]  # a line of plain text into an example
 
 
-def from_file(run: Run, file: Path, line: Make, bad: list[Any]) -> Iterator[Any]:
-    """The examples of a file: as those that the run learned from are written, or a text a line.
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ExampleOptions(ManyOptions):
+    """Many examples at once."""
 
-    What cannot be read is entered in `bad`, and does not lose the rest.
-    """
-    from forebear.tasks.files.forms import Form
-    from forebear.tasks.files.reading import examples, guess
+    input_file: Annotated[Path | None, Parameter(name="--in")] = None
+    """Taken after what is given here (also .gz, .zst). .tsv, .csv, .jsonl, .json, .conll, .bio, .iob and .bmes are
+    written as the file that the run learned from, with or without labels; any other, and - for standard input, is
+    plain, an example a line."""
+    output_file: Annotated[Path | None, Parameter(name="--out")] = None
+    """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
+    above. What could not be read keeps its place, with the error or as an empty line."""
 
-    name = file.name.removesuffix(".gz").removesuffix(".zst")
-    if name.endswith(STRUCTURED):
-        assert run.task is not None
-        told = run.facts.get("labelled")  # absent where the run was imported: then the file itself is looked at
-        form = Form.from_json(told["source"]["form"]) if told else guess(str(file), run.task.name).form
-        yield from examples([str(file)], run.task.name, form, labels="optional", on_bad_rows="skip", bad=bad)
-        return
-    from forebear.tasks.files.forms import BadRow
+    def __post_init__(self) -> None:
+        has_place(self.output_file)
+        super().__post_init__()
 
-    for one in ManyOptions(file).lines(None):
+
+NONE = ExampleOptions()
+
+
+@dataclass
+class Examples:
+    """All examples of a command in order, and the rows that are none, each with how many examples came before it."""
+
+    run: Run
+    given: list[Any]
+    many: ManyOptions
+    line: Make
+    what: str
+    plain: str
+    count: int = 0
+    bad: list[BadRow] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Any]:
+        for example in self.given:
+            self.count += 1
+            yield example
+        for example in self._of_file():
+            self._place()
+            self.count += 1
+            yield example
+        self._place()
+        if not self.count:
+            raise BadInput("there is nothing to do", remedy=f"give {self.what}, or --in FILE")
+
+    def _place(self) -> None:
+        self.before += [self.count] * (len(self.bad) - len(self.before))
+
+    def _of_file(self) -> Iterator[Any]:
+        """As those that the run learned from are written, or a line each; what cannot be read is entered in `bad`."""
+        if (file := self.many.input_file) is None:
+            return iter(())
+        name = file.name.removesuffix(".gz").removesuffix(".zst")
+        return self._structured(file) if name.endswith(STRUCTURED) else self._plain(file)
+
+    def _structured(self, file: Path) -> Iterator[Any]:
+        from forebear.tasks.files.reading import examples
+
+        assert self.run.task is not None
+        before, form = self.count, _form(self.run, file, self.many.encoding)
         try:
-            yield line(one.text)
+            name = self.run.task.name
+            yield from examples([str(file)], name, form, labels="optional", on_bad_rows="skip", bad=self.bad)
         except BadInput as error:
-            bad.append(BadRow(one.file or str(file), one.line, error.what))
+            if self.count == before and (self.bad or error.what.startswith("there is no column")):
+                error.remedy = f"the run learned from {_told(form)}: write the file so"
+            elif error.byte is not None and error.what.startswith("not "):
+                error.remedy = "mend the file, or name the right --encoding (gb18030, big5, …)"
+            raise
+
+    def _plain(self, file: Path) -> Iterator[Any]:
+        from forebear.tasks.files.forms import BadRow
+
+        before = self.count
+        for one in self.many.read():
+            fault = one.fault
+            if not fault:
+                try:
+                    example = self.line(one.text)
+                except BadInput as error:
+                    fault = error.what
+                else:
+                    yield example
+                    continue
+            self.bad.append(BadRow(one.file or str(file), one.line, fault))
+        if self.bad and self.count == before:
+            first, remedy = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
+            what = f"all lines are bad; this one: {first.reason}"
+            raise BadInput(what, file=first.file, line=first.line, remedy=remedy)
+
+    def among(self, answers: Iterable[Any]) -> Iterator[Any]:
+        """The answers, and every bad row at its place among them."""
+        told = 0
+        for number, answer in enumerate(answers):
+            while told < len(self.before) and self.before[told] <= number:
+                yield self.bad[told]
+                told += 1
+            yield answer
+        yield from self.bad[told:]
+
+
+def _form(run: Run, file: Path, encoding: str | None) -> Form:
+    """How a file is written; where the run was imported, nobody knows what it learned from: the file is looked at."""
+    from forebear.tasks.files.forms import Form
+    from forebear.tasks.files.reading import guess
+
+    assert run.task is not None
+    if told := run.facts.get("labelled"):
+        form = Form.from_json(told["source"]["form"])
+        return form if encoding is None else replace(form, encoding=encoding)
+    return guess(str(file), run.task.name, encoding=encoding or "utf-8").form
+
+
+def _told(form: Form) -> str:
+    """How a file is written, in words."""
+    from forebear.tasks.files.forms import KINDS
+
+    columns = [*form.texts, *form.choices, *([] if form.label is None else [form.label])]
+    if form.kind in ("squad", "conll") or not columns:
+        return KINDS[form.kind]
+    kind = "column" if form.kind in ("tsv", "csv") else "field"
+    return f"{KINDS[form.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
 
 
 def do(
@@ -50,39 +157,33 @@ def do(
     speaking: Speaking,
     *,
     line: Make,
+    plain: str,
     what: str,
     draw: Callable[[Any, Any], object],
-    write: Callable[[Any], str] | None = None,
+    write: Callable[[Any], str],
+    gap: str = "\n",
 ) -> None:
     """Answers for the given examples and those of --in, drawn (console, answer) or written to --out.
 
-    `write` is how an answer stands in a file whose name does not end in .jsonl; None: as JSON too.
+    `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
+    `gap` what stands there for a row that could not be read.
     """
     from forebear.using.doing import done
 
-    bad: list[Any] = []
-    count = 0
-
-    def everything() -> Iterator[Any]:
-        yield from given
-        if many.input_file is not None:
-            yield from from_file(run, many.input_file, line, bad)
-
+    examples = Examples(run, given, many, line, what, plain)
+    told: list[Any] = []
     with speaking.counting(what) as progress:
-        answers = done(run, everything(), progress)
+        answers = done(run, examples, progress)
         if many.output_file is None:
             told = list(answers)
-            count = len(told)
         else:
-            told = []
             as_json = many.output_file.name.endswith((".jsonl", ".json"))
-            count = _written(many.output_file, answers, _json if write is None or as_json else write)
-    if not count and not bad:
-        raise BadInput("there is nothing to do", remedy=f"give {what}, or --in FILE")
-    for row in bad[:10]:
+            _written(many.output_file, examples.among(answers), _json if as_json else _with_gaps(write, gap))
+    bad, count = examples.bad, examples.count
+    for row in bad[:SHOWN]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
-    if len(bad) > 10:
-        print(f"not read: {len(bad) - 10:,} more", file=sys.stderr)  # noqa: T201
+    if len(bad) > SHOWN:
+        print(f"not read: {len(bad) - SHOWN:,} more", file=sys.stderr)  # noqa: T201
     facts: dict[str, Any] = {"run": run.name, "count": count}
     facts["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in bad]
     if many.output_file is not None:
@@ -94,16 +195,23 @@ def do(
 
 
 def _json(answer: Any) -> str:
-    return json.dumps(answer.facts(), ensure_ascii=False, allow_nan=False) + "\n"
+    """An answer, or the error of a row, as an object."""
+    from forebear.tasks.files.forms import BadRow
+
+    facts = {"line": answer.line, "error": answer.reason} if isinstance(answer, BadRow) else answer.facts()
+    return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _written(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> int:
-    """How many; the file appears only when all of it is there."""
+def _with_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
+    from forebear.tasks.files.forms import BadRow
+
+    return lambda answer: gap if isinstance(answer, BadRow) else write(answer)
+
+
+def _written(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
+    """The file appears only when all of it is there."""
     from forebear.text.aside import disk_told, written_aside
 
-    count = 0
     with disk_told(file), written_aside(file) as aside:
         for answer in answers:
             aside.write(write(answer).encode("utf-8", "replace"))
-            count += 1
-    return count

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import plain
 from forebear.cli.printing import Speaking, bar, table
-from forebear.errors import BadInput
+from forebear.errors import BadInput, several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +62,11 @@ def _draw(console: Console, found: Examined, errors: Path | None) -> None:
     _confusion(console, figures)
     if found.calibration is not None:
         _reliability(console, found.calibration)
+    if found.unlabelled:
+        console.print(f"[yellow]rows without a label, left out: {found.unlabelled:,}[/]", soft_wrap=True)
+    if unseen := figures.get("unseen"):
+        told = plain(several([str(label) for label in unseen]))
+        console.print(f"[yellow]labels that the run never learned: {told}[/]", soft_wrap=True)
     for note in found.notes:
         console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)
     where = f"all in {errors}" if errors is not None else "--errors FILE lists them"
@@ -69,7 +74,9 @@ def _draw(console: Console, found: Examined, errors: Path | None) -> None:
     for mistake in found.mistakes[:3]:
         told = mistake.facts()
         text = " / ".join(told["texts"])
-        console.print(f"  {told['wanted']} taken for {told['said']}: {text[:100]}", markup=False, soft_wrap=True)
+        wanted = " | ".join(dict.fromkeys(told["wanted"].split(" | ")))  # people often found the same
+        said = f"{wanted or 'nothing'} taken for {told['said'] or 'nothing'}"
+        console.print(f"  {said}: {text[:100]}", markup=False, soft_wrap=True)
 
 
 def _confusion(console: Console, figures: dict[str, Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from cyclopts import Parameter
 
 from forebear.cli.printing import Speaking
 from forebear.errors import BadInput
+from forebear.text.blocks import Blocks
+from forebear.text.ledger import Ledger
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -23,17 +27,48 @@ Answer = TypeVar("Answer")
 
 STDIN = "/dev/stdin"  # what the front door makes of a lone -
 TOGETHER = 256  # lines of a file answered at once
+ENCODING = "utf-8"
+_MARKED = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
 Given = Annotated[list[str] | None, Parameter(negative="")]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A text and where it stands; one of the command line stands nowhere."""
+    """A text and where it stands; one of the command line stands nowhere. With a fault it is no text."""
 
     text: str
     file: str | None = None
     line: int | None = None
+    fault: str = ""
+
+
+class Marking(Blocks):
+    """Blocks in which bytes that are no text are marked, so that the lines that hold them can be named."""
+
+    def mend(self, error: UnicodeDecodeError) -> tuple[str, int]:
+        return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+def has_place(output: Path | None) -> None:
+    """Refuses, before any work, a file whose folder is not there."""
+    if output is not None and not output.parent.is_dir():
+        raise BadInput(f"there is no folder {output.parent}", remedy="make it, or name another file")
+    if output is not None and output.is_dir():
+        raise BadInput(f"{output} is a folder", remedy="name a file in it")
+
+
+def replaces_nothing(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Refuses, before any work, a file that is itself read."""
+    if output is None or not output.is_file():
+        return
+    from forebear.text.sources import find
+
+    asked = [path for path in inputs if os.fspath(path) != STDIN]
+    there = output.resolve()
+    for source in find(asked) if asked else ():
+        if Path(source.path).resolve() == there:
+            raise BadInput(f"{output} is read, and would be replaced by the answers", remedy="name another file")
 
 
 @Parameter(name="*")
@@ -45,23 +80,36 @@ class ManyOptions:
     "A file with a text a line, taken after those given here (also .gz, .zst; - for standard input)."
     output_file: Annotated[Path | None, Parameter(name="--out")] = None
     "Write the answers to this file instead, a JSON object a line, in the order of the texts."
+    encoding: Annotated[str | None, Parameter(show_default=False)] = None
+    "The encoding of the file, such as gb18030. [default: utf-8]"
+
+    def __post_init__(self) -> None:
+        replaces_nothing(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def lines(self, texts: Sequence[str] | None) -> Iterator[Line]:
-        """All texts in order, read as they are asked for."""
+        """All texts in order, read as they are asked for; one that cannot be read ends them."""
+        for line in self.read(texts):
+            if line.fault:
+                remedy = "mend the line, or name the right --encoding (gb18030, big5, …)"
+                raise BadInput(line.fault, file=line.file, line=line.line, remedy=remedy)
+            yield line
+
+    def read(self, texts: Sequence[str] | None = None) -> Iterator[Line]:
+        """All texts in order, also those with a fault."""
         given = list(texts or ())
         file = self.input_file or (Path(STDIN) if STDIN in given else None)
         yield from (Line(text) for text in given if text != STDIN)
         if file is None:
             return
-        from forebear.text.blocks import Blocks
-        from forebear.text.ledger import Ledger
         from forebear.text.records import numbered_lines
         from forebear.text.sources import find
 
         for source in find([file]):
-            blocks = Blocks(source, "utf-8", "fail", Ledger())
+            blocks = Marking(source, self.encoding or ENCODING, "fail", Ledger())
             for number, line, _ in numbered_lines(blocks):
-                yield Line(line.removesuffix("\r"), source.name, number)
+                bad = [] if line.isascii() else _MARKED.findall(line)
+                fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
+                yield Line(line.removesuffix("\r"), source.name, number, fault)
 
     def answer(
         self,
@@ -87,6 +135,11 @@ class ManyOptions:
 
 
 ONE = ManyOptions()
+
+
+def _bytes_of(marks: Sequence[str], most: int = 8) -> str:
+    """Marked bytes as they are written for people."""
+    return " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in marks[:most]) + " …" * (len(marks) > most)
 
 
 def _located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:

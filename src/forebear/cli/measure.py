@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from forebear.cli.many import opened
+from forebear.cli.many import has_place, opened, replaces_nothing
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
 from forebear.errors import BadInput
@@ -74,6 +74,8 @@ def measure(
     on_bad_tags
         Tagging: tags that break their scheme.
     """
+    has_place(errors)
+    replaces_nothing(errors, texts)
     using = opened(run, "measure", speaking)
     if using.task is not None:
         from forebear.cli.examined import told_of

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLOURS = {"finished": "", "running": "green", "interrupted": "yellow", "begun": "yellow", "broken": "red"}
 
+TOGETHER = (".seeds", ".curve")  # how folders end that hold several runs of one command
+
 
 def runs(folder: Path = Path("runs"), /, *, speaking: Speaking = Speaking()) -> None:
     """List the runs in a folder and below it: what they are, how far they came, how well they predict.
@@ -61,8 +63,14 @@ def _draw(console: Console, folder: Path, lines: list[Line]) -> None:
         )
     console.print(made)
     if broken := [line for line in lines if line.state == "interrupted"]:
-        verb = "adapt" if broken[0].task else "pretrain"
-        console.print(f"go on with one: forebear {verb} --resume {broken[0].folder}", markup=False, soft_wrap=True)
+        console.print(f"go on with one: {_going_on(broken[0])}", markup=False, soft_wrap=True)
+
+
+def _going_on(line: Line) -> str:
+    """What goes on with it; with one of several that belong together, the command that made them all."""
+    if Path(line.folder).absolute().parent.suffix in TOGETHER:
+        return f"give the command again that {line.folder} belongs to: it goes on with all of them"
+    return f"forebear {'adapt' if line.task else 'pretrain'} --resume {line.folder}"
 
 
 def _reached(line: Line) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forebear.cli.doing import do
-from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.doing import NONE, ExampleOptions, do
+from forebear.cli.many import Given, opened, plain
 from forebear.cli.printing import Speaking, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.tasks.examples import Tagged
     from forebear.tasks.tagging import Told
 
 LEAST = 0.005  # a probability that is shown
@@ -25,10 +27,12 @@ def tag(
     /,
     *,
     show_table: Annotated[bool, Parameter(name="--table", negative="", show_default=False)] = False,
-    many: ManyOptions = ONE,
+    many: ExampleOptions = NONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Tag the words of texts with a run that was adapted to it; every word gets a tag, however long the text.
+
+    A plain line of --in is a text. --out is CoNLL: a word and its tag a line, and an empty line behind each text.
 
     ```
     forebear tag runs/names "爱因斯坦在柏林发表演讲" --table
@@ -47,15 +51,30 @@ def tag(
     from forebear.using.doing import tagged
 
     using = opened(run, "tag", speaking)
+    as_given = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
+
+    def line(text: str) -> Tagged:
+        made = tagged(using, text)[0]
+        if many.output_file is None:
+            as_given.append(text)
+        return made
+
+    shown = iter(as_given)
+
+    def draw(console: Console, told: Told) -> None:
+        _draw(console, told, next(shown, None) or _joined(told.words), show_table)
+
     do(
         using,
-        tagged(using, list(texts or ())),
+        tagged(using, as_given),
         many,
         speaking,
-        line=lambda text: tagged(using, text)[0],
+        line=line,
+        plain="a text",
         what="texts",
-        draw=lambda console, answer: _draw(console, answer, show_table),
+        draw=draw,
         write=_lines,
+        gap="",
     )
 
 
@@ -65,14 +84,21 @@ def _lines(answer: Told) -> str:
     return "".join(f"{word}\t{label}\n" for word, label in rows) + "\n"
 
 
-def _draw(console: Console, answer: Told, shown: bool) -> None:
+def _joined(words: Sequence[str]) -> str:
+    """The words of a file that gives no text."""
+    from forebear.text.segmentation import has_han
+
+    return ("" if has_han("".join(words)) else " ").join(words)
+
+
+def _draw(console: Console, answer: Told, text: str, shown: bool) -> None:
     found = table("", "kind", ">probability")
     for entity in answer.entities:
         found.add_row(f"[bold]{plain(entity.text)}[/]", plain(entity.kind), f"{entity.probability:.4f}")
     if answer.entities:
         console.print(found)
     else:
-        console.print(f"{plain(''.join(answer.words)[:80])}: nothing found")
+        console.print(f"{plain(text[:80])}: nothing found")
     if shown:
         used = [number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= LEAST]
         made = table("word", "tag", *(f">{plain(answer.labels[number])}" for number in used))

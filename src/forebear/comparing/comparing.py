@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from forebear import __version__
 from forebear.comparing.outcomes import Comparison, Row, Trial
 from forebear.comparing.page import page
-from forebear.comparing.trial import Job, attempt, result
+from forebear.comparing.trial import Job, attempt, result, unasked
 from forebear.comparing.wording import duration as shown
 from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
 from forebear.errors import BadInput, ForebearError, Interrupted
@@ -229,7 +229,7 @@ def _gone_on(
                     made = made.with_row(row.with_trial(trial))
                     hear(name, seed, trial)
                     write(made, folder)
-        made = replace(made, finished=True)
+        made = replace(made, finished=True, facts={**made.facts, "note": _note(made, folder)})
     except KeyboardInterrupt as error:
         done = sum(trial.finished for row in made.rows for trial in row.trials)
         what = f"interrupted; {done} finished, and what was begun is kept"
@@ -289,7 +289,7 @@ def _job(name: str, seed: int, folder: Path, prompt: str, wanted: _Wanted) -> Jo
 
 def write(comparison: Comparison, folder: Path) -> None:
     """comparison.json and comparison.html, each whole or not at all."""
-    told = {**comparison.facts, "when": datetime.now(UTC).strftime("%Y-%m-%d"), "note": _note(comparison)}
+    told = {**comparison.facts, "when": datetime.now(UTC).strftime("%Y-%m-%d"), "note": _note(comparison, folder)}
     comparison = replace(comparison, facts=told)
     with written_aside(folder / COMPARISON) as file:
         file.write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
@@ -297,9 +297,11 @@ def write(comparison: Comparison, folder: Path) -> None:
         file.write(page(comparison).encode())
 
 
-def _note(comparison: Comparison) -> str:
+def _note(comparison: Comparison, folder: Path) -> str:
     """Something a reader must know before believing the table."""
+    told = []
     measured = [count for row in comparison.rows for count in row.of("held_out_bytes")]
     if measured and max(measured) > min(measured) * (1 + APART):
-        return f"Not all were measured on the same text: between {min(measured):,} and {max(measured):,} bytes."
-    return ""
+        least, most = min(measured), max(measured)
+        told.append(f"Not all were measured on the same text: between {least:,} and {most:,} bytes.")
+    return " ".join([*told, *unasked(folder / RUNS, comparison.rows)])

@@ -1,20 +1,11 @@
-"""A person's labelled examples, divided the same way for everyone, and what needs no learning to answer them."""
+"""A person's labelled examples, divided the same way for everyone."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from forebear.comparing.task_outcomes import Baseline
 from forebear.errors import BadInput
-from forebear.statistics.sliding_window import answer
-from forebear.tasks.choice import Choice
-from forebear.tasks.classification import Classification, Classified
 from forebear.tasks.examples import is_labelled
-from forebear.tasks.figures.answer_metric import of_answers
-from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task, task_named
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 
@@ -41,34 +32,3 @@ def read(source: LabelledSource) -> LabelledData:
 def task_of(source: LabelledSource, data: LabelledData) -> Task:
     """The task as it is learned from the training side."""
     return task_named(source.task).learned(data.train, **({"scheme": data.scheme} if data.scheme else {}))
-
-
-def baselines(task: Task, data: LabelledData) -> tuple[Baseline, ...]:
-    """What any model has to beat, as the task's own score on the test."""
-    if isinstance(task, Classification):
-        return (_majority(task, data),)
-    if isinstance(task, Choice):
-        chance = sum(1 / len(one.choices) for one in data.test) / len(data.test)
-        return (Baseline("chance", chance, "any choice, blindly"),)
-    if isinstance(task, Tagging):
-        return (Baseline("no names", 0.0, "every word is outside of everything"),)
-    return (_sliding_window(data),)
-
-
-def _sliding_window(data: LabelledData) -> Baseline:
-    golds = [[span.text for span in example.answers] for example in data.test]
-    said = [answer(example.question, example.passage)[1] for example in data.test]
-    meaning = "where the question's words are nearest, and nothing learned"
-    return Baseline("sliding window", float(of_answers(golds, said)["f1"]), meaning)
-
-
-def _majority(task: Classification, data: LabelledData) -> Baseline:
-    if task.kind == "number":
-        return Baseline("one number", 0.0, "the same number for all: there is no order in that")
-    given: Sequence[Any] = [example.label for example in data.train]
-    labels = Counter(one for label in given for one in (label if isinstance(label, tuple) else (label,)))
-    commonest = max(labels, key=lambda label: (labels[label], label))
-    said = (commonest,) if task.kind == "several" else commonest
-    answers = [Classified(example.texts, said, {}) for example in data.test]
-    score = float(task.measured(data.test, answers)[task.score])
-    return Baseline("majority", score, f"always {commonest!r}, the commonest label of the training examples")

@@ -21,7 +21,7 @@ from forebear.comparing.outcomes import Trial
 from forebear.comparing.task_outcomes import TaskComparison, TaskRow, TaskTrial
 from forebear.comparing.task_page import page
 from forebear.comparing.task_trial import TaskJob
-from forebear.comparing.trial import Job, attempt
+from forebear.comparing.trial import Job, attempt, unasked
 from forebear.comparing.wording import duration as shown
 from forebear.errors import BadInput, ForebearError, Interrupted
 from forebear.lineage import LINEAGE
@@ -30,8 +30,9 @@ from forebear.text.surveying import contents
 from forebear.training import machine
 from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
-from forebear.training.labelled import LabelledData, LabelledSource, labelled_source
+from forebear.training.labelled import LabelledData, LabelledSource, labelled_source, learned_already
 from forebear.training.recipe import duration
+from forebear.using.baselines import baseline
 
 PathLike = str | os.PathLike[str]
 Hear = Callable[[str, int, dict[str, Any] | Trial | TaskTrial], object]
@@ -152,7 +153,7 @@ def _begun(
     data = examples.read(wanted.labelled)
     task = examples.task_of(wanted.labelled, data)
     facts = _facts(wanted, data, [*notes, *data.notes])
-    sticks = examples.baselines(task, data)
+    sticks = (baseline(task, data.train, data.test),)
     return TaskComparison(
         task.name, task.score, task.verb, wanted.source.paths, settings, facts, baselines=sticks, whole=whole
     )
@@ -226,7 +227,8 @@ def _tried(one: Contender, seed: int, folder: Path, wanted: _Wanted, hear: Hear)
     """Pre-trains it, if it is to be, and adapts it; what goes wrong is told in the trial."""
     seconds, memory, begin = None, None, one.given or one.milestone
     if one.given:  # one that was imported took no time of ours
-        seconds = RunFolder.open(one.given).facts.get("seconds") or None
+        facts = RunFolder.open(one.given).facts
+        seconds = None if "task" in facts else facts.get("seconds") or None  # nor is adapting pre-training
     elif one.fresh:
         begin = str(folder / RUNS / f"{WHOLE}-{seed}")
     elif not one.counts:
@@ -276,7 +278,21 @@ def told(made: TaskComparison, folder: Path) -> TaskComparison:
         found[row.name] = [values for values in each if values is not None]
     rows = tuple(replace(row, versus=task_verdict.versus(made, row, found)) for row in made.rows)
     made = replace(made, rows=rows)
-    return replace(made, remarks=tuple(task_verdict.remarks(made, found)))
+    more = [*task_verdict.flattered(_learned_already(made, folder)), *unasked(folder / RUNS, rows)]
+    return replace(made, remarks=(*task_verdict.remarks(made, found), *more))
+
+
+def _learned_already(made: TaskComparison, folder: Path) -> dict[str, list[str]]:
+    """Rows by title, with the files that taught the run they began with, and of which some now examine."""
+    found: dict[str, list[str]] = {}
+    source, digests = LabelledSource.from_json(made.settings["examples"]), made.settings["digests"]
+    for row in made.rows:
+        for trial in row.trials[:1]:
+            with suppress(ForebearError):
+                parent = RunFolder.open(folder / trial.run).facts.get("parent")
+                sides = learned_already(parent, source, digests)
+                found[row.title] = list(dict.fromkeys(made.facts["files"][side] for side in sides))
+    return found
 
 
 def write(made: TaskComparison, folder: Path) -> None:

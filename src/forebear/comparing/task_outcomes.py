@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from forebear.comparing.outcomes import Tried, own_fields
+from forebear.using.baselines import Baseline
 
 FORMAT = "forebear-task-comparison/1"
 
@@ -67,15 +68,6 @@ class TaskRow(Tried):
         """The trial with the highest score."""
         scored = [trial for trial in self.trials if trial.score is not None]
         return max(scored, key=lambda trial: trial.score or 0.0, default=None)
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """What needs no learning, or nearly none: what a model has to beat."""
-
-    name: str
-    score: float
-    meaning: str
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,16 @@ def remarks(comparison: TaskComparison, parts: Parts) -> list[str]:
     return [*told, *_data(comparison)]
 
 
+def flattered(known: Mapping[str, Sequence[str]]) -> list[str]:
+    """Rows whose run has learned before from files that now examine it."""
+    return [
+        f"The run that {title} begins with has learned from {' and '.join(files)} already:"
+        " its scores on held-out parts of that say too much."
+        for title, files in known.items()
+        if files
+    ]
+
+
 def _noise(comparison: TaskComparison, parts: Parts) -> list[str]:
     best = comparison.best
     assert best is not None

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebear.comparing import processes
 from forebear.comparing.outcomes import Curve, Trial
 from forebear.comparing.processes import Hear
 from forebear.comparing.processes import followed as _followed
-from forebear.errors import ForebearError
+from forebear.errors import BadInput, ForebearError
 from forebear.training.corpora import TextSource
 from forebear.training.folder import METRICS, RunFolder
 from forebear.training.metrics import Metrics
+
+if TYPE_CHECKING:
+    from forebear.text.corpus import Corpus
+    from forebear.using.planning import Plan
 
 ATTEMPT = "from forebear.comparing.trial import serve; serve()"
 WORDS = 60  # tokens of a sample
@@ -101,6 +107,21 @@ def _curve(run: RunFolder, measured: dict[str, Any]) -> Curve:
     return tuple((round(at, 3), round(final + (loss - kept) * a_token, 5)) for at, loss in points if loss is not None)
 
 
+def unasked(runs: Path, rows: Iterable[Any]) -> list[str]:
+    """Rows whose model was not asked about two halves, though its paper does: in sentences, with the reason."""
+    titles: dict[str, list[str]] = {}
+    for row in rows:
+        for trial in row.trials:
+            with suppress(ForebearError):
+                reason = RunFolder.open(runs / f"{row.name}-{trial.seed}").facts.get("unasked")
+                if reason and row.title not in titles.setdefault(reason, []):
+                    titles[reason].append(row.title)
+    return [
+        f"Pre-trained without the question about two halves of a row: {', '.join(found)}; {reason}."
+        for reason, found in titles.items()
+    ]
+
+
 # -- the process's end of it
 
 
@@ -129,11 +150,27 @@ def _run(job: Job) -> str:
         settings=job.settings,
     )
     # made, or found, before memory is watched: learning a tokenizer may need more than the milestone itself
-    what.corpus()
+    corpus = what.corpus()
+    what, reason = (what, "") if "pairs" in job.settings else askable(what, corpus)
     processes.forget_peak()
-    run = Run(pretrain(what, job.to, overwrite=job.overwrite, command=job.command))
+    run = Run(pretrain(what, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))
+    if reason and "unasked" not in run.facts:
+        note = f"{reason}: no question about two halves was asked"
+        run.folder.tell(unasked=reason, notes=[*run.facts.get("notes", []), note])
     if "peak_memory" not in run.facts:
         run.folder.tell(peak_memory=processes.peak())
     if "next" not in run.heads:
         return ""
     return run.generate(job.prompt, length=WORDS)[0].text
+
+
+def askable(what: Plan, corpus: Corpus) -> tuple[Plan, str]:
+    """The plan, without a question about two halves where this text gives no occasion for it, and the reason then."""
+    if getattr(what.milestone, "pairs", "none") == "none":
+        return what, ""
+    try:
+        what.milestone.objective(corpus.tokenizer).check(corpus.split(what.recipe.held_out).train)
+    except BadInput as error:
+        alone: Any = {"pairs": "none"}
+        return replace(what, milestone=replace(what.milestone, **alone)), error.what
+    return what, ""

@@ -216,8 +216,9 @@ class _Window:
         firsts = places[np.argsort(-self.start[places])[:BEST]]
         lasts = places[np.argsort(-self.end[places])[:BEST]]
         spans = (lasts[None] >= firsts[:, None]) & (lasts[None] < firsts[:, None] + longest)
-        scores = self.start[firsts][:, None] + self.end[lasts][None]
-        for first, last in zip(*np.nonzero(spans), strict=True):
+        scores = np.where(spans, self.start[firsts][:, None] + self.end[lasts][None], -np.inf)
+        for best in np.argsort(-scores, axis=None, kind="stable")[: min(BEST, np.count_nonzero(spans))].tolist():
+            first, last = divmod(best, len(lasts))
             yield float(scores[first, last]), int(firsts[first]), int(lasts[last])
 
     def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:

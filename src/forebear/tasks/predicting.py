@@ -25,6 +25,7 @@ def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logit
     `model` is a network, or one that counts and gives logits for arrays.
     """
     answer = _asked_of_network(model) if hasattr(model, "encoder") else model.logits
+    rows = rows.apart()
     examples: dict[str, list[Any]] = {}
     told: dict[str, list[Any]] = {}
     done = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -109,6 +109,12 @@ class Rows:
         """What the tokens of a row answer for."""
         assert self.marks is not None
         return self.marks[self._ends[row] : self._ends[row + 1]]
+
+    def apart(self) -> Rows:
+        """For asking: where heads look at each row by itself, a row is as good as an example of its own."""
+        if self.grouped or len(self) == len(self.lengths):
+            return self
+        return replace(self, examples=np.arange(len(self.lengths)), targets={})
 
     def batch(self, examples: Sequence[int] | np.ndarray) -> Batch:
         """These examples as a batch."""

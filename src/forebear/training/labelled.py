@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from forebear.errors import BadInput
+from forebear.errors import BadInput, ForebearError
 from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
 from forebear.tasks.files.forms import BadRow, Form, Labels
 from forebear.tasks.files.reading import examples, guess
-from forebear.tasks.files.splitting import divided, leaks
+from forebear.tasks.files.splitting import divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
+from forebear.training.folder import RunFolder
 
 FEW_NAMED = 5  # bad rows that are told one by one
 
@@ -107,8 +108,7 @@ def read_labelled(source: LabelledSource) -> LabelledData:
         sides |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
         sides |= {"test": list(split.test)} if share else {}
     if not sides["dev"]:
-        what = "there are too few different examples to hold some out, by which the best weights are chosen"
-        raise BadInput(what, file=source.train, remedy="give more examples, or a file of them with --dev")
+        raise _nothing_held_out(source, sides["train"])
     if source.part < 1:
         kept = max(2, round(source.part * len(sides["train"])))
         sides["train"] = sorted(sides["train"], key=_by_content)[:kept]
@@ -123,7 +123,44 @@ def read_labelled(source: LabelledSource) -> LabelledData:
             leaked = leaks(sides["train"], sides[side])
             facts[side]["leaks"] = leaked.facts()
             notes += [f"{side}: {leaked}"] if leaked.count else []
+            notes += _unheard_of(side, sides[side], sides["train"])
     return LabelledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
+
+
+def _nothing_held_out(source: LabelledSource, found: list[Any]) -> BadInput:
+    if looks := survey(found).texts_for_labels:
+        return BadInput(looks, file=source.train, remedy="name the column of the labels with --label-column")
+    what = "there are too few different examples to hold some out, by which the best weights are chosen"
+    return BadInput(what, file=source.train, remedy="give more examples, or a file of them with --dev")
+
+
+def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[str]:
+    """Labels of a side that nothing teaches."""
+    taught = {label for one in teaching for label in labels_of(one)}
+    found = [fresh for one in examining if (fresh := {*labels_of(one)} - taught)]
+    names = sorted({label for fresh in found for label in fresh})
+    if not names:
+        return []
+    more = f" and {len(names) - FEW_NAMED:,} more" if len(names) > FEW_NAMED else ""
+    shown = ", ".join(map(repr, names[:FEW_NAMED])) + more
+    have = f"{len(found):,} example{' has' if len(found) == 1 else 's have'} what no training example has"
+    return [f"{side}: {have}: the run can never answer {shown}"]
+
+
+def learned_already(parent: str | None, source: LabelledSource, digests: Mapping[str, str]) -> list[str]:
+    """Sides whose files taught this run before, or one that it began with, and out of which some now examine."""
+    known: set[str] = set()
+    seen: set[str] = set()
+    while parent and parent not in seen:
+        seen.add(parent)
+        try:
+            facts = RunFolder.open(parent).facts
+        except ForebearError:  # it is gone, and what it knew of its own parents with it
+            break
+        known.add((facts.get("labelled") or {}).get("digests", {}).get("train", ""))
+        parent = facts.get("parent")
+    parted = source.dev is None or (source.test is None and source.test_share > 0)
+    return [side for side in digests if (side != "train" or parted) and digests[side] in known]
 
 
 def _by_content(example: Example) -> bytes:

@@ -24,6 +24,7 @@ from forebear.training.troubles import Troubles
 
 LINE = 10  # steps to a line of metrics
 LOOKED_AT = 10  # batches of held-out text in an evaluation
+EARLY = "stopped early"  # how the note begins
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
 
 
@@ -246,8 +247,10 @@ class Trainer:
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        bored = self.recipe.patience is not None and self.at.worse >= self.recipe.patience
-        return self.pace.over(self.at.step) or bored or (late and self.at.step > 0)
+        return self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
+
+    def _bored(self) -> bool:
+        return self.recipe.patience is not None and self.at.worse >= self.recipe.patience
 
     # -- after
 
@@ -281,6 +284,11 @@ class Trainer:
             else:
                 words = f"the best checkpoint, of step {self.at.best_step:,}, {damage}: the last one is kept instead"
                 self._note("not the best", words)
+        if self._bored() and not self.pace.over(self.at.step):
+            total = "" if self.pace.total is None else f" of {self.pace.total:,}"
+            looks = f"{self.at.worse:,} look{'s' * (self.at.worse != 1)}"
+            kept = f"the weights of step {best.step:,} are kept"
+            self._note(EARLY, f"at step {self.at.step:,}{total}, no better for {looks}; {kept}")
         self.folder.publish(best)
         self.folder.tell(
             state="trained",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from forebear.text.aside import disk_told
 from forebear.training.adapted import balanced, learner_for_task
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import LabelledSource, read_labelled
+from forebear.training.labelled import LabelledSource, learned_already, read_labelled
 from forebear.training.learner import Learner
 from forebear.training.trainer import Trainer, Watcher
+from forebear.using.baselines import baseline
 from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
 from forebear.using.task_plans import Plan, plan
@@ -170,10 +172,11 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher) -> RunFolder:
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
         if run.finished:
             return run
-        for note in ready.notes:
+        notes = [*ready.notes, *_flattered(run, ready.what.source)]
+        for note in notes:
             watcher.note(note)
         if run.facts["state"] != "trained":
-            run.tell(notes=ready.notes)
+            run.tell(notes=notes)
             counting = run.milestone.learning == "counting"
             trainer = Trainer(
                 run,
@@ -187,6 +190,29 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher) -> RunFolder:
             trainer.run()
         _measure(run, ready, watcher)
     return run
+
+
+def _flattered(run: RunFolder, source: LabelledSource) -> list[str]:
+    """That the run it begins with knows the examples by which it is judged."""
+    files, parent = source.files(), run.facts.get("parent")
+    found = dict.fromkeys(files[side] for side in learned_already(parent, source, run.facts["labelled"]["digests"]))
+    return [
+        f"the run it begins with has learned from {file} already: figures on held-out parts of it say too much"
+        for file in found
+    ]
+
+
+def _no_better(what: Plan, examples: Sequence[Any], figures: Mapping[str, Any]) -> list[str]:
+    """That it does no better than what needs no learning, on the examples that were measured."""
+    task = what.task
+    blind, score = baseline(task, what.data.train, examples), float(figures[task.score])
+    nothing_to_find = task.name == "tagging" and not figures["entities"]
+    if score > blind.score or score == 1 or nothing_to_find:
+        return []
+    remedy = "more examples may help"
+    if what.milestone.learning != "counting":
+        remedy = "give it more time or examples, another --rate, or a run that was pre-trained longer"
+    return [f"it does no better than this: {blind.meaning} ({blind.score:.3f}); {remedy}"]
 
 
 def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
@@ -204,9 +230,12 @@ def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
         rows = task.rows(tested, what.tokenizer, layout)
         metrics["test"] = task.measured(tested, task.answers(tested, rows, predicted(network, rows)))
     elif what.data.test:
-        watcher.note("the test examples have no labels: nothing is measured on them")
+        answer = f"they are answered by: forebear {task.verb} {run.path} --in {what.source.test}"
+        watcher.note(f"the test examples have no labels: nothing is measured on them; {answer}")
     run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
-    notes = [*opened.notes, *getattr(ready.learner, "notes", ())]
+    side, last = ("test", tested) if tested else ("dev", [one for one in what.data.dev if is_labelled(one)])
+    found = _no_better(what, last, metrics[side])
+    notes = [*opened.notes, *getattr(ready.learner, "notes", ()), *found]
     for note in notes:
         watcher.note(note)
     run.facts["notes"] = [*run.facts.get("notes", []), *notes]

@@ -44,11 +44,17 @@ def labelled(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -
         if len(parts) != wanted:
             told = "pairs of texts" if wanted == 2 else "single texts"
             remedy = 'give ("one", "other")' if wanted == 2 else "give one text at a time"
-            raise BadInput(f"this run is about {told}, and {len(parts)} came", line=number, remedy=remedy)
+            raise BadInput(f"this run is about {told}, and {len(parts)} came{_which(number, given)}", remedy=remedy)
         if not all(part.strip() for part in parts):
-            raise BadInput("a text is empty", line=number, remedy="leave it out, or write some text")
+            what = f"a text is empty{_which(number, given)}"
+            raise BadInput(what, remedy="leave it out, or write some text")
         made.append(Labelled(tuple(map(sound, parts))))
     return made
+
+
+def _which(number: int, given: Sequence[Any]) -> str:
+    """Which of those given is meant, where there are several."""
+    return f" (number {number} of {len(given)})" if len(given) > 1 else ""
 
 
 def tagged(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[Tagged]:
@@ -67,7 +73,7 @@ def asked(question: str | Sequence[str], passage: str | Sequence[str]) -> list[A
         raise BadInput(what, remedy="give one passage, or one for each question")
     for number, parts in enumerate(zip(questions, passages, strict=True), 1):
         if not all(part.strip() for part in parts):
-            raise BadInput("a question or a passage is empty", line=number, remedy="give both")
+            raise BadInput(f"a question or a passage is empty{_which(number, questions)}", remedy="give both")
     return [Asked(sound(one), sound(other)) for one, other in zip(questions, passages, strict=True)]
 
 

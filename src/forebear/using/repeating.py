@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from forebear.errors import BadInput
+from forebear.errors import BadInput, Interrupted
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import read_labelled
 from forebear.training.trainer import Watcher
@@ -32,15 +33,14 @@ def with_seeds(
 
     Its facts then tell the figures of all, their mean and spread.
     """
-    if seeds < 2 or what.milestone.learning == "counting":
-        raise BadInput(
-            f"--seeds is {seeds}", remedy="give 2 or more; what counts does not depend on chance: leave it out"
-        )
+    check_seeds(what, seeds)
     runs = []
     for seed in range(what.recipe.seed, what.recipe.seed + seeds):
         own = replace(what, recipe=replace(what.recipe, seed=seed))
         (watcher or Watcher()).note(f"seed {seed}")
-        runs.append(adapt(own, beside(to, "seeds", str(seed)), overwrite=overwrite, command=command, watcher=watcher))
+        place = beside(to, "seeds", str(seed))
+        with _all_again():
+            runs.append(adapt(own, place, overwrite=overwrite, command=command, watcher=watcher))
     best = max(runs, key=lambda run: figure(run, "dev") or 0.0)
     told = {
         "seeds": [
@@ -63,9 +63,30 @@ def with_fewer(
             continue
         (watcher or Watcher()).note(f"{len(data.train):,} of {len(what.data.train):,} examples")
         own = replace(what, source=source, data=data)
-        run = adapt(own, beside(to, "curve", f"{share:.4f}"), overwrite=overwrite, command=command, watcher=watcher)
+        place = beside(to, "curve", f"{share:.4f}")
+        with _all_again():
+            run = adapt(own, place, overwrite=overwrite, command=command, watcher=watcher)
         found.append({"examples": len(data.train), **{side: figure(run, side) for side in run.facts["metrics"]}})
     return found
+
+
+def check_seeds(what: Plan, seeds: int) -> None:
+    """An error where several seeds would mean nothing."""
+    if what.milestone.learning == "counting":
+        said = f"--seeds {seeds} means nothing to a model that counts: it is the same for every seed"
+        raise BadInput(said, remedy="leave it out")
+    if seeds < 2:
+        raise BadInput(f"--seeds is {seeds}", remedy="give 2 or more, or leave it out")
+
+
+@contextmanager
+def _all_again() -> Iterator[None]:
+    """One of several that is broken off: to go on with it alone would leave out the others."""
+    try:
+        yield
+    except Interrupted as error:
+        remedy = "give the same command again: it goes on from here, with all that are still to come"
+        raise Interrupted(error.what, file=error.file, remedy=remedy) from error
 
 
 def beside(to: Path, what: str, name: str) -> Path:

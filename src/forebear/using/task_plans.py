@@ -21,7 +21,7 @@ from forebear.training.recipe import Recipe, recipe_from
 from forebear.using.beginning import Beginning
 from forebear.using.planning import heeded
 
-EXAMPLES = 16  # in a step, about
+EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned from nothing
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
@@ -181,13 +181,15 @@ def recipe_for(
     fresh: bool,
 ) -> Recipe:
     """Defaults that suit the encoder's width and the number of examples, and whatever a person says instead."""
-    rows = task.rows(data.train[: 20 * EXAMPLES], tokenizer, milestone.layout(tokenizer), learning=True)
-    mean = float(rows.sizes.mean()) if len(rows) else 1.0
+    layout = milestone.layout(tokenizer)
+    rows = task.rows(data.train[: 20 * MORE], tokenizer, layout, learning=True)
+    mean = float(rows.sizes.mean()) if len(rows) else 1.0  # tokens of an example, in all its windows
     if milestone.learning == "counting":
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
     width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
     rate = milestone.recipe()["rate"] if fresh else OF_HEADS if adaptation.how == "features" else finetuning_rate(width)
-    own: dict[str, Any] = {"rate": rate, "batch": max(1, round(EXAMPLES * mean)), "decay": 0.01, "memory": 0.98}
+    batch = max(1, round((MORE if fresh else EXAMPLES) * min(mean, layout.context or mean)))  # a long text is one row
+    own: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
     epoch = max(1, round(mean * len(data.train) / batch))
     own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))

@@ -17,6 +17,7 @@ FEW = 5  # examples of a label
 LONG = 2000  # characters; most models see 512 tokens
 SHOWN = 5  # contradictions
 MANY = 20  # labels
+SOME = 10  # examples, of which more than half have a label of their own: then those are no labels
 What = Literal["labels", "tags", "right"]
 WORDING = {"labels": "labels", "tags": "words by kind of tag", "right": "which choice is right"}
 
@@ -79,6 +80,14 @@ class Survey:
             return None
         return max(self.balance.values()) / (sum(self.balance.values()) if self.what == "tags" else self.labelled)
 
+    @property
+    def texts_for_labels(self) -> str:
+        """That nearly every example has a label of its own, in words: then it is no label, but a text or a name."""
+        single = self.what == "labels" and sum(self.balance.values()) == self.labelled
+        if not single or self.labelled < SOME or 2 * len(self.balance) <= self.labelled:
+            return ""
+        return f"{len(self.balance):,} different labels in {self.labelled:,} rows: the label column looks like text"
+
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "count": self.count,
@@ -107,7 +116,7 @@ class Survey:
             f"{self.count:,} example{'s' * (self.count != 1)}{unlabelled}; {one.median:,.0f} characters in the middle, "
             f"95 of 100 up to {one.most:,.0f}, the longest {one.longest:,}"
         ]
-        if self.balance:
+        if self.balance and not self.texts_for_labels:
             shown = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MANY]]
             more = f", and {len(self.balance) - MANY} more" if len(self.balance) > MANY else ""
             notes.append(f"{WORDING[self.what]}: {', '.join(shown)}{more}")
@@ -119,7 +128,7 @@ class Survey:
             one = self.answers
             notes.append(
                 f"answers have {one.median:,.0f} characters in the middle, the longest {one.longest:,}; "
-                f"{self.unanswered:,} questions have no answer"
+                f"{_many(self.unanswered, 'question has', 'questions have')} no answer"
             )
         return [*notes, *self.warnings()]
 
@@ -130,26 +139,43 @@ class Survey:
             one = next(iter(self.balance))
             only = f"choice number {one} always is the right one" if self.what == "right" else f"all are {one!r}"
             found.append(f"{only}: nothing can be learned from it")
+        if looks := self.texts_for_labels:
+            found.append(f"{looks}; name that of the labels with --label-column")
+        found += self._alike()
         rare = [label for label, count in self.balance.items() if count < FEW and self.what != "right"]
-        if rare:
+        if rare and not looks:
             shown = ", ".join(map(repr, rare[:MANY])) + (f" and {len(rare) - MANY} more" if len(rare) > MANY else "")
             found.append(f"fewer than {FEW} {'words' if self.what == 'tags' else 'examples'} of {shown}")
         if self.contradictions:
             one, other = self.contradicting[0]
             found.append(
-                f"{self.contradictions:,} examples contradict an earlier one that says the same; "
+                f"{_many(self.contradictions, 'example contradicts', 'examples contradict')} an earlier one"
+                " that says the same; "
                 f"the first: {told(other)} and {told(one)}"
             )
         if self.duplicates:
-            found.append(f"{self.duplicates:,} examples say the same as an earlier one")
+            found.append(f"{_many(self.duplicates, 'example says', 'examples say')} the same as an earlier one")
         if self.names:
-            found.append(f"{self.names:,} names (ids) are borne by more than one example")
+            found.append(f"{_many(self.names, 'name (id) is', 'names (ids) are')} borne by more than one example")
         if self.long:
             where = f", the longest at {told(self.lengths.place)}" if self.lengths.place else ""
             found.append(
                 f"{self.long:,} texts have more than {LONG:,} characters{where}: most models cannot see so far"
             )
         return found
+
+    def _alike(self) -> list[str]:
+        """Labels that differ only in case, or in the space around them."""
+        ways: dict[str, list[str]] = {}
+        for label in self.balance if self.what == "labels" and not self.texts_for_labels else ():
+            ways.setdefault(" ".join(label.casefold().split()), []).append(label)
+        alike = [" and ".join(map(repr, found)) for found in ways.values() if len(found) > 1]
+        more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+        return [f"labels that differ only in case are different labels: {'; '.join(alike[:SHOWN])}{more}"] * bool(alike)
+
+
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def survey(examples: Iterable[Example]) -> Survey:

@@ -1,0 +1,182 @@
+"""What `adapt` says by itself: a run that knows the examples, one that learned nothing, labels that are none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forebear.cli.main import main
+from forebear.errors import BadInput, Interrupted
+from forebear.tasks.examples import Labelled
+from forebear.tasks.files.surveying import survey
+from forebear.training import trainer
+from forebear.training.folder import RunFolder
+from forebear.training.labelled import labelled_source, learned_already, read_labelled
+from forebear.using import adapting, repeating
+from labelled_texts import adapted, file_of, planned
+from small_runs import Notes, trained
+
+KNOWN = "the run it begins with has learned from {} already: figures on held-out parts of it say too much"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT, and what was made of it."""
+    folder = tmp_path_factory.mktemp("notes")
+    trained("bert", folder, steps=5, context=40, to="bert")
+    adapted(folder / "bert", "pairs", folder, to="first", steps=2)
+    return folder
+
+
+def table(file: Path, *rows: tuple[str, str | None]) -> Path:
+    file.write_text("text\tlabel\n" + "".join(f"{text}\t{label or ''}\n" for text, label in rows), encoding="utf-8")
+    return file
+
+
+def opinions(file: Path, count: int = 40) -> Path:
+    return table(
+        file, *((f"number {n} is {'fine' if n % 2 else 'dull'}", "good" if n % 2 else "bad") for n in range(count))
+    )
+
+
+# -- a run that knows the examples
+
+
+def test_a_run_that_learned_from_the_same_file_is_told(home: Path):
+    notes = Notes()
+    run = adapted(home / "first", "pairs", home, to="second", steps=2, watcher=notes)
+    told = KNOWN.format(file_of("pairs", home))
+    assert told in notes.words
+    assert told in run.facts["notes"]
+    assert not any("already" in note for note in RunFolder.open(home / "first").facts["notes"])
+
+
+def test_grandparents_count_and_files_of_their_own_do_not(home: Path):
+    adapted(home / "first", "pairs", home, to="between", count=50, steps=2)
+    source, _ = labelled_source(str(file_of("pairs", home)), task="pairs")
+    parent = str(home / "between")
+    assert learned_already(parent, source, source.digests()) == ["train"]
+    apart, _ = labelled_source(source.train, task="pairs", dev=str(file_of("pairs", home, 20, 7)))
+    assert learned_already(parent, apart, apart.digests()) == []  # nothing of what was learned examines
+    tested, _ = labelled_source(apart.dev or "", task="pairs", dev=apart.dev, test=source.train)
+    assert learned_already(parent, tested, tested.digests()) == ["test"]
+    assert learned_already(str(home / "bert"), source, source.digests()) == []
+    assert learned_already(str(home / "gone"), source, source.digests()) == []
+    assert learned_already(None, source, source.digests()) == []
+
+
+# -- one that learned nothing
+
+
+def test_a_run_that_learned_nothing_says_so(home: Path, tmp_path: Path):
+    rows = [(f"number {n}", "rare" if n % 4 == 0 else "common") for n in range(80)]
+    source, _ = labelled_source(str(table(tmp_path / "t.tsv", *rows)), task="classification")
+    notes = Notes()
+    what = adapting.plan(str(home / "bert"), source, settings={"steps": 1, "rate": 1e-9, "threads": 1})
+    run = adapting.adapt(what, tmp_path / "run", watcher=notes)
+    (told,) = [note for note in notes.words if "no better than" in note]
+    assert "give it more time or examples, another --rate" in told
+    assert told in run.facts["notes"]
+    assert run.facts["metrics"]["dev"]["accuracy"] <= float(told.partition("(")[2].partition(")")[0]) + 5e-4
+
+
+def test_a_run_that_learned_something_does_not(tmp_path: Path):
+    source, _ = labelled_source(str(opinions(tmp_path / "t.tsv")), task="classification")
+    run = adapting.adapt(adapting.plan("ngram", source), tmp_path / "run")
+    assert run.facts["metrics"]["dev"]["accuracy"] == 1.0
+    assert not any("no better" in note for note in run.facts["notes"])
+
+
+# -- several runs
+
+
+def test_seeds_that_mean_nothing_are_refused_before_anything_is_made(tmp_path: Path, capsys):
+    words = ["adapt", "ngram", opinions(tmp_path / "t.tsv"), "--to", tmp_path / "run", "--seeds", 3, "--learning-curve"]
+    assert main([str(word) for word in words]) == 2
+    assert "it is the same for every seed" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
+
+
+def test_one_of_several_that_is_broken_off_is_gone_on_with_by_the_same_command(home: Path, monkeypatch, capsys):
+    what = planned(home / "bert", "pairs", home, steps=6)
+    with pytest.raises(BadInput, match="--seeds is 1"):
+        repeating.with_seeds(what, home / "several", 1)
+    monkeypatch.setattr(
+        trainer.Interruption, "asked", property(lambda self: True, lambda self, value: None), raising=False
+    )
+    for make in (
+        lambda: repeating.with_seeds(what, home / "several", 2),
+        lambda: repeating.with_fewer(what, home / "several"),
+    ):
+        with pytest.raises(Interrupted, match="everything is saved") as broken:
+            make()
+        assert broken.value.remedy.startswith("give the same command again")
+    assert main(["runs", str(home / "several.seeds")]) == 0
+    shown = capsys.readouterr().out
+    assert "give the command again" in shown
+    assert "--resume" not in shown
+    shutil.rmtree(home / "several.seeds")
+    shutil.rmtree(home / "several.curve")
+
+
+def test_stopping_early_is_said_with_the_step_that_is_kept(home: Path, capsys):
+    words = ["adapt", home / "bert", file_of("pairs", home), "--task", "pairs", "--to", home / "early", "--steps", 400]
+    words += ["--rate", 1e-9, "--evaluate-every", 1, "--patience", 3, "--threads", 1]
+    assert main([str(word) for word in words]) == 0
+    facts = RunFolder.open(home / "early").facts
+    told = f"stopped early: at step {facts['step']} of 400, no better for 3 looks; the weights of step"
+    assert f"{told} {facts['best_step']} are kept" in " ".join(capsys.readouterr().out.split())
+    assert facts["step"] < 400
+
+
+def test_one_step_is_no_steps(tmp_path: Path, capsys):
+    assert main(["adapt", "ngram", str(opinions(tmp_path / "t.tsv")), "--to", str(tmp_path / "run")]) == 0
+    assert "1 step in" in " ".join(capsys.readouterr().out.split())
+
+
+# -- labels
+
+
+def test_a_test_without_labels_is_answered_by_a_command(tmp_path: Path):
+    test = table(tmp_path / "test.tsv", ("number 1 is fine", None), ("number 2 is dull", None))
+    source, _ = labelled_source(str(opinions(tmp_path / "t.tsv")), task="classification", test=str(test))
+    notes = Notes()
+    adapting.adapt(adapting.plan("ngram", source), tmp_path / "run", watcher=notes)
+    assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.words)
+    assert main(["classify", str(tmp_path / "run"), "--in", str(test), "--quiet"]) == 0
+
+
+def test_labels_that_nothing_teaches_are_named(tmp_path: Path):
+    test = table(tmp_path / "test.tsv", ("number 1 is fine", "good"), ("it is so so", "neutral"))
+    source, _ = labelled_source(str(opinions(tmp_path / "t.tsv")), task="classification", test=str(test))
+    told = [note for note in read_labelled(source).notes if "never answer" in note]
+    assert told == ["test: 1 example has what no training example has: the run can never answer 'neutral'"]
+
+
+def test_a_column_of_texts_is_not_taken_for_labels(tmp_path: Path):
+    rows = [("ab"[n % 2] + str(n), f"a sentence of its own, {n}") for n in range(30)]
+    source, _ = labelled_source(str(table(tmp_path / "t.tsv", *rows)), task="classification")
+    with pytest.raises(BadInput, match="30 different labels in 30 rows: the label column looks like text") as error:
+        read_labelled(source)
+    assert "--label-column" in error.value.remedy
+    given, _ = labelled_source(source.train, task="classification", dev=source.train)
+    notes = read_labelled(given).notes
+    assert sum("looks like text" in note for note in notes) == 1
+    assert not any("a sentence of its own" in note for note in notes)
+    few = survey([Labelled((str(n),), str(n)) for n in range(5)])
+    assert few.texts_for_labels == ""  # of five nobody can say
+    several = survey([Labelled((str(n),), (f"a{n}", f"b{n}")) for n in range(30)])
+    assert several.texts_for_labels == ""
+
+
+def test_labels_that_differ_in_case_are_told():
+    found = survey([Labelled((str(n),), ("Positive", "positive", "negative")[n % 3]) for n in range(30)])
+    assert found.warnings() == ["labels that differ only in case are different labels: 'Positive' and 'positive'"]
+
+
+def test_one_is_one():
+    same = survey([Labelled(("a",), "x"), Labelled(("a",), "y"), Labelled(("b",), "y")])
+    assert any(note.startswith("1 example contradicts an earlier one") for note in same.warnings())
+    assert "1 example says the same as an earlier one" in same.warnings()
