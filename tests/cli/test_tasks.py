@@ -113,6 +113,7 @@ def test_a_file_of_examples_is_read_as_the_run_learned_it(home: Path, tmp_path: 
 def test_what_a_run_cannot_do_is_told_with_what_it_can(home: Path, capsys: Captured):
     assert "it can be asked to: classify, measure, embed" in refused(capsys, "tag", home / "classification", "text")
     assert "it can be asked to: fill" in refused(capsys, "classify", home / "bert", "text")
+    assert "did you mean bert?" in refused(capsys, "adapt", "bertt", file_of("pairs", home, 40), "--task", "pairs")
     assert "pairs of texts" in refused(capsys, "classify", home / "pairs", "only one")
 
 

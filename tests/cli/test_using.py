@@ -127,8 +127,7 @@ def test_an_empty_line_is_named_and_leaves_no_file(capsys):
 
 
 def test_an_output_that_cannot_be_written_is_told(capsys):
-    assert main(["score", "smooth", "the cat", "--out", "nowhere/out.jsonl"]) == 1
-    assert "nowhere" in capsys.readouterr().err
+    assert "there is no folder nowhere" in refused(capsys, "score", "smooth", "the cat", "--out", "nowhere/out.jsonl")
 
 
 def test_next_and_blanks(capsys):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, number, opened, plain
+from forebear.cli.many import ENCODING, ONE, STDIN, Given, Line, ManyOptions, counting, number, opened, plain
 from forebear.cli.printing import Speaking, bar
 from forebear.cli.printing import table as made_table
 from forebear.errors import BadInput
@@ -191,7 +191,7 @@ def _whole_files(texts: Sequence[str] | None, many: ManyOptions) -> Iterator[Lin
     yield from (Line(text) for text in texts or () if text != STDIN)
     file = many.input_file or (STDIN if STDIN in (texts or ()) else None)
     for source in () if file is None else find([file]):
-        yield Line("".join(Blocks(source, "utf-8", "fail", Ledger())).strip(), source.name, 1)
+        yield Line("".join(Blocks(source, many.encoding or ENCODING, "fail", Ledger())).strip(), source.name, 1)
 
 
 def _watched(lines: Iterable[Line], many: ManyOptions, look: Callable[[int, int], None]) -> Iterator[Line]:

@@ -259,7 +259,7 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     for row in found.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
-    for text in facts["verdict"]:
+    for text in (*facts["verdict"], *filter(None, [found.facts.get("note")])):
         console.print(text, markup=False)
     console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
 

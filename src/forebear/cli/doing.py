@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ManyOptions, has_place
+from forebear.cli.many import ManyOptions
 from forebear.cli.printing import Speaking
 from forebear.errors import BadInput
 
@@ -36,10 +36,6 @@ class ExampleOptions(ManyOptions):
     output_file: Annotated[Path | None, Parameter(name="--out")] = None
     """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
     above. What could not be read keeps its place, with the error or as an empty line."""
-
-    def __post_init__(self) -> None:
-        has_place(self.output_file)
-        super().__post_init__()
 
 
 NONE = ExampleOptions()

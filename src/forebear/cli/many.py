@@ -84,6 +84,7 @@ class ManyOptions:
     "The encoding of the file, such as gb18030. [default: utf-8]"
 
     def __post_init__(self) -> None:
+        has_place(self.output_file)
         replaces_nothing(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def lines(self, texts: Sequence[str] | None) -> Iterator[Line]:

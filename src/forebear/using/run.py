@@ -126,7 +126,8 @@ class Run:
     def ready_for(self, verb: str) -> None:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""
         if verb not in self.verbs:
-            raise BadInput(f"cannot be asked to {verb}", file=self.folder.path, remedy=self._able())
+            what = "cannot be asked by a prompt" if verb == "ask" else f"cannot be asked to {verb}"
+            raise BadInput(what, file=self.folder.path, remedy=self._able())
 
     def _able(self) -> str:
         """A remedy: what it can be asked instead."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, milestone_named, name_of
+from forebear.lineage import LINEAGE, milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.examples import texts_of
@@ -105,6 +105,9 @@ def plan(
 
 
 def _beginning(run: str) -> Beginning:
+    if not Path(run).exists():
+        what = f"there is no run {run!r}, and no milestone of that name"
+        raise BadInput(what, remedy=f"{nearest(run, LINEAGE)} (forebear runs lists the runs)")
     folder = RunFolder.open(run)
     if "weights" not in folder.facts:
         raise BadInput("is not finished", file=run, remedy=f"finish it first: {folder.going_on}")
@@ -195,6 +198,7 @@ def recipe_for(
     own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))
     made = recipe_from(own, settings)
     if made.evaluate_every is None:
-        steps = made.steps or round((made.epochs or 0) * epoch)
-        made = replace(made, evaluate_every=max(1, (steps or 4 * epoch) // LOOKS))
+        steps = made.steps or round((made.epochs or 0) * epoch) or 4 * epoch
+        looks = min(LOOKS, max(1, steps // 10))  # at ten steps or more apart: they too take their time
+        made = replace(made, evaluate_every=max(1, steps // looks))
     return made
