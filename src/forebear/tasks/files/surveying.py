@@ -19,7 +19,7 @@ SHOWN = 5  # contradictions
 MANY = 20  # labels
 SOME = 10  # examples, of which more than half have a label of their own: then those are no labels
 What = Literal["labels", "tags", "right"]
-WORDING = {"labels": "labels", "tags": "words by kind of tag", "right": "which choice is right"}
+WORDING = {"labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)"}
 
 
 @dataclass(frozen=True)
