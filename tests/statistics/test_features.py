@@ -11,6 +11,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.statistics import token_rows
 from forebear.statistics.matrices import Sparse
 from forebear.statistics.passage_features import FIGURES, PassageFeatures
+from forebear.statistics.shapes import SHAPES, shapes_of
 from forebear.statistics.text_features import Feature, TextFeatures
 from forebear.statistics.token_rows import TokenRows
 from forebear.statistics.word_features import OUTSIDE, WordFeatures
@@ -126,6 +127,36 @@ def test_rows_of_one_example_are_averaged():
     matrix = learned(rows).of(rows)
     averaged, alone = table(matrix.averaged(np.array([0, 0, 1]))), table(matrix)
     assert np.allclose(averaged, [(alone[0] + alone[1]) / 2, alone[2]])
+
+
+def test_how_tokens_are_written_by_hand():
+    written = {"The": "Capital", "ran": "small", "USA": "CAPITALS", "iPhone": "mIXED", "##son": "within a word"}
+    written |= {
+        "2024": "digits",
+        "B2B": "l3tt3rs",
+        "!": "mark",
+        "@": "mark",
+        "##": "mark",
+        "中": "other",
+        "I": "Capital",
+    }
+    numbers = shapes_of(written)
+    assert [SHAPES[number] for number in numbers] == [*written.values(), "outside"]
+
+
+def test_shapes_around_a_word_are_features():
+    """Ids 0 to 2 are small, 3 has a capital; nothing stands before the first."""
+    rows = rows_of([3, 0])
+    shapes = shapes_of(["a", "b", "c", "D"])
+    features = WordFeatures.learned(rows, np.arange(2), vocabulary=4, skipped=np.array([]), least=1, shapes=shapes)
+    matrix = features.of(rows, np.array([0]))
+    named = [features.feature(column) for column in matrix.row(0)[0].tolist()]
+    told = [feature.where for feature in named if not feature.tokens]
+    assert told[:3] == ["written outside, at -1", "written Capital, at +0", "written small, at +1"]
+    assert told[3:] == ["written outside, Capital, small, around it"]
+    assert matrix.shape[1] == features.width
+    last = features.feature(features.width - 1)
+    assert last.where == f"written {', '.join([SHAPES[-1]] * 3)}, around it"
 
 
 def test_a_word_and_what_stands_beside_it():

@@ -28,6 +28,7 @@ class Making:
     pairs: bool
     skipped: np.ndarray
     least: int | None
+    shapes: np.ndarray | None = None
 
     def rows(self, inputs: Mapping[str, np.ndarray]) -> TokenRows:
         return TokenRows.of(inputs, vocabulary=self.vocabulary, segmented=self.pairs)
@@ -35,7 +36,8 @@ class Making:
     def learned(self, rows: TokenRows, asked: np.ndarray) -> Features:
         """From training rows; `asked` are the numbers of the tokens that a target with an entry for each asks about."""
         if self.kind == "tag":
-            return WordFeatures.learned(rows, asked, vocabulary=self.vocabulary, skipped=self.skipped, least=self.least)
+            own = {"vocabulary": self.vocabulary, "skipped": self.skipped, "shapes": self.shapes}
+            return WordFeatures.learned(rows, asked, least=self.least, **own)
         if self.kind == "span":
             return PassageFeatures.learned(rows, vocabulary=self.vocabulary, skipped=self.skipped)
         return TextFeatures.learned(
@@ -58,7 +60,7 @@ class Making:
     def loaded(self, arrays: Mapping[str, np.ndarray]) -> Features:
         """From such arrays; what is misshapen is refused by its name."""
         if self.kind == "tag":
-            return WordFeatures.load(arrays, vocabulary=self.vocabulary, skipped=self.skipped)
+            return WordFeatures.load(arrays, vocabulary=self.vocabulary, skipped=self.skipped, shapes=self.shapes)
         if self.kind == "span":
             return PassageFeatures.load(arrays, vocabulary=self.vocabulary, skipped=self.skipped)
         return TextFeatures.load(

@@ -66,6 +66,7 @@ class LinearModel:
     order       tokens of the longest n-gram; of no concern to "tag" and "span", which have features of their own
     pairs       rows hold two texts, told apart by their segments; those of "span" always do
     skipped     ids that mean nothing, such as [CLS]
+    shapes      of "tag": how each id is written (shapes.py); None: that is of no concern
     least       how often an n-gram has to occur; None: once, in much text twice
     penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
     """
@@ -79,6 +80,7 @@ class LinearModel:
         order: int = 2,
         pairs: bool = False,
         skipped: Iterable[int] = (),
+        shapes: np.ndarray | None = None,
         least: int | None = None,
         penalty: float | None = None,
     ) -> None:
@@ -94,7 +96,7 @@ class LinearModel:
             raise BadInput(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
         self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
         self.skipped = np.array(sorted(set(skipped)), np.int64)
-        self._making = Making(kind, vocabulary, order, self.pairs, self.skipped, least)
+        self._making = Making(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
         usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
         self.penalty = usual if penalty is None else penalty
         self._features: Features | None = None

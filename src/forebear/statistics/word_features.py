@@ -1,4 +1,4 @@
-"""What stands around a word: the tokens beside it and their pairs, for models that name the tag of each word."""
+"""What stands around a word: the tokens beside it, their pairs and their shapes, for models that tag each word."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from forebear.statistics.matrices import Sparse, joined
 from forebear.statistics.ngrams import Ngrams
+from forebear.statistics.shapes import SHAPES
 from forebear.statistics.text_features import Feature
 from forebear.statistics.token_rows import CHUNK, TokenRows
 
 WORDS = (-2, -1, 0, 1, 2)  # whose tokens are features, counted from the word
 PAIRS = (-1, 0, 1, 2)  # which token and the one before it are a feature together
+SHAPED = (-1, 0, 1)  # whose shapes are features, each and all together
 REACH = 2
 MANY = 1 << 17  # words; of more, pairs that occur only once are left out unless told otherwise: as good, twice as fast
 OUTSIDE = -1  # stands in a feature for what lies before or behind a row, and for ids that mean nothing
@@ -23,15 +25,24 @@ OUTSIDE = -1  # stands in a feature for what lies before or behind a row, and fo
 class WordFeatures:
     """Which pairs of tokens are features: those around the words of the training rows. Single tokens all are.
 
-    pairs  over one id more than the vocabulary has: the last stands for what lies outside of a row
+    pairs   over one id more than the vocabulary has: the last stands for what lies outside of a row
+    shapes  (V + 1,) the number of each one's shape; None: they are of no concern
     """
 
     pairs: Ngrams
     skipped: np.ndarray
+    shapes: np.ndarray | None = None
 
     @classmethod
     def learned(
-        cls, rows: TokenRows, places: np.ndarray, *, vocabulary: int, skipped: np.ndarray, least: int | None
+        cls,
+        rows: TokenRows,
+        places: np.ndarray,
+        *,
+        vocabulary: int,
+        skipped: np.ndarray,
+        least: int | None,
+        shapes: np.ndarray | None = None,
     ) -> WordFeatures:
         """From rows, the tokens with the numbers `places` being asked about."""
         if least is None:
@@ -42,10 +53,16 @@ class WordFeatures:
             asked[here[places] + offset] = True
         ends = np.flatnonzero(asked)
         keys, times = np.unique(around[ends - 1] * (vocabulary + 1) + around[ends], return_counts=True)
-        return cls(Ngrams(vocabulary + 1, (keys[times >= least],)), skipped)
+        return cls(Ngrams(vocabulary + 1, (keys[times >= least],)), skipped, shapes)
 
     @property
     def width(self) -> int:
+        shaped = 0 if self.shapes is None else len(SHAPED) * len(SHAPES) + len(SHAPES) ** len(SHAPED)
+        return self._of_tokens + shaped
+
+    @property
+    def _of_tokens(self) -> int:
+        """Features that are tokens or pairs of them; those of shapes stand behind."""
         return len(WORDS) * self.pairs.vocabulary + len(PAIRS) * self.pairs.size(2)
 
     def of(self, rows: TokenRows, places: np.ndarray) -> Sparse:
@@ -59,15 +76,32 @@ class WordFeatures:
             for number, offset in enumerate(PAIRS):
                 found = self.pairs.find(2, around[at + offset - 1], around[at + offset])
                 columns.append(np.where(found < 0, -1, found + len(WORDS) * size + number * self.pairs.size(2)))
+            columns += self._shaped(around, at)
             table = np.stack(columns, axis=1).astype(np.int32)
             there = table >= 0
             indptr = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
             parts.append(Sparse(indptr, table[there], np.ones(int(indptr[-1]), np.float32), self.width))
         return joined(parts, self.width)
 
+    def _shaped(self, around: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
+        """Columns of the shapes around the words `at` these places: each by itself, and all of them as one."""
+        if self.shapes is None:
+            return []
+        each = [self.shapes[around[at + offset]] for offset in SHAPED]
+        whole = np.ravel_multi_index(each, (len(SHAPES),) * len(SHAPED))
+        alone = [self._of_tokens + number * len(SHAPES) + shape for number, shape in enumerate(each)]
+        return [*alone, self._of_tokens + len(SHAPED) * len(SHAPES) + whole]
+
     def feature(self, column: int) -> Feature:
-        """What a column stands for: one token or two, and how far the last is from the word."""
+        """What a column stands for: one token or two and how far the last is from the word, or shapes by name."""
         size = self.pairs.vocabulary
+        if column >= self._of_tokens:
+            number, shape = divmod(column - self._of_tokens, len(SHAPES))
+            if number < len(SHAPED):
+                return Feature((), f"written {SHAPES[shape]}, at {SHAPED[number]:+d}")
+            whole = column - self._of_tokens - len(SHAPED) * len(SHAPES)
+            named = np.unravel_index(whole, (len(SHAPES),) * len(SHAPED))
+            return Feature((), f"written {', '.join(SHAPES[int(one)] for one in named)}, around it")
         number, token = divmod(column, size)
         if number < len(WORDS):
             return Feature((told_token(token, size - 1),), f"{WORDS[number]:+d}")
@@ -79,8 +113,10 @@ class WordFeatures:
         return self.pairs.arrays()
 
     @classmethod
-    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray) -> WordFeatures:
-        return cls(Ngrams.load(arrays, vocabulary=vocabulary + 1, order=2), skipped)
+    def load(
+        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray | None = None
+    ) -> WordFeatures:
+        return cls(Ngrams.load(arrays, vocabulary=vocabulary + 1, order=2), skipped, shapes)
 
 
 def told_token(token: int, vocabulary: int) -> int:

@@ -72,6 +72,7 @@ def loaded_for_task(
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
     """A linear model over the n-grams of a milestone that counts: the honest baseline."""
     from forebear.statistics.linear import LinearModel
+    from forebear.statistics.shapes import shapes_of
 
     kind, pairs = task.weighed_as
     most = 2 if tokenizer.kind == "words" else 3  # of characters and pieces it takes more to say something
@@ -82,6 +83,7 @@ def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: A
         order=min(getattr(milestone, "order", most), most),
         pairs=pairs,
         skipped=tokenizer.specials - {tokenizer.unknown},
+        shapes=shapes_of(map(tokenizer.token, range(tokenizer.size))) if kind == "tag" else None,
     )
 
 

@@ -93,7 +93,7 @@ def plan(
     if dropout is not None or (reads_features and hasattr(milestone, "dropout")):
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
-    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, data)
+    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
@@ -153,7 +153,7 @@ def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
     return told if told is not None else tuple(sample(milestone)[0].targets)
 
 
-def _learned_tokenizer(milestone: Milestone, data: LabelledData) -> Tokenizer:
+def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
     """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
     from forebear.text.blueprint import ROBERTA
     from forebear.text.training import train
@@ -162,6 +162,8 @@ def _learned_tokenizer(milestone: Milestone, data: LabelledData) -> Tokenizer:
     texts = [text for example in data.train for text in texts_of(example)]
     kind = milestone.tokenizer
     more: dict[str, Any] = {}
+    if task == "tagging" and milestone.learning == "counting":
+        kind, more["lower"] = "wordpiece", False  # parts and capitals of names that nobody has seen before
     if kind == "bytepair" and "mask" in milestone.needs:
         more["specials"] = ROBERTA
     size = vocabulary_for(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
