@@ -106,8 +106,8 @@ def plan(
 
 def _beginning(run: str) -> Beginning:
     if not Path(run).exists():
-        what = f"there is no run {run!r}, and no milestone of that name"
-        raise BadInput(what, remedy=f"{nearest(run, LINEAGE)} (forebear runs lists the runs)")
+        what = "there is no such run, and no milestone of that name"
+        raise BadInput(what, file=run, remedy=f"{nearest(run, LINEAGE)} (forebear runs lists the runs)")
     folder = RunFolder.open(run)
     if "weights" not in folder.facts:
         raise BadInput("is not finished", file=run, remedy=f"finish it first: {folder.going_on}")
