@@ -27,6 +27,7 @@ import forebear as fb
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"
+SEEN = "one seed; the recipe was picked from eight tried, whose test scores, 0.876 to 0.895, were seen"
 
 
 def row(system: str, found: Row | None = None, note: str = "", **figures: float) -> Row:
@@ -52,7 +53,7 @@ def sst2(bench: Bench) -> tuple[str, list[str], list[Row]]:
         [
             row("majority", accuracy=0.4992),
             row("n-grams and a linear model", linear),
-            row("MiniLM fine-tuned", tuned),
+            row("MiniLM fine-tuned", tuned, SEEN),
             row("BERT-base, published (GLUE's 67,349 phrases)", note="Devlin et al. 2018", accuracy=0.935),
         ],
     )
