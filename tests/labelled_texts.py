@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from forebear.cli.main import main
 from forebear.demo.examples import examples as of_world
 from forebear.demo.labelled import FILES, lines
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import labelled_source
 from forebear.training.trainer import Watcher
 from forebear.using import adapting
+from small_runs import trained
 
 TASKS = {task: name for name, (task, _) in FILES.items() if name != "topic" and name != "opinion"} | {"choice": ""}
 
@@ -65,3 +68,16 @@ def adapted(
     begin: str | Path, task: str, folder: Path, *, to: str = "adapted", watcher: Watcher | None = None, **settings: Any
 ) -> RunFolder:
     return adapting.adapt(planned(begin, task, folder, **settings), folder / to, watcher=watcher)
+
+
+SHORT = ["--steps", "4", "--threads", "1", "--quiet"]  # a command that only has to come to its end
+
+
+def home_of_runs(folder: Path, tasks: Iterable[str]) -> Path:
+    """A folder with a small BERT, and runs of these names that were adapted from it by the command line."""
+    (folder / "text.txt").write_text(written("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
+    trained("bert", folder, steps=10, context=48, to="bert")
+    for task in tasks:
+        command = ["adapt", folder / "bert", file_of(task, folder, 40), "--task", task, "--to", folder / task, *SHORT]
+        assert main([str(part) for part in command]) == 0
+    return folder

@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 
 from command_line import Captured, refused, said, told
-from forebear.cli.main import main
-from labelled_texts import file_of, written
-from small_runs import trained
+from labelled_texts import home_of_runs
 
-SHORT = ["--steps", "4", "--threads", "1", "--quiet"]
 TASKS = ("classification", "tagging", "answering", "choice")
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    (folder / "text.txt").write_text(written("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
-    trained("bert", folder, steps=10, context=48, to="bert")
-    for task in TASKS:
-        command = ["adapt", folder / "bert", file_of(task, folder, 40), "--task", task, "--to", folder / task, *SHORT]
-        assert main([str(part) for part in command]) == 0
-    return folder
+    return home_of_runs(tmp_path_factory.mktemp("files"), TASKS)
 
 
 @pytest.mark.parametrize("command", ["classify RUN --in FILE --out FILE", "score RUN --in FILE --out LINK"])

@@ -9,10 +9,8 @@ import pytest
 
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
-from labelled_texts import TASKS, file_of, written
-from small_runs import trained
+from labelled_texts import SHORT, TASKS, file_of, home_of_runs
 
-SHORT = ["--steps", "4", "--threads", "1", "--quiet"]
 GIVEN = {
     "classification": ["The cat sat."],
     "pairs": ["我很喜欢你。", "我很中意你。"],
@@ -25,13 +23,7 @@ VERBS = {"classification": "classify", "pairs": "classify", "tagging": "tag", "a
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tasks")
-    (folder / "text.txt").write_text(written("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
-    trained("bert", folder, steps=10, context=48, to="bert")
-    for task in TASKS:
-        command = ["adapt", folder / "bert", file_of(task, folder, 40), "--task", task, "--to", folder / task, *SHORT]
-        assert main([str(part) for part in command]) == 0
-    return folder
+    return home_of_runs(tmp_path_factory.mktemp("tasks"), TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS)
