@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,7 +135,9 @@ def test_how_tokens_are_written_by_hand():
     written |= {
         "2024": "digits",
         "B2B": "l3tt3rs",
-        "!": "mark",
+        "!": "stop",
+        "……": "stop",
+        "，": "mark",
         "@": "mark",
         "##": "mark",
         "中": "other",
@@ -182,8 +185,8 @@ def test_a_word_and_what_stands_beside_it():
 def test_places_of_a_passage():
     # 2 [CLS], 3 [SEP]; question 10 11, passage 20 10 11 21, then a row whose passage follows at once
     rows = rows_of([2, 10, 11, 3, 20, 10, 11, 21, 3], [30, 31, 30], segments=[[0] * 4 + [1] * 5, [0, 1, 1]])
-    features = PassageFeatures.learned(rows, vocabulary=100, skipped=np.array([2, 3]))
-    figures = features.of(rows).right.values
+    features = PassageFeatures.learned(rows, vocabulary=100, skipped=np.array([2, 3]), shapes=np.zeros(101, np.int64))
+    figures = features.of(rows).parts[1].values
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
     assert told["outside the passage"] == [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]
     assert told["the row's first token"] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
@@ -204,17 +207,57 @@ def test_places_of_a_passage():
     assert told["pairs of the question in 10 tokens before"] == pytest.approx([0] * 6 + [0.5, 1] + [0] * 4)
 
 
+def asked_about_a_passage() -> tuple[TokenRows, PassageFeatures]:
+    """Question 10 11; passage: 20 10 , 21 22 . 11 10 23 ! 24, marks being 30 (,) 31 (.) and 32 (!)."""
+    rows = rows_of([10, 11, 20, 10, 30, 21, 22, 31, 11, 10, 23, 32, 24], segments=[[0] * 2 + [1] * 11])
+    written = ["a"] * 30 + [",", ".", "!"] + ["a"] * 67
+    return rows, PassageFeatures.learned(rows, vocabulary=100, skipped=np.array([2]), shapes=shapes_of(written))
+
+
+def test_sentences_and_clauses_by_hand():
+    rows, features = asked_about_a_passage()
+    features = replace(features, weights=np.where(np.isin(np.arange(100), (10, 11)), 1, 0).astype(np.float32))
+    figures = features.of(rows).parts[1].values[2:]
+    told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
+    assert told["share of the question in the sentence"] == [0.5] * 6 + [1] * 4 + [0]
+    assert told["the same, compared with the best clause"] == [0.5] * 3 + [0] * 3 + [1] * 4 + [0]
+    assert told["the question has most in common with the sentence"] == [0] * 6 + [1] * 4 + [0]
+    assert told["share of the question before the clause"] == [0] * 3 + [0.5] * 3 + [0] * 4 + [1]
+    assert told["share of the question behind the sentence"] == [1] * 6 + [0] * 5
+    assert told["begins the clause"] == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
+    assert told["ends the clause"] == [0, 1, 1, 0, 1, 1, 0, 0, 1, 1, 1]  # its last word does, and so does its mark
+    assert told["ends the sentence"] == [0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1]
+    assert told["begins the best sentence"] == [0] * 6 + [1] + [0] * 4
+    stretch = "stretch without words of the question"
+    assert told[f"begins the {stretch}"] == [1] * 4 + [0] + [1] * 6
+    assert told[f"share of the question in the {stretch}"] == [1.5, 0, 0, 1.5, 1.5, 0, 0, 0, 1.5, 0, 1.5]
+
+
+def test_what_is_asked_beside_how_a_token_looks():
+    rows, features = asked_about_a_passage()
+    assert features.asking.tolist() == [10, 11]
+    matrix = features.of(rows)
+    told = [features.feature(column) for column in matrix.row(2)[0].tolist()]  # token 20
+    look = "asked, of a token written small, which begins a clause"
+    assert told[-2:] == [Feature((10,), look), Feature((11,), look)]
+    told = [features.feature(column) for column in matrix.row(7)[0].tolist()]  # the full stop
+    assert told[-1] == Feature((11,), "asked, of a token written stop, which ends a clause")
+    assert features.feature(features.width - 1).where == "asked, of a token written stop, which is a clause"
+
+
 def test_chunks_change_nothing_about_passages(monkeypatch):
     rng = np.random.default_rng(5)
     rows = [rng.integers(4, 20, 12).tolist() for _ in range(9)]
     laid = rows_of(*rows, segments=[[0] * 4 + [1] * 8] * 9)
-    features = PassageFeatures.learned(laid, vocabulary=100, skipped=np.array([4]))
+    shapes = shapes_of(["a", ",", ".", "1"] * 25)
+    features = PassageFeatures.learned(laid, vocabulary=100, skipped=np.array([4]), shapes=shapes)
     whole = features.of(laid)
     monkeypatch.setattr(token_rows, "CHUNK", 30)
     parts = features.of(laid)
-    assert np.allclose(whole.right.values, parts.right.values)
-    assert np.array_equal(whole.left.indices, parts.left.indices)
-    assert features.feature(whole.left.row(0)[0][0]) == Feature((OUTSIDE,), "-1")
+    for number in range(9 * 12):
+        for one, other in zip(whole.row(number), parts.row(number), strict=True):
+            assert np.allclose(one, other)
+    assert features.feature(whole.row(0)[0][0]) == Feature((OUTSIDE,), "-1")
 
 
 def test_what_is_no_row_is_refused():

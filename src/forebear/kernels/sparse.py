@@ -6,12 +6,9 @@ column and a value. Both ways add in the same order, so they give the same bits,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 
-MUCH = 1 << 19  # entries times columns; below, a whole fit in numpy takes no longer than loading numba does
+from forebear.kernels.compiling import MUCH, compiled
 
 
 def product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:
@@ -19,7 +16,7 @@ def product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: 
     dense = np.ascontiguousarray(dense, np.float64)
     if len(indices) * dense.shape[1] < MUCH:
         return product_in_numpy(indptr, indices, values, dense)
-    return _compiled(product_in_loops)(indptr, indices, values, dense)
+    return compiled(product_in_loops)(indptr, indices, values, dense)
 
 
 def transposed_product(
@@ -29,7 +26,7 @@ def transposed_product(
     dense = np.ascontiguousarray(dense, np.float64)
     if len(indices) * dense.shape[1] < MUCH:
         return transposed_product_in_numpy(indptr, indices, values, dense, width)
-    return _compiled(transposed_product_in_loops)(indptr, indices, values, dense, width)
+    return compiled(transposed_product_in_loops)(indptr, indices, values, dense, width)
 
 
 def product_in_numpy(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:
@@ -72,14 +69,3 @@ def transposed_product_in_loops(
             for column in range(dense.shape[1]):
                 told[feature, column] += value * dense[row, column]
     return told
-
-
-@cache
-def _compiled(loops: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Machine code for these loops; kept on disk where that is possible, so that it is made once."""
-    import numba
-
-    try:
-        return numba.njit(loops, cache=True)
-    except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops)

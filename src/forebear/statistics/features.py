@@ -35,37 +35,34 @@ class Making:
 
     def learned(self, rows: TokenRows, asked: np.ndarray) -> Features:
         """From training rows; `asked` are the numbers of the tokens that a target with an entry for each asks about."""
+        own = {"vocabulary": self.vocabulary, "skipped": self.skipped}
         if self.kind == "tag":
-            own = {"vocabulary": self.vocabulary, "skipped": self.skipped, "shapes": self.shapes}
-            return WordFeatures.learned(rows, asked, least=self.least, **own)
+            return WordFeatures.learned(rows, asked, least=self.least, shapes=self.shapes, **own)
         if self.kind == "span":
-            return PassageFeatures.learned(rows, vocabulary=self.vocabulary, skipped=self.skipped)
-        return TextFeatures.learned(
-            rows,
-            vocabulary=self.vocabulary,
-            order=self.order,
-            pairs=self.pairs,
-            skipped=self.skipped,
-            least=self.least,
-        )
+            return PassageFeatures.learned(rows, shapes=self._shapes, **own)
+        return TextFeatures.learned(rows, order=self.order, pairs=self.pairs, least=self.least, **own)
 
     def names(self) -> set[str]:
         """Of the arrays that hold what was learned."""
         if self.kind == "span":
-            return {"weights_of_tokens"}
+            return {"weights_of_tokens", "asking"}
         order = 2 if self.kind == "tag" else self.order
         levels = {f"words.{n}" for n in range(2, order + 1)} | {f"continuations.{n}" for n in range(1, order)}
         return levels | ({"weights_of_ngrams"} if self.kind != "tag" else set())
 
     def loaded(self, arrays: Mapping[str, np.ndarray]) -> Features:
         """From such arrays; what is misshapen is refused by its name."""
+        own = {"vocabulary": self.vocabulary, "skipped": self.skipped}
         if self.kind == "tag":
-            return WordFeatures.load(arrays, vocabulary=self.vocabulary, skipped=self.skipped, shapes=self.shapes)
+            return WordFeatures.load(arrays, shapes=self.shapes, **own)
         if self.kind == "span":
-            return PassageFeatures.load(arrays, vocabulary=self.vocabulary, skipped=self.skipped)
-        return TextFeatures.load(
-            arrays, vocabulary=self.vocabulary, order=self.order, pairs=self.pairs, skipped=self.skipped
-        )
+            return PassageFeatures.load(arrays, shapes=self._shapes, **own)
+        return TextFeatures.load(arrays, order=self.order, pairs=self.pairs, **own)
+
+    @property
+    def _shapes(self) -> np.ndarray:
+        """How ids are written; where nobody says, all alike."""
+        return np.zeros(self.vocabulary + 1, np.int64) if self.shapes is None else self.shapes
 
     def matrix(
         self,

@@ -14,6 +14,7 @@ MEMORY, KEPT = 10, 1 << 27  # steps that are remembered, at most, and numbers in
 ENOUGH, STEEP = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
 NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
 HALVINGS = 60
+LAST = 10
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Progress = Callable[[int, float], None]
@@ -23,14 +24,14 @@ Progress = Callable[[int, float], None]
 class Lowest:
     """Where the function is lowest, as far as it was found, and why the search ended.
 
-    ended  "found": as flat as was asked for; "exact": numbers of this precision tell nothing lower; "time" and
-           "iterations": stopped on the way, at the lowest point so far
+    ended  "found": as flat as was asked for; "still": the last steps hardly went lower; "exact": numbers of this
+           precision tell nothing lower; "time" and "iterations": stopped on the way, at the lowest point so far
     """
 
     point: np.ndarray
     value: float
     iterations: int
-    ended: Literal["found", "exact", "time", "iterations"]
+    ended: Literal["found", "still", "exact", "time", "iterations"]
 
 
 def lowest(
@@ -38,11 +39,14 @@ def lowest(
     begin: np.ndarray,
     is_flat: Callable[[np.ndarray, np.ndarray], bool],
     *,
+    still: float = 0.0,
     most: int = 10_000,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Lowest:
     """From `begin` down to a point of which `is_flat(point, gradient)`; `function` gives value and gradient.
+
+    It also ends where LAST steps together went lower by no more than the share `still` of the value.
 
     Nothing is drawn by chance: the same function and beginning give the same bits, unless `seconds` end the search.
     """
@@ -50,9 +54,12 @@ def lowest(
     memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=max(3, min(MEMORY, KEPT // (2 * max(1, begin.size)))))
     point = begin
     value, gradient = function(point)
+    values = deque([value], maxlen=LAST + 1)
     for iteration in range(most):
         if is_flat(point, gradient):
             return Lowest(point, value, iteration, "found")
+        if still and len(values) > LAST and values[0] - value < still * abs(value):
+            return Lowest(point, value, iteration, "still")
         if until is not None and monotonic() >= until:
             return Lowest(point, value, iteration, "time")
         direction = _direction(gradient, memory)
@@ -68,6 +75,7 @@ def lowest(
         if (curved := dot(change, bend)) > 0:
             memory.append((change, bend, curved))
         point, value, gradient = moved, fallen, tilted
+        values.append(value)
         if progress is not None:
             progress(iteration + 1, value)
     return Lowest(point, value, most, "iterations")

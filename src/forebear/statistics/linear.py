@@ -23,6 +23,7 @@ HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
 PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 2.0
+MANY, STILL = 1 << 17, 1e-4  # rows of features; of more, ten steps have to gain this share, or enough was learned
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Share:
 class Fitted:
     """How learning went: iterations, the mean loss with its penalty, and why it ended.
 
-    ended  "found": at the optimum; "exact": as near as numbers can tell; "time" or "iterations": stopped before, with
-           the best weights so far
+    ended  "found": at the optimum; "still": hardly anything is gained any more; "exact": as near as numbers can tell;
+           "time" or "iterations": stopped before, with the best weights so far
     """
 
     iterations: int
@@ -66,7 +67,7 @@ class LinearModel:
     order       tokens of the longest n-gram; of no concern to "tag" and "span", which have features of their own
     pairs       rows hold two texts, told apart by their segments; those of "span" always do
     skipped     ids that mean nothing, such as [CLS]
-    shapes      of "tag": how each id is written (shapes.py); None: that is of no concern
+    shapes      of "tag" and "span": how each id is written (shapes.py); None: that is of no concern
     least       how often an n-gram has to occur; None: once, in much text twice
     penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
     """
@@ -151,6 +152,7 @@ class LinearModel:
             penalty=self.penalty,
             biased=self._is_biased,
             total=problem.total,
+            still=STILL if problem.matrix.shape[0] > MANY else 0.0,
             seconds=seconds,
             progress=progress,
         )

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from forebear.kernels.sparse import product, transposed_product
-
-BLOCK = 1 << 16  # rows of a dense matrix that are made exact (float64) at a time
+from forebear.kernels import dense as of_dense
+from forebear.kernels import sparse as of_sparse
 
 
 class Matrix(Protocol):
@@ -52,10 +51,10 @@ class Sparse:
         return len(self.indptr) - 1, self.width
 
     def times(self, dense: np.ndarray) -> np.ndarray:
-        return product(self.indptr, self.indices, self.values, dense)
+        return of_sparse.product(self.indptr, self.indices, self.values, dense)
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        return transposed_product(self.indptr, self.indices, self.values, dense, self.width)
+        return of_sparse.transposed_product(self.indptr, self.indices, self.values, dense, self.width)
 
     def squares(self) -> np.ndarray:
         return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
@@ -84,16 +83,10 @@ class Dense:
         return self.values.shape[0], self.values.shape[1]
 
     def times(self, dense: np.ndarray) -> np.ndarray:
-        told = np.empty((len(self.values), dense.shape[1]))
-        for begin in range(0, len(told), BLOCK):
-            told[begin : begin + BLOCK] = self.values[begin : begin + BLOCK].astype(np.float64) @ dense
-        return told
+        return of_dense.product(self.values, dense)
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        told = np.zeros((self.values.shape[1], dense.shape[1]))
-        for begin in range(0, len(dense), BLOCK):
-            told += self.values[begin : begin + BLOCK].astype(np.float64).T @ dense[begin : begin + BLOCK]
-        return told
+        return of_dense.transposed_product(self.values, dense)
 
     def squares(self) -> np.ndarray:
         return np.square(self.values, dtype=np.float64).sum(axis=0)
@@ -103,29 +96,60 @@ class Dense:
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
-    """Two matrices of as many rows, side by side."""
+class Repeated:
+    """Row r is the row `which[r]` of another matrix, which has few."""
 
-    left: Sparse
-    right: Dense
+    of: Sparse
+    which: np.ndarray
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.left.shape[0], self.left.width + self.right.shape[1]
+        return len(self.which), self.of.width
 
     def times(self, dense: np.ndarray) -> np.ndarray:
-        return self.left.times(dense[: self.left.width]) + self.right.times(dense[self.left.width :])
+        return self.of.times(dense)[self.which]
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        return np.concatenate([self.left.turned_times(dense), self.right.turned_times(dense)])
+        few = [np.bincount(self.which, column, self.of.shape[0]) for column in dense.T]
+        return self.of.turned_times(np.stack(few, axis=1))
 
     def squares(self) -> np.ndarray:
-        return np.concatenate([self.left.squares(), self.right.squares()])
+        times = np.bincount(self.which, minlength=self.of.shape[0])
+        each = np.repeat(times, np.diff(self.of.indptr)) * np.square(self.of.values, dtype=np.float64)
+        return np.bincount(self.of.indices, each, self.of.width)
 
     def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        columns, values = self.left.row(number)
-        further, figures = self.right.row(number)
-        return np.append(columns, further + self.left.width), np.append(values, figures)
+        return self.of.row(int(self.which[number]))
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Matrices of as many rows, side by side."""
+
+    parts: tuple[Matrix, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
+
+    def times(self, dense: np.ndarray) -> np.ndarray:
+        ends = np.cumsum([part.shape[1] for part in self.parts])[:-1]
+        return sum(part.times(own) for part, own in zip(self.parts, np.split(dense, ends), strict=True))  # pyright: ignore
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        return np.concatenate([part.turned_times(dense) for part in self.parts])
+
+    def squares(self) -> np.ndarray:
+        return np.concatenate([part.squares() for part in self.parts])
+
+    def row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        columns, values, before = [], [], 0
+        for part in self.parts:
+            own, told = part.row(number)
+            columns.append(own + before)
+            values.append(told)
+            before += part.shape[1]
+        return np.concatenate(columns), np.concatenate(values)
 
 
 def joined(parts: list[Sparse], width: int) -> Sparse:
@@ -137,3 +161,10 @@ def joined(parts: list[Sparse], width: int) -> Sparse:
         np.concatenate([np.zeros(0, np.float32), *(part.values for part in parts)]),
         width,
     )
+
+
+def joined_repeated(parts: list[Repeated], width: int) -> Repeated:
+    """The rows of all parts, one after the other."""
+    before = np.cumsum([0, *(part.of.shape[0] for part in parts)])
+    which = [part.which + begin for part, begin in zip(parts, before[:-1], strict=True)]
+    return Repeated(joined([part.of for part in parts], width), np.concatenate([np.zeros(0, np.int64), *which]))

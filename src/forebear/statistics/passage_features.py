@@ -8,13 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.statistics.matrices import Beside, Dense, Sparse, joined
+from forebear.statistics import passage_parts
+from forebear.statistics.matrices import Beside, Dense, Repeated, Sparse, joined, joined_repeated
+from forebear.statistics.passage_parts import figures_of_parts
+from forebear.statistics.shapes import SHAPES
 from forebear.statistics.text_features import Feature
 from forebear.statistics.token_rows import TokenRows
 from forebear.statistics.word_features import edged, told_token
 
 WORDS = (-1, 0, 1)  # whose tokens are features too, counted from the token
 WINDOWS = (3, 10, 30)  # tokens to either side in which words of the question are looked for
+ASKING = 300  # words of questions that are features together with the look of a token
+EDGES = ("", ", which ends a clause", ", which begins a clause", ", which is a clause")
+LOOKS = len(SHAPES) * len(EDGES)  # how a token is written, and whether it begins or ends a clause
 FIGURES = (
     "outside the passage", "the row's first token", "the passage's first token", "the passage's last token",
     "how rare the token is", "how far on in the passage",
@@ -26,35 +32,43 @@ FIGURES = (
     *(f"share of the question in {size} tokens behind" for size in WINDOWS),
     *(f"pairs of the question in {size} tokens before" for size in WINDOWS),
     *(f"pairs of the question in {size} tokens behind" for size in WINDOWS),
+    *passage_parts.FIGURES,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class PassageFeatures:
-    """`weights` (V,) say how rare each id is in the training rows, from 0 to 1; 0: it means nothing.
-
-    A question is the first text of a row and its passage the second. Every token of a row has figures, those of the
+    """A question is the first text of a row and its passage the second. Every token of a row has figures, those of the
     question and the row's first among them, so that "no answer" has a place.
+
+    weights  (V,) how rare each id is in the training rows, from 0 to 1; 0: it means nothing
+    asking   (A,) the commonest ids of questions, rising. With each, answers may look different: a date to "when"
+    shapes   (V + 1,) the number of each id's shape (shapes.py)
     """
 
     weights: np.ndarray
+    asking: np.ndarray
     skipped: np.ndarray
+    shapes: np.ndarray
 
     @classmethod
-    def learned(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray) -> PassageFeatures:
+    def learned(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
         keys = np.sort(rows.rows() * vocabulary + rows.tokens)
         found = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
         weights = np.log((1 + len(rows)) / (1 + found)) / max(1.0, np.log(1 + len(rows)))
         weights[skipped] = 0
-        return cls(weights.astype(np.float32), skipped)
+        asks = (rows.segments == 0) & ~np.isin(rows.tokens, skipped)
+        times = np.bincount(rows.tokens[asks], minlength=vocabulary)
+        asking = np.sort(np.argsort(-times, kind="stable")[: min(ASKING, np.count_nonzero(times))])
+        return cls(weights.astype(np.float32), asking, skipped, shapes)
 
     @property
     def width(self) -> int:
-        return len(WORDS) * (len(self.weights) + 1) + len(FIGURES)
+        return len(WORDS) * (len(self.weights) + 1) + len(FIGURES) + len(self.asking) * LOOKS
 
     def of(self, rows: TokenRows) -> Beside:
-        """Each token's neighbours and figures."""
-        words, figures = [], [np.zeros((0, len(FIGURES)), np.float32)]
+        """Each token's neighbours and figures, and how it looks beside what is asked."""
+        words, figures, asked = [], [np.zeros((0, len(FIGURES)), np.float32)], []
         size = len(self.weights) + 1
         for chunk in rows.chunks():
             around, here = edged(chunk, size - 1, self.skipped)
@@ -63,13 +77,37 @@ class PassageFeatures:
             values = np.ones(columns.size, np.float32)
             words.append(Sparse(indptr, columns.ravel().astype(np.int32), values, len(WORDS) * size))
             figures.append(self._chunk(chunk))
-        return Beside(joined(words, len(WORDS) * size), Dense(np.concatenate(figures)))
+            asked.append(self._asked(chunk, figures[-1]))
+        of_words, of_questions = joined(words, len(WORDS) * size), joined_repeated(asked, len(self.asking) * LOOKS)
+        return Beside((of_words, Dense(np.concatenate(figures)), of_questions))
 
     def feature(self, column: int) -> Feature:
         number, token = divmod(column, len(self.weights) + 1)
         if number < len(WORDS):
             return Feature((told_token(token, len(self.weights)),), f"{WORDS[number]:+d}")
-        return Feature((), FIGURES[column - len(WORDS) * (len(self.weights) + 1)])
+        column -= len(WORDS) * (len(self.weights) + 1)
+        if column < len(FIGURES):
+            return Feature((), FIGURES[column])
+        look, asked = divmod(column - len(FIGURES), len(self.asking))
+        shape, edge = divmod(look, len(EDGES))
+        return Feature((int(self.asking[asked]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}")
+
+    def _asked(self, rows: TokenRows, figures: np.ndarray) -> Repeated:
+        """The commonest words of each row's question, by the looks of its tokens."""
+        owners, size = rows.rows(), len(self.asking)
+        asks = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
+        keys = np.unique(owners[asks] * size + np.searchsorted(self.asking, rows.tokens[asks]))
+        counts = np.bincount(keys // max(1, size), minlength=len(rows))
+        entries = np.repeat(counts, LOOKS)
+        indptr = np.concatenate(([0], np.cumsum(entries)))
+        words = keys[
+            np.repeat(np.repeat(np.cumsum(counts) - counts, LOOKS) - indptr[:-1], entries) + np.arange(indptr[-1])
+        ]
+        looks = np.repeat(np.tile(np.arange(LOOKS), len(rows)), entries)
+        columns = (looks * size + words % max(1, size)).astype(np.int32)
+        table = Sparse(indptr, columns, np.ones(len(columns), np.float32), size * LOOKS)
+        begins, ends = (figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends"))
+        return Repeated(table, owners * LOOKS + self.shapes[rows.tokens] * len(EDGES) + 2 * begins + ends)
 
     def _chunk(self, rows: TokenRows) -> np.ndarray:
         tokens, owners = rows.tokens.astype(np.int64), rows.rows()
@@ -108,6 +146,7 @@ class PassageFeatures:
             sums = np.concatenate(([0.0], np.cumsum(one)))
             told += [sums[here] - sums[np.maximum(here - size, begins)] for size in WINDOWS]
             told += [sums[np.minimum(here + 1 + size, ends)] - sums[here + 1] for size in WINDOWS]
+        told += figures_of_parts(rows.tokens, owners, self.shapes[rows.tokens], inside, weight)
         table = np.zeros((len(here), len(FIGURES)), np.float32)
         for column, figures in enumerate(told):
             table[:, column] = figures if column < 2 else np.where(inside, figures, 0)
@@ -116,15 +155,22 @@ class PassageFeatures:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {"weights_of_tokens": self.weights}
+        is_asking = np.zeros(len(self.weights), np.uint8)
+        is_asking[self.asking] = 1
+        return {"weights_of_tokens": self.weights, "asking": is_asking}
 
     @classmethod
-    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray) -> PassageFeatures:
-        weights = arrays["weights_of_tokens"]
+    def load(
+        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray
+    ) -> PassageFeatures:
+        weights, asking = arrays["weights_of_tokens"], arrays["asking"]
         if weights.dtype != np.float32 or weights.shape != (vocabulary,) or not np.isfinite(weights).all():
             what = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
             raise ForebearError(f"{what} instead of {vocabulary} weights", remedy="use an earlier checkpoint")
-        return cls(weights, skipped)
+        if asking.dtype != np.uint8 or asking.shape != (vocabulary,):
+            what = f"the array 'asking' holds {asking.dtype} {list(asking.shape)} instead of {vocabulary} flags"
+            raise ForebearError(what, remedy="use an earlier checkpoint")
+        return cls(weights, np.flatnonzero(asking), skipped, shapes)
 
 
 def _beside(flags: np.ndarray, owners: np.ndarray, by: int) -> np.ndarray:

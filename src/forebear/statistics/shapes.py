@@ -17,7 +17,9 @@ SHAPES = (
     "digits",
     "l3tt3rs",
     "mark",
+    "stop",
 )
+STOPS = frozenset("。！？!?.…")  # marks that end a sentence
 WITHIN = "##"  # before pieces that go on with a word
 SPACE = "\u0120"  # before pieces of bytes that begin one
 
@@ -37,7 +39,7 @@ def _named(token: str) -> str:
     if token.isdigit():
         return "digits"
     if not any(character.isalnum() for character in token):
-        return "mark"
+        return "stop" if STOPS.issuperset(token) else "mark"
     if not token.isalpha():
         return "l3tt3rs" if any(character.isdigit() for character in token) else "other"
     if token == token.lower():  # scripts without capitals are neither small nor large

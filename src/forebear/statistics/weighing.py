@@ -33,13 +33,15 @@ def weighed(
     penalty: float,
     biased: bool,
     total: float,
+    still: float = 0.0,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Weighed:
     """The least Σ loss + penalty/2 · Σ weight²; a bias costs nothing. `total` is what the losses weigh in all.
 
     The penalty bends the sum everywhere by at least itself, so the weights are no farther from the best ones than the
-    gradient by the penalty: the search ends when that is a small share of their size, and not at a guess.
+    gradient by the penalty: the search ends when that is a small share of their size, and not at a guess. That may
+    take long; with `still` it also ends where ten steps lower the loss by no more than this share of it.
     """
     width = matrix.shape[1]
     many = width * columns
@@ -62,6 +64,6 @@ def weighed(
         size = max(1.0, float(np.linalg.norm(point[:many] * units[:many])))
         return float(np.linalg.norm(gradient / units)) * total <= PRECISION * penalty * size
 
-    found = lowest(function, np.zeros(len(units)), is_flat, seconds=seconds, progress=progress)
+    found = lowest(function, np.zeros(len(units)), is_flat, still=still, seconds=seconds, progress=progress)
     point = found.point * units
     return Weighed(point[:many].reshape(width, columns), point[many:], found.iterations, found.value, found.ended)

@@ -83,7 +83,7 @@ def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: A
         order=min(getattr(milestone, "order", most), most),
         pairs=pairs,
         skipped=tokenizer.specials - {tokenizer.unknown},
-        shapes=shapes_of(map(tokenizer.token, range(tokenizer.size))) if kind == "tag" else None,
+        shapes=shapes_of(map(tokenizer.token, range(tokenizer.size))) if kind in ("tag", "span") else None,
     )
 
 

@@ -1,0 +1,22 @@
+"""Tall products: loops and compiled loops give what numpy gives in double precision, as exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forebear.kernels import dense
+
+
+@pytest.mark.parametrize(("rows", "features", "columns"), [(500, 40, 2), (3, 1, 1), (0, 5, 2), (7, 9, 0)])
+def test_both_ways_give_numpys_numbers(monkeypatch, rows: int, features: int, columns: int):
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(rows, features)).astype(np.float32)
+    right, left = rng.normal(size=(features, columns)), rng.normal(size=(rows, columns))
+    exact = values.astype(np.float64)
+    for much in (0, 1 << 60):  # always compiled, never compiled
+        monkeypatch.setattr(dense, "MUCH", much)
+        assert np.allclose(dense.product(values, right), exact @ right, rtol=1e-12, atol=1e-12)
+        assert np.allclose(dense.transposed_product(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
+    assert np.allclose(dense.product_in_loops(values, right), exact @ right, rtol=1e-12, atol=1e-12)
+    assert np.allclose(dense.transposed_product_in_loops(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
