@@ -83,5 +83,6 @@ class Bench:
             "figures": told,
             "seconds": facts["seconds"],
             "parameters": facts["parameters"],
+            "baseline": facts["baseline"] | {"figure": run.task.score},  # pyright: ignore[reportOptionalMemberAccess]
             "run": str(run.folder.path),
         }

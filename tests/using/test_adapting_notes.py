@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from command_line import said
 from forebear.cli.main import main
 from forebear.errors import BadInput, Interrupted
 from forebear.tasks.examples import Labelled
 from forebear.tasks.files.surveying import survey
 from forebear.training import trainer
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import labelled_source, learned_already, read_labelled
+from forebear.training.labelled import labelled_source, read_labelled
 from forebear.using import adapting, repeating
+from forebear.using.ancestry import learned_already
 from labelled_texts import adapted, file_of, planned
 from small_runs import Notes, trained
 
@@ -87,6 +89,16 @@ def test_a_run_that_learned_something_does_not(tmp_path: Path):
     run = adapting.adapt(adapting.plan("ngram", source), tmp_path / "run")
     assert run.facts["metrics"]["dev"]["accuracy"] == 1.0
     assert not any("no better" in note for note in run.facts["notes"])
+
+
+def test_what_is_reached_without_a_model_stands_beside_the_figures(tmp_path: Path, capsys):
+    """Three of four examples are common: always saying so is right that often."""
+    rows = [(f"number {n}", "rare" if n % 4 == 0 else "common") for n in range(80)]
+    train, test = table(tmp_path / "t.tsv", *rows), table(tmp_path / "test.tsv", *rows[:40])
+    shown = said(capsys, "adapt", "ngram", train, "--test", test, "--to", tmp_path / "run")
+    assert "test, without a model: 0.7500, always 'common'" in shown
+    assert RunFolder.open(tmp_path / "run").facts["baseline"]["score"] == 0.75
+    assert "without a model, test | 0.75 |" in (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
 
 
 # -- several runs

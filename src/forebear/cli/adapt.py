@@ -199,6 +199,8 @@ def drawn(console: Console, run: RunFolder) -> None:
         console.print(f"the weights of step {facts['best_step']:,} are kept: they did best on held-out examples")
     for side, told in facts["metrics"].items():
         console.print(f"{side}: {headline(told)}")
+    if (blind := facts.get("baseline")) and blind["score"]:
+        console.print(f"{blind['side']}, without a model: {blind['score']:.4f}, {blind['meaning']}", markup=False)
     for side, told in facts.get("spread", {}).items():
         words = f"{told['mean']:.4f} ± {told['deviation']:.4f}, from {told['least']:.4f} to {told['most']:.4f}"
         console.print(f"{side}, {len(facts['seeds'])} seeds: {task.score.replace('_', ' ')} {words}")

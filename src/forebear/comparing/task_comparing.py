@@ -30,8 +30,9 @@ from forebear.text.surveying import contents
 from forebear.training import machine
 from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
-from forebear.training.labelled import LabelledData, LabelledSource, labelled_source, learned_already
+from forebear.training.labelled import LabelledData, LabelledSource, labelled_source
 from forebear.training.recipe import duration
+from forebear.using.ancestry import learned_already
 from forebear.using.baselines import baseline
 
 PathLike = str | os.PathLike[str]

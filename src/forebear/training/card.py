@@ -51,12 +51,13 @@ def _task(facts: Mapping[str, Any]) -> list[str]:
 
 def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
     if "task" in facts:
+        blind = facts.get("baseline")
         return {
             f"{name.replace('_', ' ')}, {side}": value
             for side, figures in facts.get("metrics", {}).items()
             for name, value in figures.items()
             if isinstance(value, int | float)
-        }
+        } | ({f"without a model, {blind['side']}": blind["score"]} if blind else {})
     told = facts.get("metrics", {}).get("held_out", {})
     names = ("bits_per_byte", "perplexity", "nats_per_token", "unknown_rate", "documents", "bytes")
     shown = {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}

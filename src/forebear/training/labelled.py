@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from forebear.errors import BadInput, ForebearError
+from forebear.errors import BadInput
 from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
 from forebear.tasks.files.forms import BadRow, Form, Labels
@@ -16,7 +16,6 @@ from forebear.tasks.files.reading import examples, guess
 from forebear.tasks.files.splitting import divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
-from forebear.training.folder import RunFolder
 
 FEW_NAMED = 5  # bad rows that are told one by one
 
@@ -145,22 +144,6 @@ def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[st
     shown = ", ".join(map(repr, names[:FEW_NAMED])) + more
     have = f"{len(found):,} example{' has' if len(found) == 1 else 's have'} what no training example has"
     return [f"{side}: {have}: the run can never answer {shown}"]
-
-
-def learned_already(parent: str | None, source: LabelledSource, digests: Mapping[str, str]) -> list[str]:
-    """Sides whose files taught this run before, or one that it began with, and out of which some now examine."""
-    known: set[str] = set()
-    seen: set[str] = set()
-    while parent and parent not in seen:
-        seen.add(parent)
-        try:
-            facts = RunFolder.open(parent).facts
-        except ForebearError:  # it is gone, and what it knew of its own parents with it
-            break
-        known.add((facts.get("labelled") or {}).get("digests", {}).get("train", ""))
-        parent = facts.get("parent")
-    parted = source.dev is None or (source.test is None and source.test_share > 0)
-    return [side for side in digests if (side != "train" or parted) and digests[side] in known]
 
 
 def _by_content(example: Example) -> bytes:

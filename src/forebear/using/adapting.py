@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ from forebear.text.aside import disk_told
 from forebear.training.adapted import balanced, learner_for_task
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import LabelledSource, learned_already, read_labelled
+from forebear.training.labelled import LabelledSource, read_labelled
 from forebear.training.learner import Learner
 from forebear.training.trainer import Trainer, Watcher
-from forebear.using.baselines import baseline
+from forebear.using.ancestry import learned_already
+from forebear.using.baselines import Baseline, baseline
 from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
 from forebear.using.task_plans import Plan, plan
@@ -202,11 +203,10 @@ def _flattered(run: RunFolder, source: LabelledSource) -> list[str]:
     ]
 
 
-def _no_better(what: Plan, examples: Sequence[Any], figures: Mapping[str, Any]) -> list[str]:
+def _no_better(what: Plan, blind: Baseline, figures: Mapping[str, Any]) -> list[str]:
     """That it does no better than what needs no learning, on the examples that were measured."""
-    task = what.task
-    blind, score = baseline(task, what.data.train, examples), float(figures[task.score])
-    nothing_to_find = task.name == "tagging" and not figures["entities"]
+    score = float(figures[what.task.score])
+    nothing_to_find = what.task.name == "tagging" and not figures["entities"]
     if score > blind.score or score == 1 or nothing_to_find:
         return []
     remedy = "more examples may help"
@@ -232,10 +232,11 @@ def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     elif what.data.test:
         answer = f"they are answered by: forebear {task.verb} {run.path} --in {what.source.test}"
         watcher.note(f"the test examples have no labels: nothing is measured on them; {answer}")
-    run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
     side, last = ("test", tested) if tested else ("dev", [one for one in what.data.dev if is_labelled(one)])
-    found = _no_better(what, last, metrics[side])
-    notes = [*opened.notes, *getattr(ready.learner, "notes", ()), *found]
+    blind = baseline(task, what.data.train, last)
+    run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
+    run.facts["baseline"] = asdict(blind) | {"side": side}
+    notes = [*opened.notes, *getattr(ready.learner, "notes", ()), *_no_better(what, blind, metrics[side])]
     for note in notes:
         watcher.note(note)
     run.facts["notes"] = [*run.facts.get("notes", []), *notes]
