@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from real_runs import Bench, Row, Telling
@@ -27,6 +28,7 @@ import forebear as fb
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"
+SEEDS = (0, 1, 2)
 SEEN = "one seed; the recipe was picked from eight tried, whose test scores, 0.876 to 0.895, were seen"
 
 
@@ -69,7 +71,7 @@ def mrpc(bench: Bench) -> tuple[str, list[str], list[Row]]:
     train, test = (TASKS / "mrpc" / f"msr_paraphrase_{side}.txt" for side in ("train", "test"))
     how = {"task": "pairs", "test": test}
     linear = bench.adapt("mrpc-linear", "ngram", train, **how)
-    tuned = bench.adapt("mrpc-minilm", bench.minilm(), train, read="mean", **how)
+    tuned = bench.adapt("mrpc-minilm", bench.minilm(), train, read="mean", rate=6.35e-5, **how)
     return (
         "MRPC, 4,076 pairs to learn from, 1,725 in the test: paraphrase or not",
         ["accuracy", "macro_f1", "mcc"],
@@ -179,18 +181,24 @@ def chnsenticorp(bench: Bench) -> tuple[str, list[str], list[Row]]:
     how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
     linear = bench.adapt("reviews-linear", "ngram", files["train"], **how)
     teacher = bench.adapt("reviews-bert", bench.chinese(), files["train"], time="4m", **how)
-    print("  reviews-student", flush=True)
     shape = {"width": 64, "depth": 2, "heads": 2, "inner": 256}
-    told = {"compare": True, "time": "2m", "watcher": Telling()}
-    student = fb.distil(teacher["run"], to=bench.folder / "reviews-student", **shape, **told)
-    price = {one["who"]: one for one in student.facts["price"]}
+    told: dict[str, list[Row]] = {}
+    for seed in SEEDS:
+        print(f"  reviews-student, seed {seed}", flush=True)
+        how = {"compare": True, "time": "90s", "seed": seed, "watcher": Telling()}
+        student = fb.distil(teacher["run"], to=bench.folder / f"reviews-student-{seed}", **shape, **how)
+        for one in student.facts["price"]:
+            told.setdefault(one["who"], []).append(one)
     rows = [
+        blind(linear),
         row("n-grams and a linear model", linear),
         row("own BERT (4 layers of 128), fine-tuned 4 minutes: the teacher", teacher),
     ]
     for who, name in (("student", "taught by it"), ("student alone", "without a teacher")):
-        made = row(f"2 layers of 64, from first values, 2 minutes, {name}", accuracy=price[who]["test"])
-        rows.append(made | {"parameters": price[who]["parameters"], "seconds": 120.0})
+        scores = [one["test"] for one in told[who]]
+        note = f"mean of {len(scores)} seeds: {', '.join(f'{one:.4f}' for one in scores)}"
+        made = row(f"2 layers of 64, from first values, 90 seconds, {name}", None, note, accuracy=mean(scores))
+        rows.append(made | {"parameters": told[who][0]["parameters"], "seconds": 90.0})
     return "ChnSentiCorp, 9,600 reviews, 1,200 in the test; and distillation", ["accuracy"], rows
 
 
