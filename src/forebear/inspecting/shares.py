@@ -85,7 +85,8 @@ def _places(share: Any, traced: Traced, inputs: Arrays, head: str, number: int, 
     if not share.tokens:
         return []
     if head in ("tag", "start", "end"):
-        return list(_around(share, inputs, number))
+        asked = not share.where.lstrip("+-").isdigit()  # else it is how far the feature is from the token
+        return list(_asked(share, traced, inputs, number) if asked else _around(share, inputs, number))
     rows = [number] if head == "choice" else range(len(inputs["lengths"]))
     ends = np.cumsum(inputs["lengths"])
     wanted, places = np.array(share.tokens), []
@@ -101,11 +102,24 @@ def _places(share: Any, traced: Traced, inputs: Arrays, head: str, number: int, 
     return places
 
 
-def _around(share: Any, inputs: Arrays, number: int) -> Iterator[int | None]:
-    """Of a feature around a word: its last token stands so far from the word as its name says."""
+def _row_of(inputs: Arrays, number: int) -> tuple[int, int]:
+    """Where the row of a token begins and ends."""
     ends = np.cumsum(inputs["lengths"])
     row = int(np.searchsorted(ends, number, side="right"))
-    begin, end = int(ends[row] - inputs["lengths"][row]), int(ends[row])
+    return int(ends[row] - inputs["lengths"][row]), int(ends[row])
+
+
+def _asked(share: Any, traced: Traced, inputs: Arrays, number: int) -> Iterator[int]:
+    """Of a word of the question: wherever it stands there."""
+    begin, end = _row_of(inputs, number)
+    for place in range(begin, end):
+        if traced.rows.segments[place] == 0 and (int(inputs["tokens"][place]),) == share.tokens:
+            yield place
+
+
+def _around(share: Any, inputs: Arrays, number: int) -> Iterator[int | None]:
+    """Of a feature around a word: its last token stands so far from the word as its name says."""
+    begin, end = _row_of(inputs, number)
     for back, token in enumerate(reversed(share.tokens)):
         place = number + int(share.where) - back
         yield place if begin <= place < end and int(inputs["tokens"][place]) == token else None
