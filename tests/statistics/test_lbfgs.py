@@ -74,6 +74,17 @@ def test_stopping_on_the_way():
     assert (none.ended, none.iterations) == ("time", 0)
 
 
+def test_where_hardly_anything_is_gained_it_may_end_sooner():
+    function, best = bowl(40)
+    whole = lbfgs.lowest(function, np.zeros(40), flat(1e-9))
+    values: list[float] = []
+    found = lbfgs.lowest(function, np.zeros(40), flat(1e-9), still=1e-3, progress=lambda _, value: values.append(value))
+    assert found.ended == "still"
+    assert found.iterations < whole.iterations
+    assert values[-1 - lbfgs.LAST] - values[-1] < 1e-3 * abs(values[-1])
+    assert found.value - function(best)[0] < 1e-2 * abs(found.value)
+
+
 def test_a_gradient_that_leads_nowhere_ends_the_search():
     found = lbfgs.lowest(lambda x: (1.0, np.ones(1)), np.array([7.0]), lambda *_: False)
     assert (found.ended, found.iterations) == ("exact", 0)
