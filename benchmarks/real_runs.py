@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from side_by_side import DATA
 
 import forebear as fb
+from forebear.tasks.examples import Asked
+from forebear.tasks.predicting import predicted
 from forebear.training.trainer import Watcher
+from forebear.using.run import Run
 
 Row = dict[str, Any]
 SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "short_rows": 64, "share": 0.3}
@@ -86,3 +91,25 @@ class Bench:
             "baseline": facts["baseline"] | {"figure": run.task.score},  # pyright: ignore[reportOptionalMemberAccess]
             "run": str(run.folder.path),
         }
+
+
+def as_transformers_answers(run: Run, asked: Sequence[Asked], to: Path) -> str:
+    """How many questions are answered alike by the same weights in transformers, in words; `to` is where they go."""
+    import torch
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    if not to.exists():
+        run.export(to)
+    theirs, network = AutoTokenizer.from_pretrained(to), AutoModelForQuestionAnswering.from_pretrained(to).eval()
+    assert run.task is not None
+    layout, alike, worst = run.folder.milestone.layout(run.tokenizer), 0, 0.0
+    for one in asked:
+        rows = run.task.rows([one], run.tokenizer, layout)
+        own = predicted(run.network, rows)
+        with torch.no_grad():
+            said = network(**theirs(one.question, one.passage, return_tensors="pt"))
+        for mine, other in ((own["start"][0], said.start_logits[0]), (own["end"][0], said.end_logits[0])):
+            worst = max(worst, float(np.abs(mine - other.numpy()).max()))
+            alike += int(np.argmax(mine) == int(other.argmax()))
+    both = f"{alike} of {2 * len(asked)} starts and ends of answers are the same in transformers"
+    return f"{both}, logits differ by {worst:.0e} at most"
