@@ -22,8 +22,8 @@ Arrays = Mapping[str, np.ndarray]
 HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
 PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
-PAIR_PENALTY = 2.0
-MANY, STILL = 1 << 17, 1e-4  # rows of features; of more, ten steps have to gain this share, or enough was learned
+PAIR_PENALTY = 1.0
+MANY, STILL = 1 << 15, 1e-4  # rows of features; of more, ten steps have to gain this share, or enough was learned
 
 
 @dataclass(frozen=True)
