@@ -82,13 +82,14 @@ class Bench:
         """One adaptation: the figures on the test, or on dev where there is none."""
         print(f"  {name}", flush=True)
         run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
-        facts = run.facts
+        facts, task = run.facts, run.task
+        assert task is not None
         told = facts["metrics"].get("test", facts["metrics"]["dev"])
         return {
             "figures": told,
             "seconds": facts["seconds"],
             "parameters": facts["parameters"],
-            "baseline": facts["baseline"] | {"figure": run.task.score},  # pyright: ignore[reportOptionalMemberAccess]
+            "baseline": facts.get("baseline", {}) | {"figure": task.score},
             "run": str(run.folder.path),
         }
 
