@@ -57,9 +57,8 @@ def sst2(bench: Bench) -> tuple[str, list[str], list[Row]]:
     files = {side: TASKS / "sst2" / f"{side}.tsv" for side in ("train", "dev", "test")}
     how = {"task": "classification", "dev": files["dev"], "test": files["test"]}
     linear = bench.adapt("sst2-linear", "ngram", files["train"], **how)
-    tuned = bench.adapt(
-        "sst2-minilm", bench.minilm(), files["train"], read="mean", epochs=4, rate=5e-5, batch=368, **how
-    )
+    recipe = {"read": "mean", "epochs": 4, "rate": 5e-5, "batch": 368, "evaluate_every": 144}
+    tuned = bench.adapt("sst2-minilm", bench.minilm(), files["train"], **recipe, **how)
     keep = bench.folder / "sst2-transformers.json"
     theirs = fine_tuned(bench.minilm_files(), files["train"], files["test"], keep, epochs=3, rate=5e-5)
     return (
