@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -89,28 +90,31 @@ class Bench:
         run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
         facts, task = run.facts, run.task
         assert task is not None
+        if "baseline" not in facts:
+            sys.exit(f"{run.folder.path} was made by an earlier version: remove it")
         told = facts["metrics"].get("test", facts["metrics"]["dev"])
         return {
             "figures": told,
             "seconds": facts["seconds"],
             "parameters": facts["parameters"],
-            "baseline": facts.get("baseline", {}) | {"figure": task.score},
+            "baseline": facts["baseline"] | {"figure": task.score},
             "run": str(run.folder.path),
         }
 
 
 def as_transformers_answers(run: Run, asked: Sequence[Asked], to: Path) -> str:
-    """How many questions are answered alike by the same weights in transformers, in words; `to` is where they go."""
+    """How many starts and ends of answers are the same by the same weights in transformers; `to` is where they go."""
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    if not to.exists():
-        run.export(to)
+    shutil.rmtree(to, ignore_errors=True)
+    run.export(to)
     theirs, network = AutoTokenizer.from_pretrained(to), AutoModelForQuestionAnswering.from_pretrained(to).eval()
     assert run.task is not None
     layout, alike, worst = run.folder.milestone.layout(run.tokenizer), 0, 0.0
     for one in asked:
         rows = run.task.rows([one], run.tokenizer, layout)
+        assert len(rows.lengths) == 1, "a passage of more than one window"
         own = predicted(run.network, rows)
         with torch.no_grad():
             said = network(**theirs(one.question, one.passage, return_tensors="pt"))

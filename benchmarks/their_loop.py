@@ -17,11 +17,11 @@ from forebear.tasks.files.reading import examples, guess
 def fine_tuned(weights: Path, train: Path, test: Path, keep: Path, *, epochs: int, rate: float) -> dict[str, Any]:
     """Accuracy on the test of AutoModelForSequenceClassification after so many epochs of 16 examples a step.
 
-    AdamW, a tenth of the steps to warm up and then a straight fall, as their examples do it. `keep` holds the result,
-    which is not made again.
+    AdamW, a tenth of the steps to warm up and then a straight fall. `keep` holds the result, which is not made again.
     """
-    if keep.exists():
-        return json.loads(keep.read_text(encoding="utf-8"))
+    recipe = {"train": str(train), "epochs": epochs, "rate": rate}
+    if keep.exists() and (told := json.loads(keep.read_text(encoding="utf-8")))["recipe"] == recipe:
+        return told
     from transformers import AutoModelForSequenceClassification, AutoTokenizer, get_linear_schedule_with_warmup
 
     torch.manual_seed(0)
@@ -46,7 +46,11 @@ def fine_tuned(weights: Path, train: Path, test: Path, keep: Path, *, epochs: in
             optimiser.zero_grad()
         print(f"    transformers, epoch {epoch + 1}: {time.perf_counter() - began:.0f} s", flush=True)
     seconds = time.perf_counter() - began
-    told = {"figures": {"accuracy": _accuracy(network.eval(), tokenizer, asked, labels)}, "seconds": seconds}
+    told = {
+        "figures": {"accuracy": _accuracy(network.eval(), tokenizer, asked, labels)},
+        "seconds": seconds,
+        "recipe": recipe,
+    }
     told["parameters"] = sum(one.numel() for one in network.parameters())
     keep.write_text(json.dumps(told), encoding="utf-8")
     return told

@@ -138,6 +138,7 @@ def test_how_tokens_are_written_by_hand():
         "!": "stop",
         "……": "stop",
         "，": "mark",
+        "\u0120": "mark",
         "@": "mark",
         "##": "mark",
         "中": "other",
@@ -219,7 +220,7 @@ def test_sentences_and_clauses_by_hand():
     features = replace(features, weights=np.where(np.isin(np.arange(100), (10, 11)), 1, 0).astype(np.float32))
     figures = features.of(rows).parts[1].values[2:]
     told = {name: figures[:, number].tolist() for number, name in enumerate(FIGURES)}
-    assert told["share of the question in the sentence"] == [0.5] * 6 + [1] * 4 + [0]
+    assert told["share of the question in or around the sentence"] == [0.5] * 6 + [1] * 4 + [0]
     assert told["the same, compared with the best clause"] == [0.5] * 3 + [0] * 3 + [1] * 4 + [0]
     assert told["the question has most in common with the sentence"] == [0] * 6 + [1] * 4 + [0]
     assert told["share of the question before the clause"] == [0] * 3 + [0.5] * 3 + [0] * 4 + [1]
@@ -229,8 +230,8 @@ def test_sentences_and_clauses_by_hand():
     assert told["ends the sentence"] == [0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1]
     assert told["begins the best sentence"] == [0] * 6 + [1] + [0] * 4
     stretch = "stretch without words of the question"
-    assert told[f"begins the {stretch}"] == [1] * 4 + [0] + [1] * 6
-    assert told[f"share of the question in the {stretch}"] == [1.5, 0, 0, 1.5, 1.5, 0, 0, 0, 1.5, 0, 1.5]
+    assert told[f"begins the {stretch}"] == [1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1]
+    assert told[f"share of the question in or around the {stretch}"] == [1.5, 0, 0, 1.5, 1.5, 0, 0, 0, 1.5, 0, 1.5]
 
 
 def test_what_is_asked_beside_how_a_token_looks():
@@ -258,6 +259,27 @@ def test_chunks_change_nothing_about_passages(monkeypatch):
         for one, other in zip(whole.row(number), parts.row(number), strict=True):
             assert np.allclose(one, other)
     assert features.feature(whole.row(0)[0][0]) == Feature((OUTSIDE,), "-1")
+
+
+def test_other_rows_before_it_change_nothing_about_a_passage():
+    """A row is learned among thousands and asked by itself."""
+    rng = np.random.default_rng(6)
+    rows = [rng.integers(4, 40, 60).tolist() for _ in range(200)]
+    segments = [[0] * 8 + [1] * 52] * 200
+    laid = rows_of(*rows, segments=segments)
+    features = PassageFeatures.learned(
+        laid, vocabulary=100, skipped=np.array([4]), shapes=shapes_of(["a", "b", ",", "."] * 25)
+    )
+    together = features.of(laid).parts[1].values.reshape(200, 60, -1)
+    for number, row in enumerate(rows):
+        alone = features.of(rows_of(row, segments=segments[:1])).parts[1].values
+        assert np.allclose(together[number], alone, atol=1e-6)
+
+
+def test_rows_of_no_tokens_are_no_trouble():
+    rows, features = asked_about_a_passage()
+    empty = TokenRows(rows.tokens[:0], np.array([0, 0]), rows.segments[:0])
+    assert features.of(empty).shape == (0, features.width)
 
 
 def test_what_is_no_row_is_refused():

@@ -33,6 +33,10 @@ def test_side_by_side_and_repeated():
     assert matrix.shape == exact.shape
     assert np.allclose(matrix.times(right), exact @ right)
     assert np.allclose(matrix.turned_times(turned), exact.T @ turned)
+    assert np.allclose(
+        Beside((Dense(figures), Repeated(few, which))).squares()[:3], np.square(exact[:, 6:9]).sum(axis=0)
+    )
+    assert matrix.turned_times(turned[:, :0]).shape == (14, 0)
     columns, values = matrix.row(7)
     row = np.zeros(14)
     np.add.at(row, columns, values)

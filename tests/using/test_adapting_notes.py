@@ -98,7 +98,7 @@ def test_what_is_reached_without_a_model_stands_beside_the_figures(tmp_path: Pat
     shown = said(capsys, "adapt", "ngram", train, "--test", test, "--to", tmp_path / "run")
     assert "test, without a model: 0.7500, always 'common'" in shown
     assert RunFolder.open(tmp_path / "run").facts["baseline"]["score"] == 0.75
-    assert "without a model, test | 0.75 |" in (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
+    assert "majority, test | 0.75 |" in (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
 
 
 # -- several runs

@@ -14,7 +14,7 @@ MEMORY, KEPT = 10, 1 << 27  # steps that are remembered, at most, and numbers in
 ENOUGH, STEEP = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
 NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
 HALVINGS = 60
-LAST = 10
+LAST = 10  # steps that are looked back on
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Progress = Callable[[int, float], None]
@@ -46,7 +46,7 @@ def lowest(
 ) -> Lowest:
     """From `begin` down to a point of which `is_flat(point, gradient)`; `function` gives value and gradient.
 
-    It also ends where LAST steps together went lower by no more than the share `still` of the value.
+    It also ends where LAST steps together went lower by less than the share `still` of the value.
 
     Nothing is drawn by chance: the same function and beginning give the same bits, unless `seconds` end the search.
     """

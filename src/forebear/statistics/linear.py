@@ -1,4 +1,4 @@
-"""The honest baseline: answers that are weighted sums of n-grams, learned to the optimum without any network."""
+"""The honest baseline: answers that are weighted sums of n-grams, learned to the best weights without any network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of
 # What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
 PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 1.0
-MANY, STILL = 1 << 15, 1e-4  # rows of features; of more, ten steps have to gain this share, or enough was learned
+AGAIN = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
+MANY, STILL = 1 << 15, 1e-4  # rows of features (of answers: tokens); of more, ten steps have to gain this share
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class LinearModel:
         seconds: float | None = None,
         progress: Progress | None = None,
     ) -> Fitted:
-        """Learns from all rows at once, to the optimum, or as far as `seconds` allow.
+        """Learns from all rows at once, to the optimum, or as far as `seconds` allow; of many as far as much is gained.
 
         Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
         each iteration and the mean loss.
@@ -274,16 +275,15 @@ class LinearModel:
         names = self._making.names() | {"weights"} | ({"bias"} if self._is_biased else set())
         for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
-                raise ForebearError(f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}")
+                found = f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}"
+                raise ForebearError(found, remedy=AGAIN)
         features = self._making.loaded(arrays)
         wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
         for name, shape in wanted.items():
             array = arrays[name]
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
                 what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(
-                    f"{what} instead of finite float32 {list(shape)}", remedy="use an earlier checkpoint"
-                )
+                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy=AGAIN)
         self._features, self._weights = features, arrays["weights"]
         self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
 

@@ -97,7 +97,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """Row r is the row `which[r]` of another matrix, which has few."""
+    """Row r is the row `which[r]` of another matrix, which has fewer."""
 
     of: Sparse
     which: np.ndarray
@@ -110,8 +110,10 @@ class Repeated:
         return self.of.times(dense)[self.which]
 
     def turned_times(self, dense: np.ndarray) -> np.ndarray:
-        few = [np.bincount(self.which, column, self.of.shape[0]) for column in dense.T]
-        return self.of.turned_times(np.stack(few, axis=1))
+        few = np.zeros((self.of.shape[0], dense.shape[1]))
+        for number, column in enumerate(dense.T):
+            few[:, number] = np.bincount(self.which, column, len(few))
+        return self.of.turned_times(few)
 
     def squares(self) -> np.ndarray:
         times = np.bincount(self.which, minlength=self.of.shape[0])

@@ -70,7 +70,7 @@ class PassageFeatures:
         """Each token's neighbours and figures, and how it looks beside what is asked."""
         words, figures, asked = [], [np.zeros((0, len(FIGURES)), np.float32)], []
         size = len(self.weights) + 1
-        for chunk in rows.chunks():
+        for chunk in (one for one in rows.chunks() if len(one.tokens)):
             around, here = edged(chunk, size - 1, self.skipped)
             columns = np.stack([around[here + at] + number * size for number, at in enumerate(WORDS)], axis=1)
             indptr = np.arange(len(here) + 1) * len(WORDS)
@@ -93,21 +93,21 @@ class PassageFeatures:
         return Feature((int(self.asking[asked]),), f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}")
 
     def _asked(self, rows: TokenRows, figures: np.ndarray) -> Repeated:
-        """The commonest words of each row's question, by the looks of its tokens."""
+        """The commonest words of each row's question, for every look that its tokens have."""
         owners, size = rows.rows(), len(self.asking)
         asks = (rows.segments == 0) & np.isin(rows.tokens, self.asking)
         keys = np.unique(owners[asks] * size + np.searchsorted(self.asking, rows.tokens[asks]))
         counts = np.bincount(keys // max(1, size), minlength=len(rows))
-        entries = np.repeat(counts, LOOKS)
-        indptr = np.concatenate(([0], np.cumsum(entries)))
-        words = keys[
-            np.repeat(np.repeat(np.cumsum(counts) - counts, LOOKS) - indptr[:-1], entries) + np.arange(indptr[-1])
-        ]
-        looks = np.repeat(np.tile(np.arange(LOOKS), len(rows)), entries)
-        columns = (looks * size + words % max(1, size)).astype(np.int32)
-        table = Sparse(indptr, columns, np.ones(len(columns), np.float32), size * LOOKS)
         begins, ends = (figures[:, FIGURES.index(f"{what} the clause")] > 0 for what in ("begins", "ends"))
-        return Repeated(table, owners * LOOKS + self.shapes[rows.tokens] * len(EDGES) + 2 * begins + ends)
+        looks = self.shapes[rows.tokens] * len(EDGES) + 2 * begins + ends
+        found, which = np.unique(owners * LOOKS + looks, return_inverse=True)
+        row, look = np.divmod(found, LOOKS)
+        entries = counts[row]
+        indptr = np.concatenate(([0], np.cumsum(entries)))
+        first = (np.cumsum(counts) - counts)[row]
+        words = keys[np.repeat(first - indptr[:-1], entries) + np.arange(indptr[-1])] % max(1, size)
+        columns = (np.repeat(look, entries) * size + words).astype(np.int32)
+        return Repeated(Sparse(indptr, columns, np.ones(len(columns), np.float32), size * LOOKS), which)
 
     def _chunk(self, rows: TokenRows) -> np.ndarray:
         tokens, owners = rows.tokens.astype(np.int64), rows.rows()

@@ -10,9 +10,11 @@ from forebear.statistics.shapes import SHAPES
 
 STOP, MARK = SHAPES.index("stop"), SHAPES.index("mark")
 BEFORE, BEHIND = 15, 10  # tokens around a stretch in which words of the question are looked for
+ALIKE = 1e-9  # sums over other rows before it differ in their last bits
 KINDS = ("sentence", "clause", "stretch without words of the question")
 OF_EACH = (
-    "share of the question in the", "the same, compared with the best", "the question has most in common with the",
+    "share of the question in or around the", "the same, compared with the best",
+    "the question has most in common with the",
     "share of the question before the", "share of the question behind the",
     "begins the", "begins the best", "begins, compared with the best, the",
     "ends the", "ends the best", "ends, compared with the best, the",
@@ -33,11 +35,11 @@ def figures_of_parts(
     told: list[np.ndarray] = []
     for bounds in (stops, marks):
         part = Parts.closed_by(bounds, owners)
-        told += part.figures(part.having(tokens, weights), part.ends | _behind(bounds))
+        told += part.figures(part.having(tokens, weights), part.begins, part.ends | _behind(bounds))
     bounds = marks | (weights > 0)
     part = Parts.closed_by(bounds | _behind(bounds), owners)
     around = np.where(bounds[part.begins], 0.0, part.around(weights))
-    return told + part.figures(around, part.ends)
+    return told + part.figures(around, part.begins & ~bounds, part.ends & ~bounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +79,13 @@ class Parts:
         begins, ends = np.searchsorted(self.rows, self.rows), np.searchsorted(self.rows, self.rows, side="right") - 1
         return sums[np.minimum(last + BEHIND, last[ends]) + 1] - sums[np.maximum(first - BEFORE, first[begins])]
 
-    def figures(self, scores: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
-        """OF_EACH, from the scores of parts; `ends` (T,) tells with which tokens a part may be said to end."""
+    def figures(self, scores: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
+        """OF_EACH, from the scores of parts, and with which tokens (T,) a part may be said to begin and to end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         best = np.repeat(np.maximum.reduceat(scores, firsts) if len(firsts) else scores, self._counts(firsts))
         compared = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
-        most, begins, of = (compared == 1)[self.number], self.begins, self.number
+        of = self.number
+        most = (compared > 1 - ALIKE)[of]
         same = self.rows[1:] == self.rows[:-1]
         before, behind = np.zeros(len(scores)), np.zeros(len(scores))
         before[1:], behind[:-1] = np.where(same, scores[:-1], 0), np.where(same, scores[1:], 0)

@@ -39,7 +39,7 @@ def _named(token: str) -> str:
     if token.isdigit():
         return "digits"
     if not any(character.isalnum() for character in token):
-        return "stop" if STOPS.issuperset(token) else "mark"
+        return "stop" if token and STOPS.issuperset(token) else "mark"
     if not token.isalpha():
         return "l3tt3rs" if any(character.isdigit() for character in token) else "other"
     if token == token.lower():  # scripts without capitals are neither small nor large

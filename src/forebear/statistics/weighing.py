@@ -1,4 +1,4 @@
-"""The weights of features that make a loss smallest: one convex problem, solved to the optimum."""
+"""The weights of features that make a loss smallest: one convex problem."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def weighed(
 
     The penalty bends the sum everywhere by at least itself, so the weights are no farther from the best ones than the
     gradient by the penalty: the search ends when that is a small share of their size, and not at a guess. That may
-    take long; with `still` it also ends where ten steps lower the loss by no more than this share of it.
+    take long; with `still` it also ends where ten steps lower the loss by less than this share of it.
     """
     width = matrix.shape[1]
     many = width * columns

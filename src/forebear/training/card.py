@@ -57,7 +57,7 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
             for side, figures in facts.get("metrics", {}).items()
             for name, value in figures.items()
             if isinstance(value, int | float)
-        } | ({f"without a model, {blind['side']}": blind["score"]} if blind else {})
+        } | ({f"{blind['name']}, {blind['side']}": blind["score"]} if blind else {})
     told = facts.get("metrics", {}).get("held_out", {})
     names = ("bits_per_byte", "perplexity", "nats_per_token", "unknown_rate", "documents", "bytes")
     shown = {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}
