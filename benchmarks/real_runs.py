@@ -69,6 +69,16 @@ class Bench:
             text.write_text(wiki + "\n\n" + "\n\n".join(one.text for one in news), encoding="utf-8")
         return text
 
+    def few_reviews(self, file: Path) -> tuple[Path, Path]:
+        """One in twenty labelled reviews, and the texts of all others without their labels."""
+        few, texts = self.folder / "few-reviews.tsv", self.folder / "other-reviews.txt"
+        head, *lines = file.read_text(encoding="utf-8").splitlines()
+        if not texts.exists():
+            few.write_text("\n".join([head, *lines[::20]]) + "\n", encoding="utf-8")
+            others = [line.partition("\t")[2] for number, line in enumerate(lines) if number % 20]
+            texts.write_text("\n".join(others) + "\n", encoding="utf-8")
+        return few, texts
+
     def chinese(self, taught: bool = True) -> Path:
         """A small BERT of our own, pre-trained on that; or the same before it was taught."""
         run = fb.pretrain(
