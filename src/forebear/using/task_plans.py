@@ -26,6 +26,7 @@ LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
 OF_HEADS = 2e-3  # the rate where only a head learns
+MILDER = 0.7  # what fine-tuning may take of the rate of learning from nothing, at most
 LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
 MANY = 20_000  # examples from which on it helps: with fewer it did not, there and here, and costs as much as the rest
 
@@ -193,7 +194,7 @@ def recipe_for(
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
     width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
     usual = milestone.recipe()["rate"]
-    rate = usual if fresh else OF_HEADS if adaptation.how == "features" else finetuning_rate(width, usual)
+    rate = usual if fresh else OF_HEADS if adaptation.how == "features" else finetuning_rate(width, MILDER * usual)
     batch = max(1, round((MORE if fresh else EXAMPLES) * min(mean, layout.context or mean)))  # a long text is one row
     own: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
