@@ -207,7 +207,7 @@ def test_lines_of_standard_input_are_cut():
 
 
 def test_an_interrupt_keeps_what_is_done_and_says_so(folder):
-    Path("large.txt").write_text("\n\n".join(f"document {n}, 第{n}篇。" * 20 for n in range(60_000)))
+    Path("large.txt").write_text("\n\n".join(f"document {n}, 第{n}篇。" * 20 for n in range(120_000)))
     running = process("prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--workers", "2")
     part = Path("corpus.part/shards")
     deadline = time.monotonic() + 60
