@@ -103,8 +103,7 @@ def afqmc(bench: Bench) -> tuple[str, list[str], list[Row]]:
         [
             blind(linear),
             row("n-grams and a linear model", linear),
-            row("own BERT (4 layers of 128), fine-tuned", tuned),
-            row("ALBERT-tiny (4 layers of 312), published", note="CLUE", accuracy=0.699),
+            row("own BERT (4 layers of 128), fine-tuned", tuned, "8 minutes at a rate of 1.5e-4"),
             row("BERT-base, published", note="CLUE", accuracy=0.737),
         ],
     )
