@@ -42,6 +42,21 @@ def test_cost_and_gradients_equal_the_plain_ones(rows, vocabulary, biased, monke
         torch.testing.assert_close(summed_cross_entropy(*given), plainly(*given), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_smoothing_is_torchs(biased, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "FEWEST", 16)
+    monkeypatch.setattr(cross_entropy, "HELD", 11 * 16)
+    given = problem(37, 11, biased=biased)
+
+    def smoothly(x, weight, bias, target):
+        scores = functional.linear(x, weight, bias)
+        return functional.cross_entropy(scores, target, reduction="sum", label_smoothing=0.3)
+
+    found = with_gradients(lambda *those: summed_cross_entropy(*those, 0.3), *given)
+    for one, wanted in zip(found, with_gradients(smoothly, *given), strict=True):
+        torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_scores_far_apart_do_not_overflow():
     x, weight = torch.tensor([[1000.0]]), torch.tensor([[1.0], [-1.0]])
     assert float(summed_cross_entropy(x, weight, None, torch.tensor([1]))) == 2000.0

@@ -1,4 +1,4 @@
-"""Attention within rows: every token looks at the tokens of its own row, at all or only at those before it."""
+"""Attention: a token looks at its own row, at all of it or only at what is before it, or at the row of another text."""
 
 from __future__ import annotations
 
@@ -46,6 +46,34 @@ class Attention(nn.Module):
         return attend_plainly(self.query_key_value(x), lengths, self.heads, past_only=self.past_only)[1]
 
 
+class CrossAttention(nn.Module):
+    """The tokens of a text that is being written look at all of the text that was read: the `memory` of it."""
+
+    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, output_scale: float = 1.0) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
+        self.query, self.key_value = linear(width, width), linear(width, 2 * width)
+        self.output = linear(width, width, scale=output_scale)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
+        """(T, D) and the (S, D) that are looked at → (T, D)."""
+        dropout = self.dropout.p if self.training else 0.0
+        queries, keys_values = self.query(x), self.key_value(memory)
+        return self.output(attend_from(queries, keys_values, memory_lengths, lengths, self.heads, dropout=dropout))
+
+    def maps(
+        self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
+    ) -> list[Tensor]:
+        """Where each row looks: (H, n, m) weights, from each token of what is written to each of what was read."""
+        parts = zip(self.query(x).split(lengths), self.key_value(memory).split(memory_lengths), strict=True)
+        found = []
+        for query, both in parts:
+            key, value = both.view(len(both), 2, self.heads, -1).permute(1, 2, 0, 3).unbind(0)  # (H, m, d)
+            asking = query.view(len(query), self.heads, -1).transpose(0, 1)
+            found.append(weighed(Dot()(asking, key), value, None)[1])
+        return found
+
+
 def attend(
     query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool, dropout: float = 0.0
 ) -> Tensor:
@@ -69,14 +97,20 @@ def attend_from(
     *,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Some tokens of each row, `counts` of them, look at all of it: (A, D) and (T, 2·D) → (A, D)."""
+    """Some tokens, `counts` of them for each row, look at all of it: (A, D) and (T, 2·D) → (A, D).
+
+    Neighbouring rows that are alike in both are one call.
+    """
+    runs = [(*shape, len(list(rows))) for shape, rows in groupby(zip(counts, lengths, strict=True))]
+    asking = queries.split([count * rows for count, _, rows in runs])
+    looked_at = keys_values.split([length * rows for _, length, rows in runs])
     found = []
-    for query, part, count in zip(queries.split(list(counts)), keys_values.split(lengths), counts, strict=True):
+    for query, part, (count, length, rows) in zip(asking, looked_at, runs, strict=True):
         if count:
-            key, value = part.view(1, len(part), 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-            asking = query.view(1, count, heads, -1).transpose(1, 2)
-            mixed = functional.scaled_dot_product_attention(asking, key, value, dropout_p=dropout)
-            found.append(mixed.transpose(1, 2).reshape(count, -1))
+            key, value = part.view(rows, length, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            one = query.view(rows, count, heads, -1).transpose(1, 2)
+            mixed = functional.scaled_dot_product_attention(one, key, value, dropout_p=dropout)
+            found.append(mixed.transpose(1, 2).reshape(rows * count, -1))
     return torch.cat(found) if found else queries
 
 

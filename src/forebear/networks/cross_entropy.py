@@ -13,10 +13,15 @@ HELD = 1 << 23  # scores held at once
 FEWEST, MOST = 256, 2048  # rows of them: fewer waste the processor's matrix product, more its cache
 
 
-def summed_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
-    """Σ −log softmax(x · weightᵀ + bias)[target] over the (N, D) vectors x; weight is (V, D), target (N,)."""
+def summed_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """Σ −log softmax(x · weightᵀ + bias)[target] over the (N, D) vectors x; weight is (V, D), target (N,).
+
+    Where it is learned from, `smoothing` is the share of what is right that all V entries divide among them.
+    """
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        return _Summed.apply(x, weight, bias, target)  # pyright: ignore[reportReturnType]
+        return _Summed.apply(x, weight, bias, target, smoothing)  # pyright: ignore[reportReturnType]
     return -log_probabilities(x, weight, bias, target).sum()
 
 
@@ -41,16 +46,16 @@ def parts_of(rows: int, vocabulary: int) -> Iterator[slice]:
 class _Summed(torch.autograd.Function):
     """Scores become probabilities and then gradients in one place, a part at a time, all on the way forward.
 
-    The gradient of a softmax's cost is its probabilities, less one at the target. What is kept is the gradient of x
+    The gradient of a softmax's cost is its probabilities, less what is right. What is kept is the gradient of x
     and of the weight, for a cost of 1; going back scales them.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float) -> Tensor:
         kind = x.device.type
         lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         with torch.autocast(kind, enabled=False):
-            cost, *gradients = _cost_and_gradients(x.to(lower), weight.to(lower), bias, target)
+            cost, *gradients = _cost_and_gradients(x.to(lower), weight.to(lower), bias, target, smoothing)
         ctx.save_for_backward(*gradients)
         ctx.kinds = x.dtype, weight.dtype
         return cost
@@ -60,11 +65,13 @@ class _Summed(torch.autograd.Function):
         by_x, by_weight, by_bias = ctx.saved_tensors
         (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
         found = [by_x.mul_(scale).to(x_kind), by_weight.mul_(scale).to(weight_kind)]
-        return (*found, by_bias.mul_(scale) if by_bias.numel() else None, None)
+        return (*found, by_bias.mul_(scale) if by_bias.numel() else None, None, None)
 
 
-def _cost_and_gradients(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> tuple[Tensor, ...]:
-    plain = x.dtype == torch.float32
+def _cost_and_gradients(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+) -> tuple[Tensor, ...]:
+    plain, even = x.dtype == torch.float32, smoothing / len(weight)
     by_x = torch.empty_like(x)
     by_weight = torch.zeros(weight.shape, device=x.device)
     by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
@@ -78,10 +85,13 @@ def _cost_and_gradients(x: Tensor, weight: Tensor, bias: Tensor | None, target: 
         if bias is not None:
             scores += bias
         highest = scores.amax(1, keepdim=True)
-        cost += (highest - scores.gather(1, wanted)).sum()
+        cost += (highest - (1 - smoothing) * scores.gather(1, wanted)).sum()
+        cost -= even * scores.sum() if smoothing else 0.0
         total = scores.sub_(highest).exp_().sum(1, keepdim=True)
         cost += total.log().sum()
-        scores.div_(total).scatter_add_(1, wanted, scores.new_full(wanted.shape, -1.0))
+        scores.div_(total).scatter_add_(1, wanted, scores.new_full(wanted.shape, smoothing - 1.0))
+        if smoothing:
+            scores -= even
         by_bias += scores.sum(0) if bias is not None else 0.0
         if plain:
             torch.mm(scores, weight, out=by_x[part])

@@ -16,6 +16,7 @@ class Embedding(nn.Module):
 
     placing   "learned"; "sinusoid": the waves of the Transformer paper; "none": a row is a bag to those who see all
     segments  where there are any, a text that does not say which it has is all of the first
+    scale     what the vectors of tokens are multiplied by: the Transformer's √width, beside waves of height 1
     """
 
     def __init__(
@@ -29,9 +30,10 @@ class Embedding(nn.Module):
         norm: bool = False,
         dropout: float = 0.0,
         epsilon: float = 1e-5,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.vocabulary, self.width, self.positions = vocabulary, width, positions
+        self.vocabulary, self.width, self.positions, self.scale = vocabulary, width, positions, scale
         self.placing, self.dropout = placing, nn.Dropout(dropout)
         self.token = table(vocabulary, width)
         self.position = position_table(placing, positions, width)
@@ -45,7 +47,8 @@ class Embedding(nn.Module):
                 f"a row of {longest} tokens is longer than the context of {self.positions}",
                 remedy="cut the text into shorter rows, or train with a larger --context",
             )
-        x = self._placed(looked_up(self.token.weight, tokens), lengths)
+        x = looked_up(self.token.weight, tokens)
+        x = self._placed(x if self.scale == 1 else x * self.scale, lengths)
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else looked_up(self.segment.weight, segments))
         if self.norm is not None:

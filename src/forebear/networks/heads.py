@@ -20,7 +20,8 @@ class TokenHead(nn.Module):
     """Which token? Scores every entry of the vocabulary by the vectors with which the embedding reads them.
 
     `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
-    states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own.
+    states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own. In training,
+    `smoothing` of what is right is divided among all tokens, as in the Transformer.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class TokenHead(nn.Module):
         bias: bool = False,
         transform: str | None = None,
         epsilon: float = 1e-5,
+        smoothing: float = 0.0,
     ) -> None:
         super().__init__()
+        self.smoothing = smoothing
         self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
         self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
         self.activation = transform
@@ -52,7 +55,8 @@ class TokenHead(nn.Module):
         """The sum over asked positions; others cost nothing."""
         asked = (target >= 0).nonzero().squeeze(1)
         x = states.last if len(asked) == len(states.last) == len(target) else states.at(asked)
-        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked])
+        smoothing = self.smoothing if self.training else 0.0
+        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked], smoothing)
 
     def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
