@@ -38,6 +38,14 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.ngram:Ngram",
         ),
         Entry(
+            "transformer",
+            "Transformer",
+            2017,
+            "Vaswani et al.",
+            "attention alone reads a text and writes its translation",
+            "forebear.milestones.transformer:Transformer",
+        ),
+        Entry(
             "gpt",
             "GPT",
             2018,
@@ -95,6 +103,11 @@ def milestone_named(name: str) -> type[Milestone]:
         raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
     module, _, attribute = LINEAGE[name].place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def learning_from_text() -> list[str]:
+    """The names of those that learn from plain text, in order."""
+    return [name for name in LINEAGE if milestone_named(name).learns_from == "text"]
 
 
 def name_of(milestone: Milestone) -> str:

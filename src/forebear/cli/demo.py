@@ -69,14 +69,14 @@ def demo(
     """
     from forebear.comparing.comparing import PAGE, compare
     from forebear.comparing.verdict import sentences
-    from forebear.lineage import LINEAGE, milestone_named
+    from forebear.lineage import learning_from_text, milestone_named
     from forebear.text.aside import disk_told
     from forebear.training.recipe import duration
 
     with disk_told(to):
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
-    descending = sum(milestone_named(name).learning == "descending" for name in LINEAGE)
+    descending = sum(milestone_named(name).learning == "descending" for name in learning_from_text())
     share = OF_TASKS if tasks and text == "world" else 0.0
     with hearing(speaking) as hear:
         found = compare(

@@ -45,6 +45,8 @@ class TrainingOptions:
     "The highest learning rate."
     warmup: int | None = None
     "Steps in which the rate rises."
+    schedule: str | None = None
+    "line: the rate stays, then falls to nothing; root: it falls as 1/√step after the warmup, as in the Transformer."
     cooldown: float | None = None
     "The last share of the run, in which the rate falls to nothing."
     decay: float | None = None

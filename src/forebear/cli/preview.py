@@ -111,6 +111,8 @@ def preview(
 def _draw(console: Console, told: Preview) -> None:
     for number, row in enumerate(told.rows):
         console.print(f"[bold]row {number}[/]" + _of_row(row))
+        if row.source is not None:
+            console.print("source: " + " ".join(map(_plain, row.source)), markup=False, soft_wrap=True)
         names = ["seen", *row.asked]
         console.print(_columns(told, row, max(map(len, names)), console.width), soft_wrap=True)
     console.print(_legend(told))
@@ -132,7 +134,7 @@ def _legend(told: Preview) -> Text:
         for fate, meaning in (("masked", "behind the mask"), ("random", "behind another token"), ("kept", "shown")):
             made.append(f"asked {meaning}", FATES[fate]).append("; ", "dim")
         made.append("second half", SECOND).append("; ", "dim")
-    else:
+    elif told.rows and told.rows[0].source is None:
         made.append("blue: where one document ends and the next begins; ", "dim")
     made.append("red: unknown; beneath each token what has to be predicted there, ", "dim")
     return made.append("seeing it and what the milestone may see", "dim")

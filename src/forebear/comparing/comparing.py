@@ -18,7 +18,7 @@ from forebear.comparing.trial import Job, attempt, result, unasked
 from forebear.comparing.wording import duration as shown
 from forebear.comparing.yardsticks import Sides, beginning, sides, yardsticks
 from forebear.errors import BadInput, ForebearError, Interrupted
-from forebear.lineage import LINEAGE, milestone_named, nearest
+from forebear.lineage import LINEAGE, learning_from_text, milestone_named, nearest
 from forebear.text.aside import disk_told, written_aside
 from forebear.text.corpus import Corpus
 from forebear.text.sources import STDIN
@@ -142,10 +142,14 @@ def text_key(source: TextSource) -> str:
 
 def names_of(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:
     """The milestones that are meant, all unless some are named; an error for a name or a size that is not there."""
-    names = list(LINEAGE) if milestones is None else list(dict.fromkeys(milestones))
+    able = learning_from_text()
+    names = able if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
         if name not in LINEAGE:
             raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
+        if name not in able:
+            what = f"{name} learns from texts and their translations: it cannot be compared with those that read text"
+            raise BadInput(what, remedy=f"choose among: {', '.join(able)}")
     for name, size in sizes.items():
         kind = milestone_named(name)
         if size not in kind.sizes:

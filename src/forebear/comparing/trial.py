@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forebear.comparing import processes
 from forebear.comparing.outcomes import Curve, Trial
@@ -150,7 +150,7 @@ def _run(job: Job) -> str:
         settings=job.settings,
     )
     # made, or found, before memory is watched: learning a tokenizer may need more than the milestone itself
-    corpus = what.corpus()
+    corpus = cast("Corpus", what.corpus())  # nobody here learns from pairs
     what, reason = (what, "") if "pairs" in job.settings else askable(what, corpus)
     processes.forget_peak()
     run = Run(pretrain(what, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))

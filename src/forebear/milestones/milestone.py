@@ -19,6 +19,7 @@ class Milestone(ABC):
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
     learning: ClassVar[Literal["descending", "counting"]] = "descending"
+    learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
     entries: ClassVar[int] = 50_257  # of the published vocabulary, where there was one; GPT-2's elsewhere
@@ -35,11 +36,11 @@ class Milestone(ABC):
         return False
 
     @abstractmethod
-    def objective(self, tokenizer: Tokenizer) -> Objective:
-        """What is predicted from what."""
+    def objective(self, tokenizer: Any) -> Objective:
+        """What is predicted from what; one that translates is given the tokenizers of both `Sides`."""
 
     @abstractmethod
-    def network(self, tokenizer: Tokenizer) -> Any:
+    def network(self, tokenizer: Any) -> Any:
         """What does the predicting: a `networks.model.Model`, or a model of `statistics` that counts."""
 
     def layout(self, tokenizer: Tokenizer) -> Layout:

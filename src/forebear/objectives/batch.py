@@ -29,7 +29,8 @@ class Batch:
     """Rows of tokens, one after the other, with nothing between them.
 
     inputs   `lengths` (B,) says how long each row is; `tokens` and others (T,) have an entry for each token; where an
-             example is several rows, `groups` (B,) numbers the example of each, rising from 0
+             example is several rows, `groups` (B,) numbers the example of each, rising from 0; where each row has
+             another text to look at, `source` has its tokens and `source_lengths` (B,) says how many
     targets  one for each token (T,), row (B,) or example; NOTHING, or what is no number, asks for nothing; a target
              may be several numbers
     places   (T,) where each token stands in the corpus, NOTHING for those that the objective put in; None: not told
@@ -45,6 +46,11 @@ class Batch:
     def tokens(self) -> int:
         return len(self.inputs["tokens"])
 
+    @property
+    def shown(self) -> int:
+        """All tokens in it, those of sources too: what budgets and speeds count."""
+        return self.tokens + len(self.inputs.get("source", ()))
+
     def asked(self) -> dict[str, int]:
         """How many answers each target wants: what losses are divided by."""
         return {name: int(np.count_nonzero(is_asked(target))) for name, target in self.targets.items()}
@@ -59,7 +65,7 @@ class Batch:
         lengths = self.inputs["lengths"]
         groups = self.inputs.get("groups", np.arange(len(lengths)))
         first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
-        ends = np.concatenate(([0], np.cumsum(lengths)))
+        ends, read = (np.concatenate(([0], np.cumsum(of))) for of in (lengths, self.inputs.get("source_lengths", [])))
         examples = len(first_rows) - 1
         cuts = np.linspace(0, examples, min(count, examples) + 1).round().astype(int)
 
@@ -67,7 +73,8 @@ class Batch:
             rows = slice(first_rows[first], first_rows[last])
             of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
             of_length[len(lengths)] = rows
-            taken = {name: array[of_length[len(array)]] for name, array in arrays.items()}
+            taken = {name: array[of_length[len(array)]] for name, array in arrays.items() if name != "source"}
+            taken |= {"source": arrays["source"][read[rows.start] : read[rows.stop]]} if "source" in arrays else {}
             return taken | ({"groups": taken["groups"] - first} if "groups" in taken else {})
 
         pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)

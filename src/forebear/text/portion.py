@@ -37,6 +37,11 @@ class Portion:
         """(n, 2) the first token of each unit in `corpus.ids` and the one after its last."""
         return np.asarray(self.corpus.sentences[self.units])
 
+    @property
+    def predicted(self) -> Portion:
+        """The text whose tokens are predicted: of parallel text it is one of two."""
+        return self
+
     @cached_property
     def tokens(self) -> int:
         return int((self.spans[:, 1] - self.spans[:, 0]).sum())
@@ -89,8 +94,8 @@ class Portion:
 class Split:
     """What teaches and what examines, and whether what documents say decided it or where they stand."""
 
-    train: Portion
-    held_out: Portion
+    train: Any  # a Portion, or a PairedPortion of parallel text
+    held_out: Any
     how: Literal["content", "position"]
 
 

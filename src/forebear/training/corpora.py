@@ -36,6 +36,8 @@ class TextSource:
     segment: bool = False
     user_dict: str | None = None
     entities: str | None = None
+    pairs: bool = False  # texts and their translations, side by side
+    columns: str = ""  # of the two sides, where they stand in one file
 
     def segmenter(self) -> Segmenter | None:
         if self.user_dict is not None:
@@ -133,13 +135,23 @@ def corpus_again(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
     """The corpus that a run was begun with: where it was, or in the cache, or made again from the same text."""
     if (there := _there(data)) is not None:
         return there
+    source = source_again(data)
+    return unchanged(corpus_of(source, tokenizer), source, data)
+
+
+def source_again(data: Mapping[str, Any]) -> TextSource:
+    """The text that a run was begun with, if it is still where it was."""
     source = TextSource.from_json(data["source"])
     for path in source.paths:
         if not os.path.exists(path):
             raise BadInput(
                 "the text of this run is gone, and so is its corpus", file=path, remedy="put the text back where it was"
             )
-    corpus = corpus_of(source, tokenizer)
+    return source
+
+
+def unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
+    """The corpus, if it is still the one that a run was begun with."""
     if corpus.key != data["corpus"]:
         raise BadInput(
             "the text of this run has changed since it began",

@@ -30,6 +30,7 @@ from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.task import Task, task_from
 from forebear.text.aside import disk_told, write_json, written_aside
 from forebear.text.corpus import LEDGER, TOKENIZER
+from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training import machine
 from forebear.training.checkpoint import Checkpoint, Checkpoints, digest
@@ -63,7 +64,9 @@ class RunFolder:
     facts: dict[str, Any]
 
     @classmethod
-    def begin(cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer, ledger: dict[str, Any] | None) -> RunFolder:
+    def begin(
+        cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer | Sides, ledger: dict[str, Any] | None
+    ) -> RunFolder:
         """Fills an empty folder; run.json comes last, and only then it is a run.
 
         Beside `facts` it tells of its tokenizer, of when and where it began, and of its state, if they do not.
@@ -138,6 +141,11 @@ class RunFolder:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.path / TOKENIZER)
+
+    @cached_property
+    def tokenizers(self) -> Tokenizer | Sides:
+        """What its network is made for: one tokenizer, or those of both sides where it translates."""
+        return self.tokenizer if self.milestone.learns_from == "text" else Sides.load(self.path)
 
     @property
     def task(self) -> Task | None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from forebear.milestones.milestone import Milestone
+from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
 from forebear.training.recipe import Recipe
 
 
 def learner_for(
-    milestone: Milestone, tokenizer: Tokenizer, recipe: Recipe, given: Mapping[str, Any] | None = None
+    milestone: Milestone, tokenizer: Tokenizer | Sides, recipe: Recipe, given: Mapping[str, Any] | None = None
 ) -> Learner:
     """`given` are tensors to begin with, where it is not from nothing."""
     network = milestone.network(tokenizer)
@@ -27,7 +28,9 @@ def learner_for(
     return Descending(network, recipe, chosen(recipe), given)
 
 
-def loaded(milestone: Milestone, tokenizer: Tokenizer, weights: Path, heads: Sequence[str] | None = None) -> Any:
+def loaded(
+    milestone: Milestone, tokenizer: Tokenizer | Sides, weights: Path, heads: Sequence[str] | None = None
+) -> Any:
     """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
     network = milestone.network(tokenizer)
     if milestone.learning == "counting":

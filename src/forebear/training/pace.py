@@ -13,7 +13,7 @@ LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begi
 
 @dataclass
 class Pace:
-    """The rate rises, stays, and falls to nothing in a straight line.
+    """The rate rises, stays, and falls to nothing in a straight line; or, by the "root", it falls as 1/√step at once.
 
     The middle does not depend on the end, so a run that was given a time decides late, from the speed it had, how many
     steps it can still make; from then on everything is a function of the step alone. The same numbers given as a recipe
@@ -25,6 +25,7 @@ class Pace:
     fall: int | None
     time: float | None  # seconds it was given
     cooldown: float
+    schedule: str | None = None
     middle: tuple[int, float] = (0, 0.0)  # step and seconds half way to the decision: speed is taken from there on
 
     @classmethod
@@ -44,9 +45,9 @@ class Pace:
         usual = max(guess // 10, min(LEAST_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
         warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, usual)
         fall = recipe.fall
-        if fall is None and total is not None:
+        if fall is None and total is not None and recipe.schedule != "root":
             fall = round(total * (1 - recipe.cooldown))
-        return cls(warmup, total, fall, recipe.time, recipe.cooldown)
+        return cls(warmup, total, fall, recipe.time, recipe.cooldown, recipe.schedule)
 
     def decide(self, step: int, seconds: float) -> None:
         """Given a time, fixes the number of steps when the rate has to begin to fall."""
@@ -58,12 +59,15 @@ class Pace:
         if seconds >= until:
             steps, took = step - self.middle[0], seconds - self.middle[1]
             pace = took / steps if steps else seconds / step
-            self.fall, self.total = step, step + max(1, round((self.time - seconds) / pace))
+            self.total = step + max(1, round((self.time - seconds) / pace))
+            self.fall = None if self.schedule == "root" else step
 
     def share(self, step: int) -> float:
         """The rate of this step as a share of the full one."""
         if step < self.warmup:
             return (step + 1) / self.warmup
+        if self.schedule == "root":
+            return (max(1, self.warmup) / (step + 1)) ** 0.5
         if self.total is None or self.fall is None or step < self.fall:
             return 1.0
         return max(0.0, (self.total - step) / max(1, self.total - self.fall))
@@ -83,7 +87,7 @@ class Pace:
     @classmethod
     def from_json(cls, told: dict[str, Any], recipe: Recipe) -> Pace:
         middle = (told["middle"][0], told["middle"][1])
-        return cls(told["warmup"], told["total"], told["fall"], recipe.time, recipe.cooldown, middle)
+        return cls(told["warmup"], told["total"], told["fall"], recipe.time, recipe.cooldown, recipe.schedule, middle)
 
 
 def examined(step: int, every: int | None) -> bool:

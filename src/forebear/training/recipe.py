@@ -15,7 +15,7 @@ from forebear.errors import BadInput
 from forebear.lineage import nearest
 
 BUDGETS = ("time", "steps", "tokens", "epochs")
-OF_DESCENT = ("accumulate", "rate", "warmup", "fall", "cooldown", "decay", "memory", "clip", "patience")
+OF_DESCENT = ("accumulate", "rate", "warmup", "schedule", "fall", "cooldown", "decay", "memory", "clip", "patience")
 OF_DESCENT += ("device", "threads", "precision")  # to those who count all this means nothing
 
 
@@ -32,6 +32,7 @@ class Recipe:
     accumulate: int = 1  # parts a step's batch is divided into, for memory that is too small
     rate: float = 1e-3
     warmup: int | None = None  # steps in which the rate rises
+    schedule: str | None = None  # "root": having risen it falls as 1/√step; else it stays, and falls in a line at last
     fall: int | None = None  # the step at which the rate begins to fall
     cooldown: float = 0.4  # the share of the run in which the rate falls to nothing, where `fall` does not say
     decay: float = 0.1  # of weights that are matrices
@@ -61,6 +62,10 @@ class Recipe:
         for name, value in asdict(self).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise BadInput(f"{_flag(name)} is {value}", remedy="give a finite number")
+        if self.schedule not in (None, "line", "root"):
+            raise BadInput(f"--schedule is {self.schedule!r}", remedy="choose line, or root (the Transformer paper's)")
+        if self.schedule == "root" and self.fall is not None:
+            raise BadInput("--fall means nothing to --schedule root", remedy="leave it out")
         if not 0 < self.cooldown <= 1:
             raise BadInput(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
         if not 0 < self.held_out < 1:

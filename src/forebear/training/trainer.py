@@ -149,7 +149,7 @@ class Trainer:
             self.learner.begin()
             self.at.seconds = time.monotonic() - began  # trying too is a part of the time that was given
         self.folder.tell(recipe=self.folder.facts["recipe"] | self.learner.settled())
-        tokens = self._batch(0).tokens if self.recipe.tokens is not None else None
+        tokens = self._batch(0).shown if self.recipe.tokens is not None else None
         self.pace = Pace.of(self.recipe, self.epoch, seconds_a_step, tokens)
         if self.once:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
@@ -173,7 +173,7 @@ class Trainer:
         troubles.no_number(step, sum(losses.values()), self.recipe.rate * share)
         for name, loss in losses.items():
             self.at.recent.setdefault(name, []).append(loss)
-        self.at.tokens += batch.tokens
+        self.at.tokens += batch.shown
         self.at.step += 1
 
     def _look(self, troubles: Troubles) -> None:
@@ -305,4 +305,4 @@ class Trainer:
 
 def _of_tokens(losses: dict[str, float]) -> float | None:
     """The loss that frequencies of tokens can be set beside, where there is one."""
-    return losses.get("next", losses.get("token"))
+    return next((losses[name] for name in ("next", "token", "translation") if name in losses), None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.errors import ForebearError
 from forebear.text.corpus import Corpus
+from forebear.text.pairs import ParallelCorpus
 from forebear.text.portion import Portion, ranges
 
 UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
@@ -19,7 +20,7 @@ LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
 
 
-def of_text(corpus: Corpus) -> Iterator[str]:
+def of_text(corpus: Corpus | ParallelCorpus) -> Iterator[str]:
     """What can be said before the first step."""
     unknown = corpus.facts["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
@@ -34,8 +35,9 @@ def of_text(corpus: Corpus) -> Iterator[str]:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if copies > REPEATED:
+        unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
         yield (
-            f"{copies:.0%} of the documents repeat another word for word: the model will learn them by heart; "
+            f"{copies:.0%} of the {unit} repeat another word for word: the model will learn them by heart; "
             "forebear corpus TEXT --clean OUT removes copies"
         )
 

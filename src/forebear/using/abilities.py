@@ -11,6 +11,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "tag": ("tag", "measure"),
     "start": ("answer", "measure"),
     "choice": ("choose", "measure"),
+    "translation": ("translate", "measure"),
 }
 OF_ENCODERS = ("embed",)
 

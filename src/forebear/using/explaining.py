@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,8 @@ from forebear.lineage import LINEAGE, Entry, milestone_named
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Batch, Moment, Objective
 from forebear.text.corpus import Corpus
+from forebear.text.pairs import PairedPortion
+from forebear.text.sides import Sides
 from forebear.text.training import train
 from forebear.training.recipe import recipe_from
 from forebear.using.abilities import verbs
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
+TRANSLATED = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
 SENTENCE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
     "{answering}; the losses add up."
@@ -120,10 +123,23 @@ def _in_size(kind: type[Milestone], size: str) -> Milestone:
     return kind(**kind.sizes.get(size, {}))
 
 
-def sample(milestone: Milestone) -> tuple[Batch, Tokenizer]:
-    """The objective's first batch of two tiny documents, and the tokenizer that cut them."""
-    tokenizer = train("words", EXAMPLE)
-    documents = [text.split("\n") for text in EXAMPLE]
+def sample(milestone: Milestone) -> tuple[Batch, Any]:
+    """The objective's first batch of two tiny documents, and the tokenizer, or both, that cut them."""
+    if milestone.learns_from == "pairs":
+        read, written = (_as_corpus(texts) for texts in (TRANSLATED, EXAMPLE))
+        sides = Sides(read.tokenizer, written.tokenizer)
+        pairs = PairedPortion(read.whole(), written.whole())
+        size = sum(len(corpus) + len(EXAMPLE) for corpus in (read, written))
+        return milestone.objective(sides).batch(pairs, size, Moment(0, 0)), sides
+    corpus = _as_corpus(EXAMPLE)
+    tokenizer, size = corpus.tokenizer, len(corpus) + len(corpus.sizes)
+    return milestone.objective(tokenizer).batch(corpus.whole(), size, Moment(0, 0)), tokenizer
+
+
+def _as_corpus(texts: Sequence[str]) -> Corpus:
+    """These documents of a sentence a line, cut into words, as a corpus that is on no disk."""
+    tokenizer = train("words", texts)
+    documents = [text.split("\n") for text in texts]
     cut = [tokenizer.encode(sentence).ids for sentences in documents for sentence in sentences]
     starts = np.cumsum([0, *map(len, cut)])
     sizes = np.array([len(sentence) for sentences in documents for sentence in sentences])
@@ -138,8 +154,7 @@ def sample(milestone: Milestone) -> tuple[Batch, Tokenizer]:
     }
     corpus = Corpus(folder=Path(), facts={}, **arrays)
     corpus.__dict__["tokenizer"] = tokenizer  # which one on disk would find beside it
-    batch = milestone.objective(tokenizer).batch(corpus.whole(), int(starts[-1]) + len(cut), Moment(0, 0))
-    return batch, tokenizer
+    return corpus
 
 
 def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str]) -> str:
@@ -152,7 +167,7 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
     return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
 
 
-def _parts(milestone: Milestone, tokenizer: Tokenizer) -> tuple[str, dict[str, str]]:
+def _parts(milestone: Milestone, tokenizer: Any) -> tuple[str, dict[str, str]]:
     """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
     network = milestone.network(tokenizer)
     if milestone.learning == "counting":
@@ -160,14 +175,19 @@ def _parts(milestone: Milestone, tokenizer: Tokenizer) -> tuple[str, dict[str, s
     return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
 
 
-def _example(batch: Batch, tokenizer: Tokenizer, objective: Objective) -> dict[str, list[str]]:
+def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
     """The first row, token by token: what is seen, and beneath it what is asked (nothing where nothing is).
 
     What is asked of the whole row stands beneath its first token.
     """
     length = int(batch.inputs["lengths"][0])
     per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.tokens}
-    told = {"seen": [tokenizer.token(i) for i in batch.inputs["tokens"][:length].tolist()]}
+    told = {}
+    if isinstance(tokenizer, Sides):
+        read = batch.inputs["source"][: int(batch.inputs["source_lengths"][0])].tolist()
+        told["source"] = [tokenizer.source.token(i) for i in read]
+        tokenizer = tokenizer.target
+    told["seen"] = [tokenizer.token(i) for i in batch.inputs["tokens"][:length].tolist()]
     for name, target in per_token.items():
         told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
     answers = getattr(getattr(objective, "inner", None), "answers", ())
@@ -180,7 +200,8 @@ def _example(batch: Batch, tokenizer: Tokenizer, objective: Objective) -> dict[s
 @lru_cache(maxsize=256)
 def _weight(milestone: Milestone, vocabulary: int) -> Weight | None:
     """Kept, because a deep network takes a second even without numbers."""
-    nominal = cast("Tokenizer", Nominal(train("words", EXAMPLE), vocabulary))
+    nominal: Any = cast("Tokenizer", Nominal(train("words", EXAMPLE), vocabulary))
+    nominal = Sides(nominal, nominal) if milestone.learns_from == "pairs" else nominal
     return weigh(milestone, nominal, recipe_from(milestone.recipe()).batch)
 
 

@@ -17,15 +17,19 @@ from forebear.lineage import milestone_named, name_of, nearest
 from forebear.milestones.milestone import Milestone
 from forebear.text.choosing import KINDS
 from forebear.text.corpus import TOKENIZER, Corpus
+from forebear.text.pairs import ParallelCorpus
+from forebear.text.sides import TARGET_TOKENIZER, Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
+from forebear.training.parallel_corpora import Cutting, parallel_corpus
 from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, amount, recipe_from
 from forebear.using.beginning import Beginning
+from forebear.using.pair_plans import fits
 
 SLOWER = 0.3  # of the usual rate, where training goes on from weights that know something already
 DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
-OPTIONS += ("from", "add_words", "entities")
+OPTIONS += ("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary")
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 
 
@@ -36,10 +40,12 @@ class Plan:
     milestone: Milestone
     size: str | None
     source: TextSource
-    tokenizer: str | Tokenizer | None  # None: of the kind that the milestone is used with
+    tokenizer: str | Tokenizer | Sides | None  # None: of the kind that the milestone is used with
     vocabulary: int | None
     recipe: Recipe
     beginning: Beginning | None = None  # None: from nothing
+    target_tokenizer: str | None = None  # of translations, where it is another
+    target_vocabulary: int | None = None
 
     def corpus(
         self,
@@ -47,9 +53,21 @@ class Plan:
         workers: int | None = None,
         learning_progress: Progress | None = None,
         progress: Progress | None = None,
-    ) -> Corpus:
+    ) -> Corpus | ParallelCorpus:
         """Its text, cut into tokens: as it was prepared before, or now."""
         with self.about():
+            if self.source.pairs:
+                assert not isinstance(self.tokenizer, Tokenizer)
+                return parallel_corpus(
+                    self.source,
+                    Cutting(self.tokenizer, self.vocabulary, self.target_tokenizer, self.target_vocabulary),
+                    default=self.milestone.tokenizer,
+                    held_out=self.recipe.held_out,
+                    workers=workers,
+                    learning_progress=learning_progress,
+                    progress=progress,
+                )
+            assert not isinstance(self.tokenizer, Sides)
             return corpus_of(
                 self.source,
                 self.tokenizer,
@@ -75,7 +93,12 @@ class Plan:
     def _written_tokenizer(self, to: Path) -> str | Path | None:
         if self.beginning is not None:  # it comes with the run
             return None
-        return to / TOKENIZER if isinstance(self.tokenizer, Tokenizer) else self.tokenizer
+        return to / TOKENIZER if isinstance(self.tokenizer, Tokenizer | Sides) else self.tokenizer
+
+    def _written_target(self, to: Path) -> str | Path | None:
+        if self.beginning is None and isinstance(self.tokenizer, Sides) and not self.tokenizer.joint:
+            return to / TARGET_TOKENIZER
+        return self.target_tokenizer
 
     def command(self, to: Path) -> str:
         """What to write on a command line for the same."""
@@ -88,6 +111,8 @@ class Plan:
             "size": None if size == kind.size else size,
             "tokenizer": self._written_tokenizer(to),
             "vocabulary": self.vocabulary,
+            "target_tokenizer": self._written_target(to),
+            "target_vocabulary": self.target_vocabulary,
             **_changed(asdict(self.milestone), usual_fields),
             **_changed(self.recipe.to_json(), usual_recipe),
             **_changed(source.pop("reading"), usual_source.pop("reading")),
@@ -96,7 +121,9 @@ class Plan:
             "add_words": None if self.beginning is None else self.beginning.words_file,
             "to": to,
         }
-        words = ["forebear", "pretrain", name_of(self.milestone), *self.source.paths]
+        changed.pop("pairs", None)
+        marked = ["--pairs"] if self.source.pairs else []
+        words = ["forebear", "pretrain", name_of(self.milestone), *marked, *self.source.paths]
         for name, value in changed.items():
             if value is not None:
                 flag = f"--{_dashed(name)}"
@@ -113,8 +140,10 @@ def plan(
     texts: Sequence[str],
     *,
     size: str | None = None,
-    tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
+    tokenizer: str | os.PathLike[str] | Tokenizer | Sides | None = None,
     vocabulary: int | None = None,
+    target_tokenizer: str | os.PathLike[str] | None = None,
+    target_vocabulary: int | None = None,
     source: TextSource | None = None,
     recipe: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -137,7 +166,7 @@ def plan(
     heeded(milestone, kind, {**written.get("recipe", {}), **given})
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
-    if not isinstance(tokenizer, str | os.PathLike | Tokenizer | None):
+    if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
         raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
     if vocabulary is not None:
         vocabulary = amount(vocabulary, "vocabulary")
@@ -145,6 +174,7 @@ def plan(
             what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
             raise BadInput(what, remedy="leave it out")
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
+    fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
@@ -163,6 +193,8 @@ def plan(
             made, {"rate": SLOWER * made.recipe()["rate"]} if beginning else {}, written.get("recipe", {}), given
         ),
         beginning,
+        os.fspath(target_tokenizer) if target_tokenizer is not None else None,
+        None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),
     )
 
 

@@ -11,15 +11,19 @@ from forebear.errors import BadInput
 from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective
+from forebear.objectives.translation import Translation
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Corpus
+from forebear.text.pairs import PairedPortion, ParallelCorpus
 from forebear.text.portion import Portion, Split
+from forebear.text.sides import Sides
 from forebear.training import troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
 from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
+from forebear.training.parallel_corpora import parallel_again
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.abilities import verbs
@@ -42,7 +46,7 @@ def pretrain(
     watcher: Watcher | None = None,
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
-    corpus: Corpus | None = None,
+    corpus: Corpus | ParallelCorpus | None = None,
 ) -> RunFolder:
     """Trains what was planned into a folder; a folder that holds the same run, begun or finished, is gone on with.
 
@@ -80,7 +84,12 @@ def pretrain(
 
 
 def first_facts(
-    what: Plan, corpus: Corpus, asked: dict[str, Any], folder: Path, command: str | None, parent: str | None
+    what: Plan,
+    corpus: Corpus | ParallelCorpus,
+    asked: dict[str, Any],
+    folder: Path,
+    command: str | None,
+    parent: str | None,
 ) -> dict[str, Any]:
     """What a run says of itself when it begins."""
     return {
@@ -114,7 +123,7 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     if run.facts.get("data") is None:
         what = "was imported, not trained here: there is nothing to go on with"
         raise BadInput(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
-    corpus = corpus_again(run.facts["data"], run.tokenizer)
+    corpus = _corpus_of(run)
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
     beginning = None if begun else Beginning.from_json(run.facts.get("beginning"))
@@ -141,13 +150,21 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
         run.milestone,
         run.facts["size"],
         TextSource.from_json(run.facts["data"]["source"]),
-        run.tokenizer,
+        run.tokenizers,
         None,
         recipe_from(settings, exact),
         Beginning.from_json(run.facts.get("beginning")),
     )
-    corpus = corpus_again(run.facts["data"], run.tokenizer)  # the text of then, or a word about its having changed
+    corpus = _corpus_of(run)  # the text of then, or a word about its having changed
     return pretrain(what, to, overwrite=overwrite, command=run.facts.get("command"), watcher=watcher, corpus=corpus)
+
+
+def _corpus_of(run: RunFolder) -> Corpus | ParallelCorpus:
+    """The text that a run learns, or learned, from."""
+    sides = run.tokenizers
+    if isinstance(sides, Sides):
+        return parallel_again(run.facts["data"], sides, run.recipe.held_out)
+    return corpus_again(run.facts["data"], sides)
 
 
 @dataclass(frozen=True)
@@ -162,9 +179,14 @@ class Ready:
 
     @classmethod
     def of(
-        cls, milestone: Milestone, corpus: Corpus, recipe: Recipe, split: Split, beginning: Beginning | None
+        cls,
+        milestone: Milestone,
+        corpus: Corpus | ParallelCorpus,
+        recipe: Recipe,
+        split: Split,
+        beginning: Beginning | None,
     ) -> Ready:
-        tokenizer = corpus.tokenizer
+        tokenizer: Any = corpus.tokenizer
         notes = list(troubles.of_text(corpus))
         if split.how == "position":
             notes.append(
@@ -172,13 +194,27 @@ class Ready:
             )
         objective = milestone.objective(tokenizer)
         objective.check(split.train)
+        notes += _told_of_pairs(corpus, split, objective)
         given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
         learner = learner_for(milestone, tokenizer, recipe, given)
         end = tokenizer.roles.get("end")
         unigram = None
         if end is not None:
-            unigram = troubles.unigram_entropy(split.train, split.held_out, tokenizer.size, end)
+            sides = split.train.predicted, split.held_out.predicted
+            unigram = troubles.unigram_entropy(*sides, tokenizer.size, end)
         return cls(split, objective, learner, unigram, [*notes, *told])
+
+
+def _told_of_pairs(corpus: Corpus | ParallelCorpus, split: Split, objective: Objective) -> list[str]:
+    """What of parallel text is not learned from, and why."""
+    if not isinstance(objective, Translation):
+        return []
+    notes = [f"{listed.count:,} pairs were left out: {reason}" for reason, listed in corpus.ledger.drops.items()]
+    assert isinstance(split.train, PairedPortion)
+    if left := objective.left_out(split.train):
+        what = f"{left:,} pairs have more than {objective.context - 1} tokens on a side and are not learned from"
+        notes.append(f"{what}; a larger --context, or sentences instead of paragraphs, would keep them")
+    return notes
 
 
 def trained(run: RunFolder, ready: Ready, watcher: Watcher | None) -> RunFolder:

@@ -11,6 +11,7 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Batch, Moment, Objective
 from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.text.sides import Sides
 from forebear.training.corpora import Progress
 from forebear.using.continuing import readable
 from forebear.using.planning import Plan
@@ -27,6 +28,7 @@ class Seen:
 
     ids: list[int]
     tokens: list[str]
+    source: list[str] | None  # the tokens of the text that this row translates, if it does
     inputs: dict[str, list[int]]  # beside the tokens
     asked: dict[str, list[str | None]]
     asked_of_row: dict[str, str | None]
@@ -55,9 +57,10 @@ def preview(
         raise BadInput(f"rows is {rows}, step is {step}", remedy="give at least one row, and a step of 0 or more")
     corpus = what.corpus(workers=workers, learning_progress=progress, progress=progress)
     with what.about():
-        split, tokenizer = corpus.split(what.recipe.held_out), corpus.tokenizer
-        objective = what.milestone.objective(tokenizer)
+        split, sides = corpus.split(what.recipe.held_out), corpus.tokenizer
+        objective = what.milestone.objective(sides)
         objective.check(split.train)
+    tokenizer, read_by = (sides.target, sides.source) if isinstance(sides, Sides) else (sides, None)
     batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
         raise BadInput(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
@@ -68,9 +71,9 @@ def preview(
         figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
     return Preview(
-        _rows(batch, tokenizer, rows, objective),
+        _rows(batch, tokenizer, rows, objective, read_by),
         figures,
-        {name: tokenizer.describe()[name] for name in ("kind", "size")},
+        {name: sides.describe()[name] for name in ("kind", "size")},
         None if end is None else tokenizer.token(end),
         None if tokenizer.unknown is None else tokenizer.token(tokenizer.unknown),
     )
@@ -83,7 +86,7 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
     asked = batch.asked()
     told: dict[str, Any] = {
         "rows": len(lengths),
-        "tokens": batch.tokens,
+        "tokens": batch.shown,
         "shortest_row": int(lengths.min()),
         "longest_row": int(lengths.max()),
         "steps_an_epoch": steps,
@@ -92,7 +95,7 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
         "unknown_share": float((tokens == unknown).mean()) if unknown is not None else 0.0,
         "distinct_tokens": len(np.unique(tokens)),
     }
-    if end is not None and batch.places is None:
+    if end is not None and batch.places is None and "source" not in batch.inputs:
         told["documents_begun"] = int(np.count_nonzero(tokens == end))
         told["rows_begun_inside_a_document"] = int(np.count_nonzero(tokens[starts] != end))
     if context is not None:
@@ -100,22 +103,28 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
     return told
 
 
-def _rows(batch: Batch, tokenizer: Tokenizer, count: int, objective: Objective | None = None) -> list[Seen]:
+def _rows(
+    batch: Batch, tokenizer: Tokenizer, count: int, objective: Objective | None, read_by: Tokenizer | None
+) -> list[Seen]:
     lengths = batch.inputs["lengths"]
     fates = fates_of(batch, objective.mask) if isinstance(objective, MaskedTokens) else np.full(batch.tokens, "")
     answers = getattr(getattr(objective, "inner", None), "answers", ())
-    ends = np.cumsum(lengths)
+    ends, read = np.cumsum(lengths), np.cumsum([0, *batch.inputs.get("source_lengths", ())])
     made = []
     for number in range(min(count, len(lengths))):
         mine = slice(int(ends[number] - lengths[number]), int(ends[number]))
         ids = batch.inputs["tokens"][mine].tolist()
-        others = _by_token(batch, batch.inputs, but=("tokens", "lengths"))
+        others = _by_token(batch, batch.inputs, but=("tokens", "lengths", "source", "source_lengths"))
+        source = None
+        if read_by is not None:
+            source = [readable(read_by, i) for i in batch.inputs["source"][read[number] : read[number + 1]].tolist()]
         targets = _by_token(batch, batch.targets)
         of_rows = {name: int(target[number]) for name, target in batch.targets.items() if name not in targets}
         made.append(
             Seen(
                 ids,
                 [readable(tokenizer, i) for i in ids],
+                source,
                 {name: array[mine].tolist() for name, array in others.items()},
                 {name: [_token(tokenizer, i) for i in array[mine].tolist()] for name, array in targets.items()},
                 {name: _answer(value, answers) for name, value in of_rows.items()},

@@ -80,7 +80,7 @@ class Run:
         if self.task is not None:
             network = loaded_for_task(self.folder.milestone, self.tokenizer, self.task, self.folder.adaptation, weights)
         else:
-            network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
+            network = loaded(self.folder.milestone, self.folder.tokenizers, weights, self.facts.get("heads"))
         self.notes += notes
         return network
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from forebear.objectives.batch import Batch, Moment, Objective
 from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.objectives.translation import Translation
+from forebear.text.pairs import PairedPortion, ParallelCorpus
 from forebear.training.corpora import Progress
 from forebear.training.learners import learner_for
 from forebear.using.previewing_hidden import hidden_figures
@@ -42,13 +44,14 @@ def stages(what: Plan, *, workers: int | None = None, progress: Progress | None 
         split = corpus.split(what.recipe.held_out)
         objective = what.milestone.objective(corpus.tokenizer)
         objective.check(split.train)
-        given, _ = what.beginning.tensors(what.milestone, corpus.tokenizer) if what.beginning else (None, [])
+        tokenizer: Any = corpus.tokenizer
+        given, _ = what.beginning.tensors(what.milestone, tokenizer) if what.beginning else (None, [])
     learner = learner_for(what.milestone, corpus.tokenizer, what.recipe, given)
     return nine(what, corpus, split, objective, learner, try_loss=True)
 
 
 def nine(
-    what: Plan, corpus: Corpus, split: Split, objective: Objective, learner: Learner, *, try_loss: bool
+    what: Plan, corpus: Corpus | ParallelCorpus, split: Split, objective: Objective, learner: Learner, *, try_loss: bool
 ) -> list[Stage]:
     """All nine, of what training is made of; with `try_loss` a batch goes through the untrained network."""
     recipe, counting = what.recipe, what.milestone.learning == "counting"
@@ -60,7 +63,7 @@ def nine(
         ("tokenise", *_tokenised(corpus)),
         ("mask", *_asked(batch, split, objective)),
         ("pack", *_packed(batch)),
-        ("batch", f"{batch.tokens:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
+        ("batch", f"{batch.shown:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
         ("initialise", *_initialised(learner, begins, counting)),
         ("loss", *_lost(learner, batch, corpus.tokenizer.size, counting, try_loss)),
         ("Adam", *_descended(recipe, counting)),
@@ -72,13 +75,16 @@ def nine(
 Told = tuple[str, dict[str, Any]]
 
 
-def _prepared(corpus: Corpus) -> Told:
-    counts = {name: corpus.facts["counts"][name] for name in ("documents", "bytes")} | {"sentences": len(corpus.sizes)}
+def _prepared(corpus: Corpus | ParallelCorpus) -> Told:
+    counts = {name: corpus.facts["counts"][name] for name in ("documents", "bytes")}
+    if isinstance(corpus, ParallelCorpus):
+        return f"{counts['documents']:,} pairs, {counts['bytes']:,} bytes", counts
+    counts |= {"sentences": len(corpus.sizes)}
     words = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {counts['bytes']:,} bytes"
     return words, counts
 
 
-def _tokenised(corpus: Corpus) -> Told:
+def _tokenised(corpus: Corpus | ParallelCorpus) -> Told:
     tokenizer, unknown = corpus.tokenizer, corpus.facts["counts"]["unknown"]
     figures = {"kind": tokenizer.kind, "entries": tokenizer.size, "tokens": len(corpus), "unknown": unknown}
     words = f"{tokenizer.kind} of {tokenizer.size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
@@ -93,6 +99,9 @@ def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
         pairs = ", ".join(f"{count:,} {answer}" for answer, count in figures.get("pairs", {}).items())
         words = f"{figures['hidden_share']:.1%} of the tokens are asked for, {fates} masked / random / shown"
         return words + (f"; halves: {pairs}" if pairs else ""), figures
+    if isinstance(objective, Translation):
+        words = f"nothing is hidden: {asked['translation']:,} tokens of translations are asked"
+        return f"{words}, seen the source and those before", {"asked": asked}
     told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
     return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
 
@@ -132,11 +141,13 @@ def _descended(recipe: Recipe, counting: bool) -> Told:
     if counting:
         return "no descent: everything is counted once", {}
     figures = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
-    words = f"AdamW, rate up to {recipe.rate:.2g}, falling over the last {recipe.cooldown:.0%}; decay {recipe.decay}"
+    falling = f"over the last {recipe.cooldown:.0%}" if recipe.schedule != "root" else "as 1/√step"
+    words = f"AdamW, rate up to {recipe.rate:.2g}, falling {falling}; decay {recipe.decay}"
     return f"{words}, β₂ {recipe.memory}, gradients clipped at {recipe.clip}", figures
 
 
 def _evaluated(split: Split) -> Told:
     figures = {"documents": len(split.held_out), "bytes": split.held_out.bytes, "by": split.how}
-    words = f"{len(split.held_out):,} held-out documents of {split.held_out.bytes:,} bytes, chosen by {split.how}"
+    unit = "pairs" if isinstance(split.held_out, PairedPortion) else "documents"
+    words = f"{len(split.held_out):,} held-out {unit} of {split.held_out.bytes:,} bytes, chosen by {split.how}"
     return words, figures

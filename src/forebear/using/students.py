@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, name_of
@@ -68,7 +68,9 @@ class Plan:
 
     def corpus(self) -> Corpus | None:
         """The text of a language model."""
-        return self.student.corpus() if isinstance(self.student, planning.Plan) else None
+        if not isinstance(self.student, planning.Plan):
+            return None
+        return cast("Corpus", self.student.corpus())  # no student learns from pairs
 
 
 def plan(

@@ -19,7 +19,8 @@ class Weight:
     flops        multiplications and additions to read one token of a full row forward, and answer with every head.
                  A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if each token saw the whole row.
                  For a Transformer of depth L, width D, inner width F, vocabulary V and rows of n tokens that is
-                 L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much.
+                 L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much. Of what translates
+                 it is one token read and one written.
     activations  what is kept between the forward and the backward pass of a batch
     """
 
@@ -84,6 +85,8 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
 
 def _cache(encoder: Any, longest: int) -> int:
     """Only what writes on keeps anything between two tokens."""
+    if hasattr(encoder, "writer"):  # of what is written, and of the source
+        return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
     return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0
 
 
@@ -93,7 +96,7 @@ def _flops(network: Any, longest: int) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counted, torch.no_grad():
-        network.answers(_row(longest))
+        network.answers(_row(network, longest))
     return counted.get_total_flops()
 
 
@@ -111,16 +114,19 @@ def _kept(network: Any, longest: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), _fused_attention():
-        states = network.encoder(**_row(longest))
+        states = network.encoder(**_row(network, longest))
     alive = kept.copy()
     alive[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
     return sum(alive.values())
 
 
-def _row(length: int) -> dict[str, Any]:
+def _row(network: Any, length: int) -> dict[str, Any]:
+    """A full row, and a source as long for what reads one."""
     import torch
 
-    return {"tokens": torch.zeros(length, dtype=torch.long, device="meta"), "lengths": [length]}
+    tokens = torch.zeros(length, dtype=torch.long, device="meta")
+    source = {"source": tokens, "source_lengths": [length]} if hasattr(network.encoder, "writer") else {}
+    return {"tokens": tokens, "lengths": [length], **source}
 
 
 def _fused_attention() -> Any:
