@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from forebear.errors import BadInput
+from forebear.using.sampling import at_least_one
 from forebear.using.texts import no_numbers
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def search(
     permitted  (rows, V) logits to the same with -inf where a token may not be said; P remains the reader's own
     over       whether these tokens (n,) of this source end it, as a stop string does
     """
-    check(beams, best, penalty, stopping)
+    check(beams, best, penalty)
+    if stopping not in get_args(Stopping):
+        raise BadInput(f"stopping is {stopping!r}", remedy=f"choose one of {', '.join(get_args(Stopping))}")
     if len(lengths) != sources or min(lengths, default=1) < 1:
         raise BadInput(f"lengths {list(lengths)} for {sources} sources", remedy="give each 1 token or more")
     most, aside = np.array(lengths, np.int64), [_Aside(beams, penalty) for _ in range(sources)]
@@ -93,17 +96,13 @@ def search(
     return [one.hypotheses[:best] for one in aside]
 
 
-def check(beams: int, best: int, penalty: float, stopping: str) -> None:
+def check(beams: int, best: int, penalty: float) -> None:
     """Refuses what is no search, before anything is read."""
-    for name, count in (("beams", beams), ("best", best)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise BadInput(f"{name} is {count}", remedy="give a whole number of at least 1")
+    at_least_one(beams=beams, best=best)
     if best > beams:
         raise BadInput(f"the best {best} of {beams} beams", remedy=f"search with at least {best} beams")
     if not abs(penalty) <= STRONGEST:
         raise BadInput(f"the length penalty is {penalty}", remedy="choose 0 for none, 1 for the mean of the tokens")
-    if stopping not in get_args(Stopping):
-        raise BadInput(f"stopping is {stopping!r}", remedy=f"choose one of {', '.join(get_args(Stopping))}")
 
 
 @dataclass
