@@ -177,6 +177,25 @@ def test_generate_from_nothing_and_until_a_stop(capsys):
     assert "top-p is 3" in refused(capsys, "generate", "strict", "--top-p", "3")
 
 
+def test_generate_by_beams_and_by_choices(capsys):
+    facts = told(capsys, "generate", "smooth", "the cat", "on", "--beams", "3", "--best", "2", "--length", "4")
+    assert [(text["prompt"], text["rank"]) for text in facts["texts"]] == [
+        (p, n) for p in ("the cat", "on") for n in (1, 2)
+    ]
+    assert facts["settings"] == {"beams": 3, "best": 2, "length_penalty": 1.0, "length": 4, "stop": []}
+    drawn = said(capsys, "generate", "smooth", "the cat", "--beams", "3", "--best", "2", "--length", "4")
+    assert "rank 2: score -" in drawn
+    Path("words.txt").write_text("mat\nlog\ncat sat\n")
+    (text,) = told(capsys, "generate", "strict", "the", "--choices", "words.txt")["texts"]
+    assert (text["whole"], text["ended"], text["choices"]["cat sat"]) == ("the mat", "choice", pytest.approx(1 / 3))
+    assert (
+        text["choices"]
+        == told(capsys, "generate", "strict", "the", "--choices", "mat", "log", "cat sat")["texts"][0]["choices"]
+    )
+    assert "33.33%" in said(capsys, "generate", "strict", "the", "--choices", "words.txt")
+    assert "--seed changes nothing with --beams" in refused(capsys, "generate", "strict", "--beams", "2", "--seed", "1")
+
+
 def test_controls_do_not_reach_the_terminal(capsys, monkeypatch):
     monkeypatch.setattr("forebear.using.generating.Continuation.take", lambda self, token: "\x1b[31m\n\t")
     assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")

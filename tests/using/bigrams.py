@@ -49,7 +49,7 @@ class Reading:
             row.append(int(i))
 
     def keep(self, rows):
-        self.rows = [self.rows[n] for n in rows]
+        self.rows = [list(self.rows[n]) for n in rows]
 
 
 class Dreaming(Tabled):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ENCODING, ONE, STDIN, Given, Line, ManyOptions, counting, number, opened, plain
+from forebear.cli.many import ENCODING, ONE, STDIN, Given, Line, ManyOptions, counting, listed, number, opened, plain
 from forebear.cli.printing import Speaking, bar
 from forebear.cli.printing import table as made_table
 from forebear.errors import BadInput
@@ -104,11 +104,11 @@ def ask(
     labels
         Two labels or more with commas between them; words that stand for one: good=great|fine,bad=poor.
     choices
-        Two continuations or more, or words for a ____ in the text, each an argument.
+        Two continuations or more, or words for a ____ in the text: each an argument, or the lines of one file.
     cue
         What stands after a text to have its summary written; auto: TL;DR: or 总之，. With --in, every file is a text.
     """
-    said = details.said()
+    said, choices = details.said(), listed(choices)
     way = _way({"labels": labels, "choices": choices, "cue": cue}, said)
     using = opened(run, "ask", speaking)
     shots = _shots(details.shots)

@@ -3,19 +3,59 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, opened
-from forebear.cli.printing import Speaking
+from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, listed, opened, plain
+from forebear.cli.printing import Speaking, bar, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.using.generating import Generated
+    from forebear.using.continuing import Generated
     from forebear.using.run import Run
+
+SHOWN = 20  # choices in a table
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Chance:
+    """Drawn by chance. None: not said, so that what would change nothing can be refused."""
+
+    temperature: float | None = None
+    "0 takes the likeliest token each time; 1 draws as the run believes; above, more evenly. [default: 0.8]"
+    top_k: int | None = None
+    "Draw from the k likeliest tokens only. [default: from all]"
+    top_p: float | None = None
+    "Draw from the fewest tokens only that together have this probability; 1: from all. [default: 0.95]"
+    repetition_penalty: float | None = None
+    "Above 1, tokens already said become less likely. [default: 1]"
+    seed: int | None = None
+    "Another seed, another text. [default: 0]"
+    samples: int | None = None
+    "Texts for each prompt, each drawn anew. [default: 1]"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Search:
+    """Searched for, or chosen: nothing is drawn."""
+
+    beams: int | None = None
+    "Keep so many continuations at each step, to find one that is likely as a whole; 1: the likeliest token each time."
+    best: int | None = None
+    "Tell so many of those that the beams found, the best first. [default: 1]"
+    length_penalty: float | None = None
+    "Beams are compared by log P / tokens^this: 0 by the sum, 1 by the mean; higher for longer texts. [default: 1]"
+    choices: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
+    "Continue by the likeliest of these, each an argument, or the lines of one file."
+
+
+BY_CHANCE, NO_SEARCH = Chance(), Search()
 
 
 def generate(
@@ -23,25 +63,24 @@ def generate(
     prompts: Given = None,
     /,
     *,
-    length: int = 100,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float = 0.95,
-    repetition_penalty: float = 1.0,
+    length: Annotated[int | None, Parameter(show_default=False)] = None,
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
-    seed: int = 0,
-    samples: int = 1,
+    chance: Chance = BY_CHANCE,
+    search: Search = NO_SEARCH,
     many: ManyOptions = ONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Continue texts with a run; a single one is written as it comes.
 
-    The same seed gives the same text, whatever other prompts are continued with it.
+    The same seed gives the same text, whatever other prompts are continued with it. With --beams the continuation is
+    searched for that is likeliest as a whole, with --choices the likeliest of those given is taken.
 
     ```
     forebear generate runs/gpt2 "Once upon a time" --length 200
     forebear generate runs/gpt2 "他说" --temperature 0 --stop 。
     forebear generate runs/gpt2 --in prompts.txt --out texts.jsonl --samples 3 --seed 7
+    forebear generate runs/gpt2 "Once upon a time" --beams 4 --best 2 --length-penalty 0.8
+    forebear generate runs/gpt2 "The capital of France is" --choices Paris Rome Berlin
     ```
 
     Parameters
@@ -51,51 +90,41 @@ def generate(
     prompts
         How the texts begin, each argument by itself; none: a text from its start; - for the lines of standard input.
     length
-        The most tokens to add.
-    temperature
-        0 takes the likeliest token each time; 1 draws as the run believes; above, more evenly.
-    top_k
-        Draw from the k likeliest tokens only. [default: from all]
-    top_p
-        Draw from the fewest tokens only that together have this probability; 1: from all.
-    repetition_penalty
-        Above 1, tokens already said become less likely.
+        The most tokens to add. [default: 100]
     stop
         End before this string; may be given several times.
-    seed
-        Another seed, another text.
-    samples
-        Texts for each prompt.
     """
+    from forebear.using.writing import settled, way, write
+
+    said = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": listed(search.choices)}
+    how = {name: value for name, value in said.items() if value is not None}
+    meant = way(how)
     using = opened(run, "generate", speaking)
-    how: dict[str, Any] = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    how |= {"repetition_penalty": repetition_penalty, "stop": stop or (), "seed": seed}
-    streams = many == ONE and len(prompts or [""]) == 1 and samples == 1 and prompts != [STDIN]
+    several = how.get("samples", how.get("best", 1))
+    streams = many == ONE and len(prompts or [""]) == 1 and not meant and several == 1 and prompts != [STDIN]
     with counting(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
-            _stream(using, (prompts or [""])[0], how, count)
+            _stream(using, (prompts or [""])[0], {name: how[name] for name in how if name != "samples"}, count)
             return
         lines = [Line("")] if many.input_file is None and not prompts else many.lines(prompts)
         told = 0
 
         def ask(group: list[str]) -> list[Generated]:
             nonlocal told
-            from forebear.using.generating import generate as generated
-
-            answers = generated(using.predictor, using.tokenizer, group, samples=samples, **how)
+            answers = write(using.predictor, using.tokenizer, group, **how)
             told += len(answers)
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
         answers: list[Generated] = many.answer(lines, ask, lambda answer: answer.facts())
-    facts = {"run": using.name, "settings": {**how, "stop": list(how["stop"]), "samples": samples}}
+    facts: dict[str, Any] = {"run": using.name, "settings": settled(how)}
     if many.output_file is not None:
-        said = f"{told:,} texts: {many.output_file}"
+        done = f"{told:,} texts: {many.output_file}"
         facts |= {"texts": told, "out": str(many.output_file)}
-        speaking.tell(facts, lambda console: console.print(said, soft_wrap=True, markup=False))
+        speaking.tell(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
     else:
         facts |= {"texts": [answer.facts() for answer in answers]}
-        speaking.tell(facts, lambda console: _draw(console, answers, samples))
+        speaking.tell(facts, lambda console: _draw(console, answers))
 
 
 def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
@@ -118,12 +147,24 @@ def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
     count(len(answer.ids))
 
 
-def _draw(console: Console, answers: list[Generated], samples: int) -> None:
-    for at, answer in enumerate(answers):
+def _draw(console: Console, answers: list[Generated]) -> None:
+    prompt, several = 0, any(answer.sample for answer in answers)
+    for answer in answers:
+        prompt += answer.sample == 0
         if len(answers) > 1:
-            which = f", sample {answer.sample + 1}" if samples > 1 else ""
-            console.rule(f"{at // samples + 1}{which}", align="left", style="dim")
+            ranked = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
+            which = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
+            console.rule(f"{prompt}{which}", align="left", style="dim")
         console.print(_harmless(answer.whole), markup=False, soft_wrap=True)
+        if answer.choices:
+            _draw_choices(console, answer)
+
+
+def _draw_choices(console: Console, answer: Generated) -> None:
+    made = table("choice", ">P", "")
+    for name, share in sorted(answer.choices, key=lambda choice: -choice[1])[:SHOWN]:
+        made.add_row(plain(name), f"{share:.2%}", bar(share, 20))
+    console.print(made)
 
 
 def _harmless(text: str) -> str:

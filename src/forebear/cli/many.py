@@ -138,6 +138,13 @@ class ManyOptions:
 ONE = ManyOptions()
 
 
+def listed(choices: Sequence[str] | None) -> list[str] | None:
+    """Choices as given; one that is the name of a file stands for its lines, as one alone is no choice."""
+    if choices is None or len(choices) != 1 or not Path(choices[0]).is_file():
+        return None if choices is None else list(choices)
+    return [line.text for line in ManyOptions(Path(choices[0])).lines(None) if line.text.strip()]
+
+
 def _bytes_of(marks: Sequence[str], most: int = 8) -> str:
     """Marked bytes as they are written for people."""
     return " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in marks[:most]) + " …" * (len(marks) > most)

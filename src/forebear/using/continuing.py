@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
+
+Ending = Literal["end", "stop", "length", "choice"]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A prompt and what a run makes of it. `ids` are the tokens chosen, also those that spell a stop string.
+
+    Of what was drawn, `sample` is the number; of what was searched for, how many were better. Only the latter has a
+    log P and a score; only one of several choices has their shares.
+    """
+
+    prompt: str
+    sample: int
+    text: str
+    ids: tuple[int, ...]
+    ended: Ending
+    log_probability: float | None = None
+    score: float | None = None
+    choices: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """Prompt and continuation, with one space between them where both would bring one."""
+        doubled = self.prompt[-1:].isspace() and self.text[:1] == " "
+        return self.prompt + self.text[1 if doubled else 0 :]
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON values; what is impossible has null for its logarithm."""
+        told: dict[str, Any] = {"prompt": self.prompt}
+        told |= {"sample": self.sample} if self.log_probability is None else {"rank": self.sample + 1}
+        told |= {"text": self.text, "whole": self.whole, "tokens": len(self.ids), "ended": self.ended}
+        for name in ("log_probability", "score"):
+            if (value := getattr(self, name)) is not None:
+                told[name] = value if math.isfinite(value) else None
+        return {**told, "choices": dict(self.choices)} if self.choices else told
 
 
 def _bytes_by_character() -> dict[str, int]:

@@ -5,44 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from numbers import Integral
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.using.continuing import Continuation
-from forebear.using.sampling import Permitted, Sampling
+from forebear.using.continuing import Continuation, Ending, Generated
+from forebear.using.sampling import Permitted, Sampling, at_least_one
 from forebear.using.texts import end_of, row_of
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
     from forebear.using.predicting import Predictor
 
-Ending = Literal["end", "stop", "length"]
-
 BATCH = 16  # rows continued at once: bounds memory, changes no text
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A prompt and what a run makes of it. `ids` are the tokens chosen, also those that spell a stop string."""
-
-    prompt: str
-    sample: int
-    text: str
-    ids: tuple[int, ...]
-    ended: Ending
-
-    @property
-    def whole(self) -> str:
-        """Prompt and continuation, with one space between them where both would bring one."""
-        doubled = self.prompt[-1:].isspace() and self.text[:1] == " "
-        return self.prompt + self.text[1 if doubled else 0 :]
-
-    def facts(self) -> dict[str, Any]:
-        """As JSON values."""
-        told = {"prompt": self.prompt, "sample": self.sample, "text": self.text, "whole": self.whole}
-        return {**told, "tokens": len(self.ids), "ended": self.ended}
 
 
 @dataclass(eq=False)
@@ -108,8 +85,8 @@ def generate(
     """
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
-    _checked(length=length, samples=samples, batch=batch)
-    rows = _rows(tokenizer, prompts, _stops(stop), seed, samples)
+    at_least_one(length=length, samples=samples, batch=batch)
+    rows = _rows(tokenizer, prompts, stops(stop), seed, samples)
     for first in range(0, len(rows), batch):
         for row, piece in _continued(predictor, tokenizer, rows[first : first + batch], sampling, length):
             if hear is not None:
@@ -135,27 +112,22 @@ def stream(
 ) -> Iterator[str]:
     """The continuation of one prompt, piece by piece; joined, what `generate` gives for it."""
     sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
-    _checked(length=length)
-    rows = _rows(tokenizer, [prompt], _stops(stop), seed, samples=1)
+    at_least_one(length=length)
+    rows = _rows(tokenizer, [prompt], stops(stop), seed, samples=1)
     return (piece for _, piece in _continued(predictor, tokenizer, rows, sampling, length))
 
 
-def _checked(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise BadInput(f"{name} is {count}", remedy=f"give a {name} of at least 1")
-
-
-def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    if "" in stops:
+def stops(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """One string or several that end a text."""
+    given = (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in given:
         raise BadInput("a stop string is empty", remedy="give at least one character, or leave it out")
-    return stops
+    return given
 
 
 def _rows(tokenizer: Tokenizer, prompts: Sequence[str], stop: tuple[str, ...], seed: int, samples: int) -> list[_Row]:
-    if seed < 0:
-        raise BadInput(f"the seed is {seed}", remedy="choose 0 or above")
+    if seed < 0 or not isinstance(seed, Integral):
+        raise BadInput(f"the seed is {seed}", remedy="choose 0 or above, a whole number")
     rows: list[_Row] = []
     for prompt in prompts:
         ids = tokenizer.encode(prompt).ids.astype(np.int64)
@@ -170,10 +142,7 @@ def _continued(
     predictor: Predictor, tokenizer: Tokenizer, rows: Sequence[_Row], sampling: Sampling, length: int
 ) -> Iterator[tuple[_Row, str]]:
     """Continues all rows until each has ended; yields pieces of text as they are certain."""
-    end = end_of(tokenizer)
-    beyond = range(tokenizer.size, predictor.vocabulary)  # entries that only round the vocabulary up
-    never = [*(tokenizer.specials - {end, tokenizer.unknown}), *beyond]
-    permitted = Permitted(np.array(never, np.int64), tokenizer.unknown, end)
+    end, permitted = end_of(tokenizer), Permitted.by(tokenizer, predictor.vocabulary)
     reader = predictor.read([row_of(row.ids, end, ends=False) for row in rows], length)
     alive = list(rows)
     while alive:

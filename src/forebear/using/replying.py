@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from forebear.errors import BadInput
 from forebear.text.characters import sound
 from forebear.text.sentences import split_sentences
-from forebear.using.generating import Ending, Generated, Writing, generate
+from forebear.using.continuing import Ending, Generated
+from forebear.using.generating import Writing, generate
 from forebear.using.prompts import (
     CHINESE_QUESTION,
     QUESTION,
@@ -20,6 +21,7 @@ from forebear.using.prompts import (
     fitted_behind,
     is_chinese,
 )
+from forebear.using.sampling import at_least_one
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
@@ -67,7 +69,7 @@ def summarise(
     The numbers are those of GPT-2's paper (section 3.6). Without a cue it is TL;DR: or 总之， by the text's script. The
     beginning of a text goes where text, cue and `length` new tokens have no room together.
     """
-    _at_least_one(sentences=sentences, length=length)
+    at_least_one(sentences=sentences, length=length)
     if cue is not None and not cue.strip():
         raise BadInput("the cue is empty", remedy=f"write one, such as {CUE!r}, or leave it out")
     texts, framed = _listed(texts), []
@@ -95,7 +97,7 @@ def reply(
     answer stands; else it is Q: and A:, or 问： and 答： where the examples are Chinese. Without examples a run goes on
     as any text would, which is no answer: they are not optional.
     """
-    _at_least_one(length=length)
+    at_least_one(length=length)
     if not shots:
         remedy = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
         raise BadInput("without examples a run does not know that it is asked", remedy=remedy)
@@ -115,12 +117,6 @@ def reply(
 
 def _listed(texts: str | Sequence[str]) -> list[str]:
     return [sound(text) for text in ([texts] if isinstance(texts, str) else texts)]
-
-
-def _at_least_one(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise BadInput(f"{name} is {count}", remedy="give at least 1")
 
 
 def _room(predictor: Predictor, length: int) -> int | None:

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
     from forebear.using.asking import Per, Prompted
+    from forebear.using.continuing import Generated
     from forebear.using.examining import Examined
     from forebear.using.filling import Filled
     from forebear.using.following import Following
-    from forebear.using.generating import Generated, Writing
+    from forebear.using.generating import Writing
     from forebear.using.measuring import Measured, Progress
     from forebear.using.predicting import Predictor
     from forebear.using.prompts import Labels, Shots
@@ -246,31 +247,30 @@ class Run:
         self,
         prompts: str | Sequence[str] = "",
         *,
-        length: int = 100,
-        temperature: float = 0.8,
+        length: int | None = None,
+        temperature: float | None = None,
         top_k: int | None = None,
-        top_p: float = 0.95,
-        repetition_penalty: float = 1.0,
-        stop: str | Sequence[str] = (),
-        seed: int = 0,
-        samples: int = 1,
+        top_p: float | None = None,
+        repetition_penalty: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        samples: int | None = None,
+        beams: int | None = None,
+        best: int | None = None,
+        length_penalty: float | None = None,
+        choices: Sequence[str] | None = None,
     ) -> list[Generated]:
-        """Continues each prompt; the same seed writes the same text."""
-        from forebear.using.generating import generate
+        """Continues each prompt by up to `length` (100) tokens.
 
-        return generate(
-            self.predictor,
-            self.tokenizer,
-            prompts,
-            length=length,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            repetition_penalty=repetition_penalty,
-            stop=stop,
-            seed=seed,
-            samples=samples,
-        )
+        By chance: temperature 0.8, top_p 0.95, and the same `seed` (0) writes the same text; `samples` for each. With
+        `beams`, by search: the `best` (1) of them. With `choices`, by the likeliest of these.
+        """
+        from forebear.using.writing import write
+
+        how = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
+        how |= {"repetition_penalty": repetition_penalty, "seed": seed, "samples": samples}
+        how |= {"beams": beams, "best": best, "length_penalty": length_penalty, "choices": choices}
+        return write(self.predictor, self.tokenizer, prompts, **how)
 
     def stream(self, prompt: str = "", **how: Unpack[Writing]) -> Iterator[str]:
         """The continuation of one prompt, piece by piece as it comes; takes the words of `generate`."""

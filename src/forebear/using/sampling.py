@@ -5,11 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.using.texts import no_numbers
+from forebear.using.texts import end_of, no_numbers
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
+
+
+def at_least_one(**counts: int) -> None:
+    """Refuses what is no number of things."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise BadInput(f"{name} is {count}", remedy=f"give a {name} of at least 1, a whole number")
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise BadInput(f"the temperature is {self.temperature}", remedy="choose 0 for the best token, or above")
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and (self.top_k < 1 or not isinstance(self.top_k, Integral)):
             raise BadInput(f"top-k is {self.top_k}", remedy="choose 1 or more, or leave it out to draw from all")
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top-p is {self.top_p}", remedy="choose a share above 0 and up to 1, such as 0.95")
@@ -111,6 +123,14 @@ class Permitted:
     unknown: int | None
     end: int
 
+    @classmethod
+    def by(cls, tokenizer: Tokenizer, vocabulary: int) -> Permitted:
+        """What a text of this tokenizer may have, for a run that knows so many entries."""
+        end = end_of(tokenizer)
+        beyond = range(tokenizer.size, vocabulary)  # entries that only round the vocabulary up
+        never = [*(tokenizer.specials - {end, tokenizer.unknown}), *beyond]
+        return cls(np.array(never, np.int64), tokenizer.unknown, end)
+
     def of(self, scores: np.ndarray) -> np.ndarray:
         """The scores (V,) in float64, -inf where a token may not be said."""
         kept = np.array(scores, np.float64)
@@ -123,4 +143,14 @@ class Permitted:
                 kept[self.unknown] = unknown
         if kept.max() == -np.inf:
             kept[self.end] = 0.0
+        return kept
+
+    def of_rows(self, scores: np.ndarray) -> np.ndarray:
+        """The scores (B, V) of rows that compete: -inf likewise, but a row that can say nothing is given no end."""
+        kept = scores.copy()
+        kept[:, self.never] = -np.inf
+        if self.unknown is not None:
+            kept[:, self.unknown] = -np.inf
+            silent = np.flatnonzero(kept.max(axis=1) == -np.inf)
+            kept[silent, self.unknown] = scores[silent, self.unknown]
         return kept

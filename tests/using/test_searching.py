@@ -1,0 +1,152 @@
+"""Continuations that are likeliest as a whole: by beams, or among choices; nothing random, nothing in vain."""
+
+import numpy as np
+import pytest
+from bigrams import Dreaming, Tabled, counted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput
+from forebear.using.asking import ask
+from forebear.using.generating import generate
+from forebear.using.searching import chosen, searched
+from forebear.using.writing import settled, write
+
+PROMPTS = ["the cat", "", "a dog sat on the", "你好", "the cat sat on the mat and"]
+
+
+def texts(results):
+    return [(result.text, result.ended, result.ids) for result in results]
+
+
+def test_one_beam_is_the_likeliest_token_each_time(tokenizer):
+    predictor = Dreaming(tokenizer.size)
+    for how in ({"length": 12}, {"length": 20, "stop": ["t", "你"]}):
+        greedy = generate(predictor, tokenizer, PROMPTS, temperature=0, **how)
+        assert texts(searched(predictor, tokenizer, PROMPTS, beams=1, **how)) == texts(greedy)
+
+
+def test_prompts_together_give_what_each_gives_alone(tokenizer):
+    predictor = Dreaming(tokenizer.size)
+    together = searched(predictor, tokenizer, PROMPTS, beams=3, best=2, length=10)
+    for batch in (1, 7):
+        assert searched(predictor, tokenizer, PROMPTS, beams=3, best=2, length=10, batch=batch) == together
+    alone = [one for prompt in PROMPTS for one in searched(predictor, tokenizer, prompt, beams=3, best=2, length=10)]
+    assert alone == together
+    assert [(one.prompt, one.sample) for one in together] == [(prompt, rank) for prompt in PROMPTS for rank in (0, 1)]
+
+
+def test_log_p_is_the_run_s_own(words):
+    """Of a text that ended: what `score` says of its tokens and its end."""
+    predictor, end = Dreaming(words.size), words.roles["end"]
+    for one in searched(predictor, words, PROMPTS, beams=4, best=4, length=8, length_penalty=0.7):
+        prompt = [end, *words.encode(one.prompt).ids.tolist()]
+        row = np.array([*prompt, *one.ids, *([end] if one.ended == "end" else [])])
+        value = predictor.score([row])[0][len(prompt) - 1 :].sum()
+        assert one.log_probability == pytest.approx(value, abs=1e-4)
+        assert one.score == pytest.approx(value / (len(row) - len(prompt)) ** 0.7, abs=1e-4)
+
+
+def test_beams_see_beyond_the_likeliest_next_token(words):
+    predictor = counted(words, ["the cat sat", "the cat and", "the cat on", "the dog", "the dog"])
+    (greedy,) = searched(predictor, words, "the", beams=1, length=2)
+    assert greedy.text.startswith(" cat ")  # 3/5, then one of three
+    first, second = searched(predictor, words, "the", beams=4, best=2, length=2, length_penalty=0)
+    assert (first.text, first.ended) == (" dog", "end")
+    assert first.log_probability == pytest.approx(np.log(2 / 5))
+    assert second.log_probability == pytest.approx(np.log(1 / 5))
+    assert first.facts()["rank"] == 1
+    assert second.facts()["rank"] == 2
+
+
+def test_special_and_unknown_tokens_are_never_said(words):
+    wish = np.full((words.size, words.size), 1e-6)
+    wish[:, [*words.specials]] = 1.0
+    wish[:, words.roles["end"]] = 1e-9
+    for one in searched(Tabled(wish), words, ["", "the"], beams=3, best=3, length=4):
+        assert not set(one.ids) & words.specials
+    only = np.zeros((words.size, words.size))
+    only[:, words.unknown] = 1
+    (one,) = searched(Tabled(only), words, "the", beams=2, length=2)
+    assert one.ids == (words.unknown, words.unknown)
+    (one,) = searched(Tabled(np.zeros_like(only)), words, "the", beams=2, length=2)
+    assert (one.text, one.ended, one.facts()["log_probability"]) == ("", "end", None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    stop=st.sampled_from(["t", " sat", "he", "cat sat on", "og"]),
+    prompt=st.sampled_from(["the", "", "a dog and a cat sat on the mat"]),
+    kind=st.sampled_from(["words", "characters", "wordpiece", "bytepair"]),
+)
+def test_stop_strings_end_a_text_before_them(tokenizers, stop, prompt, kind):
+    predictor = counted(tokenizers[kind], ["the cat sat on the mat", "a dog sat on the log"], add=0.01)
+    for one in searched(predictor, tokenizers[kind], prompt, beams=4, best=4, length=30, stop=stop):
+        assert stop not in one.text
+        spelled = tokenizers[kind].decode(list(one.ids))
+        assert (one.ended == "stop") == (stop.strip() in spelled) or stop.startswith(" ")
+        if one.ended == "stop":  # and no token after it
+            assert stop.strip() not in tokenizers[kind].decode(list(one.ids[:-1]))
+
+
+def test_choices_are_what_ask_answers(tokenizer):
+    predictor = Dreaming(tokenizer.size)
+    choices = ["cat", "dog sat", "mat and a cat", "你好"]
+    for prompt in ("the", "a dog and the ", "我很喜欢"):
+        (one,) = chosen(predictor, tokenizer, prompt, choices=choices)
+        (answer,) = ask(predictor, tokenizer, prompt, choices=choices)
+        assert answer.best is not None
+        assert one.text.strip() == answer.best.name
+        assert dict(one.choices) == {each.name: each.probability for each in answer.answers}
+        assert sum(share for _, share in one.choices) == pytest.approx(1)
+        assert (one.log_probability, one.ended) == (answer.best.log_probability, "choice")
+        ids = tokenizer.encode(prompt + one.text).ids.tolist()
+        assert tuple(ids[-len(one.ids) :]) == one.ids
+
+
+def test_a_choice_of_words_is_the_product_of_its_tokens(words):
+    predictor = counted(words, ["the cat sat", "the cat and", "the dog"])
+    (one,) = chosen(predictor, words, "the", choices=["cat sat", "dog"])
+    assert (one.whole, one.text) == ("the cat sat", " cat sat") or one.whole == "the dog"
+    shares = dict(one.choices)  # 2/3 · 1/2 and 1/3
+    assert shares == pytest.approx({"cat sat": 0.5, "dog": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"beams": 3, "temperature": 0.5}, "--temperature changes nothing with --beams"),
+        ({"beams": 3, "top_p": 0.95}, "--top-p changes nothing"),
+        ({"beams": 3, "samples": 2}, "--samples changes nothing"),
+        ({"beams": 3, "seed": 0}, "--seed changes nothing"),
+        ({"best": 2}, "--best changes nothing where tokens are drawn"),
+        ({"length_penalty": 2.0}, "--length-penalty changes nothing where"),
+        ({"beams": 1, "length_penalty": 2.0}, "nothing with one beam"),
+        ({"beams": 2, "best": 3}, "best 3 of 2 beams"),
+        ({"beams": 0}, "beams is 0"),
+        ({"beams": 2, "length": 5.5}, "length is 5.5"),
+        ({"length": 5.5}, "length is 5.5"),
+        ({"samples": 1.5}, "samples is 1.5"),
+        ({"seed": 0.5}, "seed is 0.5"),
+        ({"top_k": 2.5}, "top-k is 2.5"),
+        ({"beams": 2, "stop": ""}, "stop string is empty"),
+        ({"choices": ["a", "b"], "beams": 2}, "beams and choices together"),
+        ({"choices": ["a", "b"], "length": 3}, "--length changes nothing with --choices"),
+        ({"choices": ["cat"]}, "nothing to choose"),
+    ],
+)
+def test_senseless_wishes_are_refused(words, wrong, complaint):
+    with pytest.raises(BadInput, match=complaint) as caught:
+        write(Dreaming(words.size), words, "the", **wrong)
+    assert caught.value.remedy
+
+
+def test_a_blank_is_for_ask(words):
+    with pytest.raises(BadInput, match="blank") as caught:
+        chosen(Dreaming(words.size), words, ["the", "the ____ sat"], choices=["cat", "dog"])
+    assert caught.value.line == 2
+
+
+def test_settings_are_told_with_the_usual_values():
+    assert settled({"beams": 4}) == {"beams": 4, "best": 1, "length_penalty": 1.0, "length": 100, "stop": []}
+    assert settled({"top_k": None, "seed": 3})["temperature"] == 0.8
