@@ -28,6 +28,7 @@ COMMANDS = {
     "tag": "Names and other parts of a text, word by word.",
     "answer": "Where in a passage the answer to a question stands.",
     "choose": "Which of several continuations or answers is right.",
+    "translate": "Texts in another language.",
     "score": "How probable a run finds sentences, in all and token by token.",
     "next": "What a run expects next, or in a blank (____).",
     "generate": "Let a run write on.",

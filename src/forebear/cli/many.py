@@ -116,11 +116,11 @@ class ManyOptions:
         self,
         lines: Iterable[Line],
         ask: Callable[[list[str]], list[Any]],
-        write: Callable[[Any], dict[str, Any]],
+        write: Callable[[Any], dict[str, Any] | str],
     ) -> list[Any]:
         """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
 
-        A file appears only when all of it is there.
+        `write` makes an object of each, or a line of text. A file appears only when all of it is there.
         """
         lines = iter(lines)
         groups = iter(lambda: list(itertools.islice(lines, TOGETHER)), [])
@@ -131,7 +131,9 @@ class ManyOptions:
         with disk_told(self.output_file), written_aside(self.output_file) as file:
             for group in groups:
                 for answer in _located(group, ask):
-                    file.write(json.dumps(write(answer), ensure_ascii=False, allow_nan=False).encode() + b"\n")
+                    told = write(answer)
+                    line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
+                    file.write(line.encode() + b"\n")
         return []
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,10 +83,14 @@ def pretrain(
     milestone: str | None = None,
     /,
     *texts: str,
+    pairs: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    columns: Annotated[str, Parameter(show_default=False)] = "",
     to: Path | None = None,
     size: str | None = None,
     tokenizer: str | None = None,
     vocabulary: int | None = None,
+    target_tokenizer: str | None = None,
+    target_vocabulary: int | None = None,
     recipe: Path | None = None,
     resume: Path | None = None,
     from_run: Annotated[Path | None, Parameter(name="--from")] = None,
@@ -111,6 +116,8 @@ def pretrain(
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
     forebear pretrain gpt2 book.txt --recipe recipes/04-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
+    forebear pretrain transformer --pairs train.de train.en --to runs/de-en
+    forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh
     forebear pretrain --resume runs/book
     ```
 
@@ -120,6 +127,11 @@ def pretrain(
         One of forebear lineage.
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of forebear prepare.
+    pairs
+        For transformer, instead of texts: two files whose lines are translations of each other, from the first to the
+        second; or one .tsv, .csv or .jsonl with both sides.
+    columns
+        The two sides in such a file: by name or field (de,en), or by number (1,2). [default: the first two]
     to
         The run folder. [default: runs/MILESTONE]
     size
@@ -128,6 +140,10 @@ def pretrain(
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
     vocabulary
         Entries of a vocabulary that is learned. [default: by the size of the text]
+    target_tokenizer
+        Of --pairs: another one for the second side. [default: one for both, unless one of them is Chinese]
+    target_vocabulary
+        Of --pairs: entries of the second side's own vocabulary.
     recipe
         A TOML file with settings; options given here win.
     resume
@@ -157,20 +173,27 @@ def pretrain(
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
+    if pairs is not None and _is_field(milestone, "pairs"):
+        settings["pairs"], pairs = " ".join(pairs), None
     if resume is not None:
-        _alone(milestone, texts, settings)
+        _alone(milestone, (*texts, *(pairs or ())), settings)
         with watching(speaking) as watcher:
             run = pretraining.resume(resume, watcher=watcher)
-    elif milestone is None or not texts:
+    elif milestone is None or not (texts or pairs):
         raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
     else:
+        if texts and pairs:
+            raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
+        source = _source(reading, sentences, segment, user_dict, entities)
         what = plan(
             milestone,
-            texts,
+            pairs or texts,
             size=size,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
-            source=_source(reading, sentences, segment, user_dict, entities),
+            target_tokenizer=target_tokenizer,
+            target_vocabulary=target_vocabulary,
+            source=replace(source, pairs=pairs is not None, columns=columns),
             recipe=read_recipe(recipe, WRITTEN) if recipe else None,
             settings=settings,
             beginning=begun(from_run, add_words),
@@ -209,6 +232,13 @@ def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, 
         )
 
 
+def _is_field(milestone: str | None, name: str) -> bool:
+    """Whether a milestone has a field of this name: BERT's `pairs` are another thing."""
+    from forebear.lineage import LINEAGE, milestone_named
+
+    return milestone in LINEAGE and name in {field.name for field in dataclass_fields(milestone_named(milestone))}
+
+
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
     given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
     if given:
@@ -231,10 +261,13 @@ def _draw(console: Console, run: RunFolder) -> None:
         pairs = held_out["pair_accuracy"]
         answered = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
         console.print(f"held out: [bold]{found}[/]{answered}, pseudo-perplexity {held_out['perplexity']:,.2f}")
+    elif "bleu" in held_out:
+        told = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
+        console.print(f"held out: [bold]{told}, perplexity {held_out['perplexity']:,.2f}")
     elif held_out and held_out["bits_per_byte"] is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     able, _ = abilities(facts["milestone"])
-    first = next((verb for verb in ("generate", "fill") if verb in able), "runs")
+    first = next((verb for verb in ("generate", "fill", "translate") if verb in able), "runs")
     console.print(f"what now: forebear {first} {run.path}  ({', '.join(able)})", markup=False, soft_wrap=True)

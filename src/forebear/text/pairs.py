@@ -25,6 +25,8 @@ class PairedPortion:
 
     source: Portion
     target: Portion
+    lines: np.ndarray  # (n,) where each pair stands in `files`, from 0
+    files: TwoFiles | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -60,13 +62,27 @@ class PairedPortion:
 
     def chosen(self, numbers: np.ndarray) -> PairedPortion:
         """Only the pairs with these numbers."""
-        one, two = self.source, self.target
-        return PairedPortion(Portion(one.corpus, one.units[numbers]), Portion(two.corpus, two.units[numbers]))
+        one, two = (Portion(side.corpus, side.units[numbers]) for side in (self.source, self.target))
+        return PairedPortion(one, two, self.lines[numbers], self.files)
+
+    def first(self, count: int) -> PairedPortion:
+        return self if count >= len(self) else self.chosen(np.arange(count))
+
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The sources and the targets, as they were written."""
+        assert self.files is not None
+        found = []
+        for path in self.files.paths:
+            with open(path, encoding="utf-8") as file:
+                lines = file.read().split("\n")
+            found.append([lines[line] for line in self.lines.tolist()])
+        return found[0], found[1]
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """Both sides, cut into tokens. `units` (n, 2) numbers the documents that are pairs, in either corpus."""
+    """Both sides, cut into tokens. `units` (n, 3) numbers the documents that are pairs, in either corpus, and the lines
+    of the files where they stand."""
 
     files: TwoFiles
     source: Corpus
@@ -92,8 +108,8 @@ class ParallelCorpus:
     @cached_property
     def units(self) -> np.ndarray:
         places = [_places(corpus, self.files.count) for corpus in (self.source, self.target)]
-        both = np.all([place >= 0 for place in places], axis=0)
-        return np.stack([place[both] for place in places], axis=1)
+        both = np.flatnonzero(np.all([place >= 0 for place in places], axis=0))
+        return np.stack([*(place[both] for place in places), both], axis=1)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -118,7 +134,7 @@ class ParallelCorpus:
             Portion(corpus, documents(corpus)[self.units[:, side]])
             for side, corpus in enumerate((self.source, self.target))
         )
-        return PairedPortion(one, two)
+        return PairedPortion(one, two, self.units[:, 2], self.files)
 
     def split(self, held_out: float = 0.05) -> Split:
         """Pairs set apart by what their source says, so that all translations of a text are on one side; where that

@@ -59,8 +59,19 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, int | float)
         } | ({f"{blind['name']}, {blind['side']}": blind["score"]} if blind else {})
     told = facts.get("metrics", {}).get("held_out", {})
-    names = ("bits_per_byte", "perplexity", "nats_per_token", "unknown_rate", "documents", "bytes")
+    names = (
+        "bleu",
+        "chrf",
+        "pairs",
+        "bits_per_byte",
+        "perplexity",
+        "nats_per_token",
+        "unknown_rate",
+        "documents",
+        "bytes",
+    )
     shown = {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}
+    shown |= {f"signature of {name}": value for name, value in told.get("signatures", {}).items()}
     if not told.get("pseudo"):
         return shown
     own = {

@@ -145,7 +145,12 @@ class RunFolder:
     @cached_property
     def tokenizers(self) -> Tokenizer | Sides:
         """What its network is made for: one tokenizer, or those of both sides where it translates."""
-        return self.tokenizer if self.milestone.learns_from == "text" else Sides.load(self.path)
+        return self.tokenizer if self.milestone.learns_from == "text" else self.sides
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Of a run that translates."""
+        return Sides.load(self.path)
 
     @property
     def task(self) -> Task | None:

@@ -128,7 +128,7 @@ def sample(milestone: Milestone) -> tuple[Batch, Any]:
     if milestone.learns_from == "pairs":
         read, written = (_as_corpus(texts) for texts in (TRANSLATED, EXAMPLE))
         sides = Sides(read.tokenizer, written.tokenizer)
-        pairs = PairedPortion(read.whole(), written.whole())
+        pairs = PairedPortion(read.whole(), written.whole(), np.arange(len(EXAMPLE)))
         size = sum(len(corpus) + len(EXAMPLE) for corpus in (read, written))
         return milestone.objective(sides).batch(pairs, size, Moment(0, 0)), sides
     corpus = _as_corpus(EXAMPLE)

@@ -33,6 +33,7 @@ from forebear.using.planning import Plan
 from forebear.using.staging import nine
 
 MEASURED = 1_000_000  # bytes of held-out text that the final measurement reads
+TRANSLATED = 500  # held-out pairs that it translates
 
 
 def pretrain(
@@ -242,15 +243,19 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     _measure(run, ready.split.held_out, watcher)
 
 
-def _measure(run: RunFolder, held_out: Portion, watcher: Watcher) -> None:
+def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher) -> None:
     """The final measurement on held-out text, the same documents for every milestone; then the run is finished."""
     from forebear.using.run import Run
+    from forebear.using.translations import measure_translations
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
     if "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
-        measured = opened.measure(held_out.first(MEASURED)).facts()
+        if isinstance(held_out, PairedPortion):
+            measured = measure_translations(opened, *held_out.first(TRANSLATED).texts()).facts()
+        else:
+            measured = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": measured}
         facts["measuring_seconds"] = round(time.monotonic() - began, 3)
     notes = [*opened.notes, *getattr(opened.network, "notes", [])]

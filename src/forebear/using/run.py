@@ -21,6 +21,7 @@ from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
+    from forebear.networks.translator import Translator
     from forebear.tasks.answering import Answer
     from forebear.tasks.choice import Chosen
     from forebear.tasks.classification import Classified
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
+    from forebear.using.translating import Search, Translated
     from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
@@ -113,6 +115,15 @@ class Run:
 
         start, end, mask = (self.tokenizer.roles[role] for role in ("start", "end", "mask"))
         return Restorer(self.network, start=start, end=end, mask=mask)
+
+    @cached_property
+    def translator(self) -> Translator:
+        """What answers translate, and measures how well."""
+        if "translation" not in self.heads:
+            raise BadInput("does not translate", file=self.folder.path, remedy=self._able())
+        from forebear.networks.translator import Translator
+
+        return Translator(self.network)
 
     @property
     def scorer(self) -> Predictor | Restorer:
@@ -189,6 +200,12 @@ class Run:
 
         self.ready_for("answer")
         return list(doing.done(self, doing.asked(question, passage)))
+
+    def translate(self, texts: str | Sequence[str], **how: Unpack[Search]) -> list[Translated]:
+        """Each text in the other language, the best `best` versions of it."""
+        from forebear.using.translating import translate
+
+        return translate(self.translator, self.folder.sides, texts, **how)
 
     def choose(self, text: str, choices: Sequence[str]) -> Chosen:
         """Which of the choices goes with the text best."""
