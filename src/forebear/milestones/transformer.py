@@ -100,7 +100,7 @@ class Transformer(Milestone):
             "epsilon": self.epsilon,
             "dropout": self.dropout,
         }
-        both = EncoderDecoder(Reader(read, sees="all", **same), Writer(written, **same))
+        both = EncoderDecoder(Reader(read, sees="all", attention_dropout=0.0, **same), Writer(written, **same))
         return Model(both, {"translation": TokenHead(written, smoothing=self.smoothing)})
 
     def recipe(self) -> dict[str, Any]:

@@ -49,17 +49,16 @@ class Attention(nn.Module):
 class CrossAttention(nn.Module):
     """The tokens of a text that is being written look at all of the text that was read: the `memory` of it."""
 
-    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, output_scale: float = 1.0) -> None:
+    def __init__(self, width: int, heads: int, *, output_scale: float = 1.0) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, nn.Dropout(dropout)
+        self.heads = heads
         self.query, self.key_value = linear(width, width), linear(width, 2 * width)
         self.output = linear(width, width, scale=output_scale)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, D) and the (S, D) that are looked at → (T, D)."""
-        dropout = self.dropout.p if self.training else 0.0
         queries, keys_values = self.query(x), self.key_value(memory)
-        return self.output(attend_from(queries, keys_values, memory_lengths, lengths, self.heads, dropout=dropout))
+        return self.output(attend_from(queries, keys_values, memory_lengths, lengths, self.heads))
 
     def maps(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]

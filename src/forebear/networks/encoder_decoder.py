@@ -31,8 +31,8 @@ class WritingBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
-        self.attention = Attention(width, heads, past_only=True, dropout=dropout, output_scale=output_scale)
-        self.cross = CrossAttention(width, heads, dropout=dropout, output_scale=output_scale)
+        self.attention = Attention(width, heads, past_only=True, output_scale=output_scale)
+        self.cross = CrossAttention(width, heads, output_scale=output_scale)
         self.attention_norm, self.cross_norm, self.feedforward_norm = (layer_norm(width, epsilon) for _ in range(3))
         self.expand, self.contract = linear(width, inner), linear(inner, width, width=width, scale=output_scale)
 
@@ -61,7 +61,10 @@ class WritingBlock(nn.Module):
 
 
 class Writer(nn.Module):
-    """The right half of the Transformer: a causal one whose every block looks at the memory too."""
+    """The right half of the Transformer: a causal one whose every block looks at the memory too.
+
+    Dropout is the paper's: of what is added, never of the weights of attention.
+    """
 
     def __init__(
         self,

@@ -32,12 +32,16 @@ class Block(nn.Module):
         sees: Sees,
         activation: Activation,
         dropout: float,
+        attention_dropout: float,
         epsilon: float,
         output_scale: float,
     ) -> None:
         super().__init__()
         self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
-        self.attention = Attention(width, heads, past_only=sees == "past", dropout=dropout, output_scale=output_scale)
+        past_only = sees == "past"
+        self.attention = Attention(
+            width, heads, past_only=past_only, dropout=attention_dropout, output_scale=output_scale
+        )
         self.attention_norm, self.feedforward_norm = layer_norm(width, epsilon), layer_norm(width, epsilon)
         self.expand, self.contract = linear(width, inner), linear(inner, width, width=width, scale=output_scale)
 
@@ -66,6 +70,7 @@ class Transformer(nn.Module):
     width       of the states; an embedding of another width is projected to it (ALBERT)
     shared      one block, used at every depth (ALBERT)
     epsilon     what keeps a norm from dividing by zero
+    attention_dropout  of the weights of attention, where it is not `dropout` too: the original Transformer has none
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Transformer(nn.Module):
         activation: Activation,
         shared: bool = False,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
         epsilon: float = 1e-5,
     ) -> None:
         super().__init__()
@@ -102,6 +108,7 @@ class Transformer(nn.Module):
                 sees=sees,
                 activation=activation,
                 dropout=dropout,
+                attention_dropout=dropout if attention_dropout is None else attention_dropout,
                 epsilon=epsilon,
                 output_scale=scale,
             )
