@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, milestone_named
+from forebear.lineage import LINEAGE, learning_from_text, milestone_named
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
+from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Watcher
 from forebear.using import planning, pretraining
@@ -20,6 +21,7 @@ from forebear.using.run import Run
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
 NAMES = list(LINEAGE)
+READING = learning_from_text()
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
 WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
 PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
@@ -47,6 +49,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     """The small values of the fields this milestone has, and a short recipe."""
     own = {field.name for field in fields(milestone_named(name))}
     small = {field: value for field, value in SMALL.items() if field in own}
+    if milestone_named(name).learns_from == "pairs":
+        small |= {"context": 40, "inner": 64, "dropout": 0.0, "smoothing": 0.0}
     if "pairs" in own:  # rows that hold two sentences
         small |= {"context": 40} | ({"table": 16} if "table" in own else {})
     counting = milestone_named(name).learning == "counting"
@@ -58,8 +62,21 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def plan(name: str, file: Path, **changes: Any) -> planning.Plan:
-    kind = changes.pop("tokenizer", None)
-    return planning.plan(name, [str(file)], tokenizer=kind, settings=settings(name, **changes))
+    kind, source = changes.pop("tokenizer", None), None
+    if milestone_named(name).learns_from == "pairs":
+        file, source = translated(file), TextSource((), pairs=True)
+    return planning.plan(name, [str(file)], tokenizer=kind, source=source, settings=settings(name, **changes))
+
+
+def translated(file: Path) -> Path:
+    """The sentences of a text, each beside itself with its words in reverse order and in capitals."""
+    sides = file.with_suffix(".tsv")
+    if not sides.exists():
+        lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
+        sentences = [sentence.strip(".") for line in lines for sentence in line.split(". ")]
+        pairs = [f"{sentence}\t{' '.join(reversed(sentence.upper().split()))}" for sentence in sentences]
+        sides.write_text("\n".join(pairs), encoding="utf-8")
+    return sides
 
 
 def trained(name: str, folder: Path, *, watcher: Watcher | None = None, to: str = "run", **changes: Any) -> RunFolder:

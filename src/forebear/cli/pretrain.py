@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +113,7 @@ def pretrain(
     forebear pretrain gpt2 book.txt --time 5m --to runs/book
     forebear pretrain ngram book.txt --order 5
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
-    forebear pretrain gpt2 book.txt --recipe recipes/04-gpt2.toml --rate 5e-4
+    forebear pretrain gpt2 book.txt --recipe recipes/05-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain transformer --pairs train.de train.en --to runs/de-en
     forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh
@@ -170,10 +169,11 @@ def pretrain(
     from forebear.training.recipe import read_recipe
     from forebear.using import pretraining
     from forebear.using.calling import begun
+    from forebear.using.pair_plans import has_field
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
-    if pairs is not None and _is_field(milestone, "pairs"):
+    if pairs is not None and has_field(milestone, "pairs"):
         settings["pairs"], pairs = " ".join(pairs), None
     if resume is not None:
         _alone(milestone, (*texts, *(pairs or ())), settings)
@@ -230,13 +230,6 @@ def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, 
             learning_progress=learned,
             progress=prepared,
         )
-
-
-def _is_field(milestone: str | None, name: str) -> bool:
-    """Whether a milestone has a field of this name: BERT's `pairs` are another thing."""
-    from forebear.lineage import LINEAGE, milestone_named
-
-    return milestone in LINEAGE and name in {field.name for field in dataclass_fields(milestone_named(milestone))}
 
 
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:

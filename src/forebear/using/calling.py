@@ -17,6 +17,7 @@ from forebear.training.recipe import read_recipe
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, exchanging, pretraining
 from forebear.using.beginning import Beginning
+from forebear.using.pair_plans import has_field
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
 
@@ -28,12 +29,16 @@ OPTIONS = ("crf", "ordered")
 
 def pretrain(
     milestone: str,
-    texts: PathLike | Sequence[PathLike],
+    texts: PathLike | Sequence[PathLike] = (),
     *,
+    pairs: PathLike | Sequence[PathLike] | None = None,
+    columns: str = "",
     to: PathLike | None = None,
     size: str | None = None,
     tokenizer: PathLike | Tokenizer | None = None,
     vocabulary: int | None = None,
+    target_tokenizer: PathLike | None = None,
+    target_vocabulary: int | None = None,
     recipe: PathLike | None = None,
     overwrite: bool = False,
     documents: str = "blank",
@@ -56,18 +61,24 @@ def pretrain(
 
     `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
     fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
+    `pairs`, instead of texts, are two files line by line, or one with both sides in `columns`, for `transformer`.
     `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """
     reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
     dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
     finds = segment or dictionary is not None or names is not None
-    source = TextSource((), reading, sentences, finds, dictionary, names)
+    if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
+        settings["pairs"], pairs = pairs, None  # BERT's, which are another thing
+    paths = texts if pairs is None else pairs
+    source = TextSource((), reading, sentences, finds, dictionary, names, pairs is not None, columns)
     what = plan(
         milestone,
-        [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
+        [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths],
         size=size,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
+        target_tokenizer=target_tokenizer,
+        target_vocabulary=target_vocabulary,
         source=source,
         recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
         settings=settings,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from forebear.errors import BadInput
+from forebear.lineage import LINEAGE, milestone_named
 from forebear.milestones.milestone import Milestone
 from forebear.text.reading import Reading
 from forebear.training.corpora import TextSource, is_corpus
+
+
+def has_field(milestone: str | None, name: str) -> bool:
+    """Whether a milestone has a field of this name: the `pairs` of BERT, for one, are another thing than parallel
+    text."""
+    return milestone in LINEAGE and name in {field.name for field in fields(milestone_named(milestone))}
 
 
 def fits(milestone: str, kind: type[Milestone], source: TextSource, of_target: Mapping[str, Any]) -> None:
