@@ -7,7 +7,7 @@ import pytest
 
 from forebear.comparing.contenders import ablations, runs, taking_part
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, milestone_named
+from forebear.lineage import learning_from_text, milestone_named
 from forebear.using.planning import plan
 from small_runs import trained
 
@@ -19,7 +19,7 @@ def who(texts=TEXT, given=(), only=None, ablate=(), sizes=None, tokenizer=None):
 
 
 def test_all_milestones_or_some():
-    assert [one.name for one in who()] == list(LINEAGE)
+    assert [one.name for one in who()] == learning_from_text()
     ngram, bert = who(only=["ngram", "bert"], sizes={"bert": "laptop"}, tokenizer="characters")
     assert (ngram.counts, ngram.tokenizer) == (True, None)  # it weighs the examples' own words
     assert (bert.counts, bert.tokenizer, bert.size) == (False, "characters", "laptop")

@@ -182,12 +182,10 @@ def pretrain(
     elif milestone is None or not (texts or pairs):
         raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
     else:
-        if texts and pairs:
-            raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
         source = _source(reading, sentences, segment, user_dict, entities)
         what = plan(
             milestone,
-            pairs or texts,
+            _either(texts, pairs),
             size=size,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
@@ -210,6 +208,12 @@ def _source(
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
     return TextSource((), reading.reading(), sentences, segment, dictionary, names)
+
+
+def _either(texts: tuple[str, ...], pairs: list[str] | None) -> tuple[str, ...]:
+    if texts and pairs:
+        raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
+    return texts or tuple(pairs or ())
 
 
 def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking) -> RunFolder:

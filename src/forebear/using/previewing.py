@@ -104,7 +104,11 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
 
 
 def _rows(
-    batch: Batch, tokenizer: Tokenizer, count: int, objective: Objective | None, read_by: Tokenizer | None
+    batch: Batch,
+    tokenizer: Tokenizer,
+    count: int,
+    objective: Objective | None = None,
+    read_by: Tokenizer | None = None,
 ) -> list[Seen]:
     lengths = batch.inputs["lengths"]
     fates = fates_of(batch, objective.mask) if isinstance(objective, MaskedTokens) else np.full(batch.tokens, "")
