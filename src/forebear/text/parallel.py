@@ -145,7 +145,7 @@ def _rows(blocks: Blocks, form: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table with their lines; what is not CSV is divided by tabs, without quoting. Blank ones are not."""
     lines = numbered_lines(blocks)
     if form != "csv":
-        yield from ((line, text.split("\t")) for line, text, _ in lines if text.strip())
+        yield from ((line, text.split("\t")) for line, text, _ in lines if text.strip() or "\t" in text)
         return
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader((text + end for _, text, end in lines), strict=True)

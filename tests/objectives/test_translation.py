@@ -1,0 +1,92 @@
+"""Pairs as batches: every pair once an epoch, rows that say what they should, and nothing but (seed, step) decides."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput
+from forebear.objectives.batch import Moment
+from forebear.objectives.translation import Translation
+from forebear.text.pairs import PairedPortion
+
+END, OTHER = 900, 901
+
+
+def portion(lengths: list[tuple[int, int]]) -> PairedPortion:
+    """Pairs whose tokens tell which pair they are of."""
+    sides = []
+    for side in range(2):
+        sizes = np.array([pair[side] for pair in lengths])
+        ends = np.cumsum(sizes)
+        spans = np.stack((ends - sizes, ends), axis=1)
+        ids = np.repeat(np.arange(len(lengths)) * 2 + side, sizes)
+        sides.append(SimpleNamespace(corpus=SimpleNamespace(ids=ids), spans=spans))
+    return PairedPortion(*sides, lines=np.arange(len(lengths)))
+
+
+def shown(batch) -> list[int]:
+    """The pairs of a batch, each checked token by token."""
+    inputs, found = batch.inputs, []
+    sources = np.split(inputs["source"], np.cumsum(inputs["source_lengths"])[:-1])
+    rows, targets = (
+        np.split(array, np.cumsum(inputs["lengths"])[:-1]) for array in (inputs["tokens"], batch.targets["translation"])
+    )
+    for source, row, target in zip(sources, rows, targets, strict=True):
+        number = source[0] // 2
+        assert (source[:-1] == 2 * number).all()
+        assert source[-1] == END
+        assert (target[:-1] == 2 * number + 1).all()
+        assert target[-1] == OTHER
+        assert row.tolist() == [OTHER, *target[:-1]]
+        found.append(int(number))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=200),
+    st.integers(4, 300),
+    st.integers(0, 5),
+)
+def test_every_pair_that_fits_comes_once_an_epoch(lengths, size, seed):
+    source, objective = portion(lengths), Translation(9, END, OTHER)
+    fits = [number for number, pair in enumerate(lengths) if max(pair) <= 8]
+    assert objective.left_out(source) == len(lengths) - len(fits)
+    if not fits:
+        with pytest.raises(BadInput, match="no pair has at most 8 tokens"):
+            objective.check(source)
+        return
+    objective.check(source)
+    steps = objective.steps(source, size)
+    for epoch in range(2):
+        batches = [objective.batch(source, size, Moment(seed, epoch * steps + step)) for step in range(steps)]
+        assert all(len(batch.inputs["lengths"]) for batch in batches)
+        assert sorted(number for batch in batches for number in shown(batch)) == fits
+
+
+def test_batches_have_about_the_size_and_rows_of_like_lengths():
+    rng = np.random.default_rng(0)
+    source, objective = (
+        portion([tuple(pair) for pair in rng.integers(3, 60, (5000, 2)).tolist()]),
+        Translation(99, 0, 1),
+    )
+    batches = [objective.batch(source, 4096, Moment(0, step)) for step in range(objective.steps(source, 4096))]
+    sizes = [batch.shown for batch in batches]
+    assert max(sizes) < 1.1 * 4096
+    assert min(sizes) > 0.9 * 4096
+    assert np.mean([np.ptp(batch.inputs["lengths"]) for batch in batches]) < 3
+    assert np.ptp([batch.inputs["lengths"].mean() for batch in batches[:10]]) > 10  # in any order of lengths
+
+
+def test_parts_of_a_batch_are_the_batch():
+    source, objective = portion([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), Translation(9, END, OTHER)
+    batch = objective.of_pairs(source, np.arange(5))
+    for count in (2, 3, 5, 9):
+        parts = batch.parts(count)
+        assert [number for part in parts for number in shown(part)] == [0, 1, 2, 3, 4]
+        assert sum(part.shown for part in parts) == batch.shown
