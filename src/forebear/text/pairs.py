@@ -29,7 +29,7 @@ class PairedPortion:
     files: TwoFiles | None = None
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.lines)
 
     @cached_property
     def lengths(self) -> np.ndarray:
