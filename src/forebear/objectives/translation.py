@@ -78,7 +78,7 @@ class Translation:
 def _cuts(sizes: np.ndarray, count: int) -> np.ndarray:
     """(count + 1,) where to cut rows of these sizes into so many parts of about the same size; none is empty."""
     ends, numbers = np.cumsum(sizes), np.arange(count + 1)
-    even = np.searchsorted(ends, ends[-1] * numbers / count)
+    even = np.searchsorted(ends, ends[-1] * numbers // count, side="right")
     rising = np.maximum.accumulate(even - numbers) + numbers
     return np.minimum(rising, len(sizes) - count + numbers)
 
