@@ -113,7 +113,7 @@ def test_a_text_longer_than_the_context_is_translated_in_parts(run: Run):
     (found,) = run.translate(long)
     assert found.parts >= 3
     assert len(found.text.split()) > len(run.translate(" ".join(["hund", "läuft"] * 7))[0].text.split())
-    two, one = "hund läuft. katze läuft.", "hund läuft"
+    two, one = "hund läuft. Katze läuft.", "hund läuft"
     assert [run.translate(two, sentences=how)[0].parts for how in ("whole", "split")] == [1, 2]
     assert run.translate(one, sentences="split")[0].text == run.translate(one)[0].text
 
