@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from forebear.cli.many import has_place, opened, replaces_nothing
 from forebear.cli.printing import Speaking, table
@@ -12,6 +14,8 @@ from forebear.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from forebear.using.run import Run
 
 
 ROWS = (  # name among the facts, in words, digits
@@ -40,20 +44,25 @@ def measure(
     limit: str | None = None,
     workers: int | None = None,
     errors: Path | None = None,
+    columns: Annotated[str, Parameter(show_default=False)] = "",
+    beams: int | None = None,
+    out: Path | None = None,
     on_bad_rows: Literal["fail", "skip"] = "fail",
     on_bad_tags: Literal["fail", "repair"] = "fail",
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Measure how well a run predicts a text (bits per byte), or does its task on labelled examples.
+    """Measure how well a run predicts a text (bits per byte), does its task on labelled examples, or translates.
 
     Bits per byte can be compared between all runs; what a vocabulary lacks is charged its spelling. Give text that
-    the run has not seen. A run that was adapted to a task is given a file written as the one it learned from.
+    the run has not seen. A run that was adapted to a task is given a file written as the one it learned from; one that
+    translates, two files line by line or one with both sides.
 
     ```
     forebear measure runs/gpt2 held-out.txt
     forebear measure runs/ngram 'news/**/*.txt' --documents files --limit 1M --json
     forebear measure runs/reviews test.tsv --errors mistakes.tsv
+    forebear measure runs/de-en test.de test.en
     ```
 
     Parameters
@@ -64,23 +73,41 @@ def measure(
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
         for a run with a task, one file of labelled examples.
     limit
-        Bytes of text to measure: 200k, 1M. [default: all]
+        Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
     errors
         Tasks: write every mistake to this file, with its line, those the run was surest of first.
+    columns
+        Translating: the two sides in one file, by name or field (de,en) or by number (1,2).
+    beams
+        Translating: versions that are pursued at once. [default: 4]
+    out
+        Translating: write the translations to this file, a line each.
     on_bad_rows
         Tasks: rows that are no examples.
     on_bad_tags
         Tagging: tags that break their scheme.
     """
     has_place(errors)
-    replaces_nothing(errors, texts)
+    has_place(out)
+    for file in (errors, out):
+        replaces_nothing(file, texts)
     using = opened(run, "measure", speaking)
     if using.task is not None:
         from forebear.cli.examined import told_of
 
         told_of(using, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
+        return
+    _heeded("translation" in using.heads, {"--columns": columns, "--beams": beams, "--out": out}, using)
+    if "translation" in using.heads:
+        from forebear.cli.translated import told_of_pairs
+        from forebear.text.parallel import PairReading
+        from forebear.training.recipe import amount
+
+        most = None if limit is None else amount(limit, "limit")
+        pairs = PairReading(columns, reading.encoding, reading.on_bad_bytes)
+        told_of_pairs(using, texts, pairs, speaking, beams=4 if beams is None else beams, limit=most, out=out)
         return
     if errors is not None:
         raise BadInput("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
@@ -90,6 +117,13 @@ def measure(
         )
     facts = {"run": using.name, **measured.facts()}
     speaking.tell(facts, lambda console: drawn(console, facts))
+
+
+def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
+    """What concerns translations means nothing to other runs."""
+    for flag, value in given.items():
+        if value and not translates:
+            raise BadInput(f"{flag} is for runs that translate", file=using.folder.path, remedy="leave it out")
 
 
 def drawn(console: Console, facts: dict[str, Any]) -> None:

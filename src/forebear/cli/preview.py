@@ -32,6 +32,7 @@ def preview(
     size: str | None = None,
     tokenizer: str | None = None,
     vocabulary: int | None = None,
+    columns: Annotated[str, Parameter(show_default=False)] = "",
     rows: int = 4,
     step: int = 0,
     stages: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -53,6 +54,7 @@ def preview(
     forebear preview bert book.txt --stages
     forebear preview ngram book.txt --tokenizer characters --rows 8
     forebear preview gpt2 红楼梦.txt --context 32 --batch 256 --step 7 --json
+    forebear preview transformer train.de train.en
     ```
 
     Parameters
@@ -65,6 +67,8 @@ def preview(
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
     vocabulary
         Entries of a vocabulary that is learned. [default: by the size of the text]
+    columns
+        Of parallel text in one file: the two sides, by name or field (de,en) or by number (1,2).
     rows
         How many rows of the batch to show.
     step
@@ -82,6 +86,7 @@ def preview(
     fields
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
+    from forebear.lineage import milestone_named
     from forebear.training.corpora import TextSource
     from forebear.using.planning import plan
     from forebear.using.previewing import preview as previewed
@@ -89,13 +94,14 @@ def preview(
 
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
+    translates = milestone_named(milestone).learns_from == "pairs"
     what = plan(
         milestone,
         texts,
         size=size,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
-        source=TextSource((), reading.reading(), sentences, segment, dictionary, names),
+        source=TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns),
         settings={name.replace("-", "_"): value for name, value in fields.items()},
     )
     if stages:

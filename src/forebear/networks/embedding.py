@@ -60,9 +60,10 @@ class Embedding(nn.Module):
         if self.placing == "none":
             return x
         first = lengths[0]
+        weight = self.position.weight.to(x.device)  # fixed ones have numbers even where nothing else has
         if all(length == first for length in lengths):  # a sum over rows is a far cheaper gradient than a scatter
-            return (x.view(len(lengths), first, -1) + self.position.weight[:first]).view(x.shape)
-        return x + looked_up(self.position.weight, places(lengths, x.device))
+            return (x.view(len(lengths), first, -1) + weight[:first]).view(x.shape)
+        return x + looked_up(weight, places(lengths, x.device))
 
 
 def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:

@@ -87,6 +87,9 @@ def plan(
         milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
         if size is not None:
             raise BadInput("--size means nothing beside a run: it has its own", remedy="leave it out")
+    if milestone.learns_from == "pairs":
+        what, remedy = "translates: tasks are learned by those that read one text", "choose another, such as bert"
+        raise BadInput(what, file=begin, remedy=remedy)
     reads_features = (how or {}).get("how") == "features"
     if dropout is not None and (milestone.learning == "counting" or reads_features):
         nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
