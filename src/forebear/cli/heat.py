@@ -1,4 +1,4 @@
-"""Heat maps in a terminal: cells with colours and numbers, as wide as what is written in them; shades without colours."""
+"""Heat maps in a terminal: cells with colours and numbers, or small ones in shades where there are no colours."""
 
 from __future__ import annotations
 
@@ -12,29 +12,39 @@ if TYPE_CHECKING:
 WEAK, STRONG = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
 LIGHT = 0.5  # of the strongest: from there on letters are white
 SHADES = " ░▒▓█"
-LABEL, SHORT = 12, 4  # columns of a terminal for a row's name; the narrowest cell with a number in it
+LABEL, CELL, SHORT = 13, 9, 4  # columns of a terminal: for a row's name, the widest and the narrowest cell
 
 
 def heat(
-    rows: Sequence[str], columns: Sequence[str], values: np.ndarray, seen: np.ndarray, *, width: int, colours: bool
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: np.ndarray,
+    seen: np.ndarray,
+    *,
+    width: int,
+    colours: bool,
+    borders: Sequence[int] = (),
 ) -> Iterator[Text]:
-    """Lines of a map with names at its sides. Where cells with numbers do not fit, columns are numbered."""
+    """Lines of a map with names at its sides; before `borders` a line is drawn. Numbers are left out without room."""
     from rich.cells import cell_len
     from rich.text import Text
 
     left = min(LABEL, max(map(cell_len, rows)))
-    room = (width - left - 5) // len(columns)
+    room = (width - left - len(borders)) // len(columns)
     if room < SHORT:
         yield from small(values, seen, colours=colours, rows=rows)
         return
-    cell = min(max(*map(cell_len, columns), 3) + 1, room, LABEL)
-    yield Text(" " * left + "".join(_right(name, cell) for name in columns))
+    cell = min(max(*map(cell_len, columns), 3) + 1, room, CELL)
+    marks = ["│" if number in borders else "" for number in range(len(columns))]
+    yield Text(" " * left + "".join(mark + _right(name, cell) for mark, name in zip(marks, columns, strict=True)))
     most = float(values.max()) or 1.0
-    for name, line, may in zip(rows, values.tolist(), seen.tolist(), strict=True):
+    for number, (name, line, may) in enumerate(zip(rows, values.tolist(), seen.tolist(), strict=True)):
+        if number in borders:
+            yield Text(" " * left + "".join(("┼" if mark else "") + "─" * cell for mark in marks))
         made = Text(_right(name, left, gap=False))
-        for value, can in zip(line, may, strict=True):
+        for value, can, mark in zip(line, may, marks, strict=True):
             told = _right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell) if can else " " * cell
-            made.append(told, style=_style(value / most) if can and colours else "")
+            made.append(mark).append(told, style=_style(value / most) if can and colours else "")
         yield made
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from forebear.cli.inspect_attention import attention
+from forebear.cli.inspect_next import next  # noqa: A004 - the command's name
+from forebear.cli.inspect_positions import positions
 from forebear.cli.many import Given, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
@@ -31,6 +33,8 @@ inspect = App(
     result_action="return_value",
 )
 inspect.command(attention)
+inspect.command(positions)
+inspect.command(next)
 
 
 @inspect.command

@@ -62,7 +62,8 @@ def attention(
     bare
         Only the texts' own tokens: nothing before, between and behind them.
     top
-        Only so many edges, the strongest: a table, and lines in a picture. [default: for more than 60 tokens, 40]
+        Only so many edges, the strongest of each head: a table, and lines in a picture. [default: for more than 60
+        tokens 40]
     to
         Write a picture (.png, .svg), or a page (.html) in which layers and heads are chosen by hand.
     """
@@ -89,7 +90,9 @@ def attention(
 
 def _made(views: list[tuple[View, int | None]], form: str, run: str, texts: list[str]) -> bytes:
     """The file's content."""
-    title = f"{run}: " + " | ".join(_brief(text) for text in texts)
+    from forebear.inspecting.drawing import quoted
+
+    title = f"{run}: " + " | ".join(map(quoted, texts))
     if form == "html":
         from forebear.inspecting.attention_page import page
 
@@ -98,11 +101,6 @@ def _made(views: list[tuple[View, int | None]], form: str, run: str, texts: list
 
     one, most = views[0]
     return picture(one, title, form, most)
-
-
-def _brief(text: str, most: int = 48) -> str:
-    text = " ".join(text.split())
-    return f"“{text}”" if len(text) <= most else f"“{text[: most - 1]}…”"
 
 
 def _draw_all(console: Console, views: list[tuple[View, int | None]], to: Path | None) -> None:
@@ -135,7 +133,8 @@ def _draw_maps(console: Console, view: View) -> None:
     of, colours = view.map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: each row looks at the columns")
-        lines = heat(of.rows, of.columns, view.panels[0].weights, of.seen, width=console.width, colours=colours)
+        how = {"width": console.width, "colours": colours, "borders": of.borders}
+        lines = heat(of.rows, of.columns, view.panels[0].weights, of.seen, **how)
     else:
         heads = {panel.head for panel in view.panels}
         layers = {panel.layer for panel in view.panels}

@@ -1,4 +1,4 @@
-"""Attention as a picture: one map with all its tokens, many small ones side by side, or the strongest edges as lines."""
+"""Attention as a picture: one map with all its tokens, many small ones, or the strongest edges as lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.inspecting.drawing import ACCENT, INK, SOFT, blues, drawing, empty, new_figure, saved, short
 from forebear.inspecting.views import Edge, Panel, View
+from forebear.text.characters import codes_of, is_han
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,20 +109,22 @@ def _heat(axes: Axes, view: View, panel: Panel, most: float) -> AxesImage:
 
 
 def _named(axes: Axes, view: View, size: float, *, left: bool = True, top: bool = True, bottom: bool = False) -> None:
-    """Tokens at the sides; those above or below stand upright where all of them are short."""
+    """Tokens at the sides; those above or below lie on their sides, unless they are short or can be stacked."""
     rows, columns = ([short(token) for token in tokens] for tokens in (view.map.rows, view.map.columns))
-    upright = max(map(_wide, columns)) <= 2.2
     axes.tick_params(length=0, labelsize=size)
     if left:
         axes.set_yticks(range(len(rows)), rows)
     if top or bottom:
-        axes.set_xticks(range(len(columns)), columns, rotation=0 if upright else 90)
+        stacked = ["\n".join(name) if _stacks(name) else name for name in columns]
         axes.tick_params(axis="x", top=False, bottom=False, labeltop=top, labelbottom=bottom)
+        axes.set_xticks(range(len(columns)), stacked)
+        for name, label in zip(columns, axes.get_xticklabels(), strict=True):
+            label.set(rotation=0 if _stacks(name) or len(name) == 1 else 90, linespacing=1.0)
 
 
-def _wide(text: str) -> float:
-    """About how wide a text is, by the width of a capital."""
-    return sum(1.5 if ord(one) > 0x2E7F else 0.8 for one in text)
+def _stacks(name: str) -> bool:
+    """Chinese can be written from above."""
+    return len(name) <= 4 and bool(is_han(codes_of(name)).all())
 
 
 def _numbers(axes: Axes, view: View, panel: Panel, size: float) -> None:

@@ -82,3 +82,8 @@ def empty(axes: Axes) -> None:
 
 def short(text: str, most: int = 14) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def quoted(text: str, most: int = 48) -> str:
+    """A text as it stands in a title: in one line, and not too long."""
+    return f"“{short(' '.join(text.split()), most)}”"

@@ -1,4 +1,4 @@
-"""What of an attention map is looked at: some of its heads, their mean, a roll-out, and the strongest edges of these."""
+"""What of an attention map is looked at: some of its heads, their mean, a roll-out; and the strongest edges."""
 
 from __future__ import annotations
 
@@ -80,16 +80,21 @@ class View:
         return f"layer {panel.layer}" if len(heads) == 1 else f"layer {panel.layer} · head {panel.head}"
 
     def edges(self, top: int) -> list[Edge]:
-        """The strongest, over all panels. The first token of a masked map can only look at itself: that says nothing."""
-        weights = np.stack([panel.weights for panel in self.panels])
+        """The strongest of each panel, so that one does not hide all others: `top` in all, at least one of each.
+
+        The first token of a masked map can only look at itself, which says nothing.
+        """
+        found = [edge for panel in self.panels for edge in self._strongest(panel, max(1, top // len(self.panels)))]
+        return sorted(found, key=lambda edge: -edge.weight)[:top]
+
+    def _strongest(self, panel: Panel, count: int) -> list[Edge]:
+        weights = np.where(self.map.seen, panel.weights, 0.0)
         if self.map.kind == "masked":
-            weights = np.where(self.map.seen, weights, -1.0)
-            weights[:, 0] = -1.0
+            weights[0] = 0.0
         flat = weights.ravel()
-        best = np.argpartition(-flat, top - 1)[:top] if top < len(flat) else np.arange(len(flat))
+        best = np.argpartition(-flat, count - 1)[:count] if count < len(flat) else np.arange(len(flat))
         best = best[np.lexsort((best, -flat[best]))]
-        places = zip(*np.unravel_index(best, weights.shape), flat[best].tolist(), strict=True)
-        return [Edge(self.panels[at], int(row), int(column), much) for at, row, column, much in places if much > 0]
+        return [Edge(panel, *divmod(int(at), weights.shape[1]), float(flat[at])) for at in best if flat[at] > 0]
 
     def facts(self, top: int | None) -> dict[str, Any]:
         """As JSON values: all weights, or the strongest edges."""
