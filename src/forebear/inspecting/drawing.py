@@ -26,7 +26,7 @@ def drawing(texts: Iterable[str]) -> Iterator[None]:
     """Inside, figures are made and saved in the house's style, in fonts that have all characters of these texts."""
     import matplotlib
 
-    style: dict[str, Any] = {
+    style: Any = {
         "font.family": families_for([*texts, "0123456789.,-−·…⋮→×"]),
         "font.size": 9,
         "text.parse_math": False,  # a token $ is a dollar
@@ -61,7 +61,7 @@ def saved(figure: Figure, form: str) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        more = {"metadata": {"Date": None}} if form == "svg" else {"dpi": SHARP}
+        more: dict[str, Any] = {"metadata": {"Date": None}} if form == "svg" else {"dpi": SHARP}
         figure.savefig(buffer, format=form, **more)
     if boxes := [str(one.message) for one in told if "missing from" in str(one.message)]:
         raise ForebearError(f"a character could not be drawn: {boxes[0]}", remedy="--to FILE.html needs no fonts")

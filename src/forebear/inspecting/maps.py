@@ -79,7 +79,7 @@ def maps_of(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
 
     bare  nothing stands around or between the texts, no [CLS] and no [SEP]
     """
-    encoder = getattr(run.network, "encoder", None)
+    encoder: Any = getattr(run.network, "encoder", None)
     if not hasattr(encoder, "attention"):
         remedy = f"look at a Transformer (gpt2, bert, …); this run can be asked to: {', '.join(run.verbs)}"
         raise BadInput("has no attention", file=run.folder.path, remedy=remedy)
