@@ -33,8 +33,8 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list:
     seen: list = []
     heat = attention_picture._heat
 
-    def kept(axes, view, panel, most):
-        seen.append((axes, image := heat(axes, view, panel, most)))
+    def kept(axes, *how):
+        seen.append((axes, image := heat(axes, *how)))
         return image
 
     monkeypatch.setattr(attention_picture, "_heat", kept)
@@ -64,6 +64,26 @@ def test_grids_share_one_scale_and_say_which_head_is_which(axes: list):
     assert len({image.get_clim() for _, image in axes}) == 1
 
 
+@pytest.mark.parametrize("how", [{}, {"layer": 1}, {"head": "mean"}])
+def test_many_maps_stand_in_one_system_of_coordinates(how: dict, axes: list):
+    found = drawn(17, 20, 6, kind="masked")
+    one = view(found, **how)
+    picture(one, "run", "png")
+    assert len({id(on) for on, _ in axes}) == 1
+    assert len(axes) == len(one.panels)
+    places = [tuple(image.get_extent()) for _, image in axes]
+    assert len(set(places)) == len(places)
+    on, wide = axes[0][0], {round(right - left, 6) for left, right, *_ in places}
+    assert wide == {1.0}
+    names = [label.get_text() for label in (*on.get_xticklabels(), *on.get_yticklabels(), *on.texts)]
+    if not how:
+        assert names == [*(f"head {n}" for n in range(1, 21)), *(f"layer {n}" for n in range(1, 18))]
+    else:
+        assert names == [one.brief(panel) for panel in one.panels]
+    for panel, (_, image) in zip(one.panels, axes, strict=True):
+        np.testing.assert_array_equal(image.get_array().compressed(), panel.weights[found.seen].astype(np.float32))
+
+
 def test_a_map_need_not_be_square(axes: list):
     found = drawn(2, 2, 3, 6, "cross")
     for one, top in ((view(found), None), (view(found, 1, "mean"), None), (view(found), 8)):
@@ -76,7 +96,7 @@ def test_borders_between_texts_are_marked(axes: list):
     weights = drawn(1, 1, 5).weights
     picture(view(Map(weights, CHINESE[:1] * 5, CHINESE[:1] * 5, "self", "self", (3,)), 1, 1), "run", "svg")
     ((on, _),) = axes
-    assert sorted(line.get_xdata()[0] for line in on.lines) == [0, 2.5]
+    assert sorted(line.get_xdata()[0] for line in on.lines) == [-0.5, 2.5]
 
 
 @pytest.mark.parametrize("n", [1, 2, 61, 400])

@@ -8,7 +8,7 @@ const unpacked = (text) => {
   const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0)), view = new DataView(bytes.buffer);
   return Float32Array.from({ length: bytes.length / 2 }, (_, at) => view.getUint16(2 * at, true) / 65535);
 };
-const STRONG = 0.55, NUMBERED = 16;
+const STRONG = 0.75, NUMBERED = 16; // of the strongest colour, from where letters are turned; tokens with room for numbers
 
 function weightsOf(map) {
   // (layer, head) → the n · m weights of that map; what is not listed of a long text is taken for nothing

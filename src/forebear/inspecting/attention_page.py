@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from forebear.inspecting.maps import Map
-from forebear.inspecting.views import Head, View, rolled_out, view
+from forebear.inspecting.views import Head, Panel, View, roll_outs, view
 
 CLOSED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # the page cannot call home
 ROWS = 20  # edges in the table that is there without a script
@@ -81,8 +81,7 @@ def _data(of: View, top: int | None) -> dict[str, Any]:
 def _rolled(of: Map) -> dict[str, Any]:
     if of.kind == "cross":
         return {}
-    layers = [rolled_out(of, layer) for layer in range(1, of.layers + 1)]
-    fine = np.rint(np.stack(layers) * FINE).astype("<u2")
+    fine = np.rint(np.stack(list(roll_outs(of))) * FINE).astype("<u2")
     return {"rollout": base64.b64encode(fine.tobytes()).decode()}
 
 
@@ -90,5 +89,5 @@ def _each(of: Map) -> list[View]:
     """Every head of every layer, their means and the roll-outs, each by itself."""
     heads: list[Head] = [*range(1, of.heads + 1), "mean"]
     made = [view(of, layer, head) for layer in range(1, of.layers + 1) for head in heads]
-    rolled = range(1, of.layers + 1) if of.kind != "cross" else ()
-    return [*made, *(view(of, layer, rollout=True) for layer in rolled)]
+    rolled = enumerate(roll_outs(of), 1) if of.kind != "cross" else ()
+    return [*made, *(View(of, (Panel(layer, "roll-out", weights),), 1) for layer, weights in rolled)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.inspecting.drawing import ACCENT, INK, SOFT, blues, drawing, empty, new_figure, saved, short
-from forebear.inspecting.views import Edge, Panel, View
+from forebear.inspecting.attention_lines import lines_of
+from forebear.inspecting.drawing import ACCENT, INK, LARGEST, SOFT, blues, drawing, hatched, new_figure, saved, short
+from forebear.inspecting.views import Panel, View
 from forebear.text.characters import codes_of, is_han
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 NUMBERED = 14  # tokens: in a map of more there is no room for numbers
 NAMED = 16  # tokens and panels: where there are more, small maps have no names at their sides
-LARGEST = 16.0  # inches
 
 
 def picture(view: View, title: str, form: str, top: int | None = None) -> bytes:
@@ -27,11 +27,12 @@ def picture(view: View, title: str, form: str, top: int | None = None) -> bytes:
     of = view.map
     with drawing([title, of.name, *of.rows, *of.columns]):
         if top is not None:
-            figure = _lines(view, title, view.edges(top))
+            figure = lines_of(view, title, view.edges(top))
         elif len(view.panels) == 1:
             figure = _single(view, view.panels[0], title)
         else:
-            figure = _grid(view, title)
+            few = max(*of.weights.shape[2:], len(view.panels)) <= NAMED
+            figure = _grid(view, title) if few else _mosaic(view, title)
         return saved(figure, form)
 
 
@@ -55,28 +56,65 @@ def _single(view: View, panel: Panel, title: str) -> Figure:
 
 
 def _grid(view: View, title: str) -> Figure:
+    """Few maps of few tokens, with the tokens beside them."""
     across, down = view.across, ceil(len(view.panels) / view.across)
     rows, columns = view.map.weights.shape[2:]
-    named = max(rows, columns) <= NAMED and len(view.panels) <= NAMED
-    side = min(max(1.9, 0.24 * max(rows, columns)) if named else 1.15, LARGEST / max(across, down))
+    side = max(1.9, 0.24 * max(rows, columns))
     wide, high = (side * length / max(rows, columns) for length in (columns, rows))
     figure = new_figure(max(across * wide + 1.8, 5.5), down * (high + 0.22) + 1.4)
     grid = figure.subplots(down, across, squeeze=False)
-    most = max(float(panel.weights.max()) for panel in view.panels)
-    image = None
+    images = []
     for number, axes in enumerate(grid.flat):
         if number >= len(view.panels):
             axes.set_axis_off()
             continue
-        panel = view.panels[number]
-        image = _heat(axes, view, panel, most)
-        axes.set_title(view.brief(panel), fontsize=8 if side > 0.9 else 6, pad=3)
-        if named:
-            _named(axes, view, 7, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
+        images.append(_heat(axes, view, view.panels[number], _most(view)))
+        axes.set_title(view.brief(view.panels[number]), fontsize=8, pad=3)
+        _named(axes, view, 7, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
     figure.suptitle(f"{title}\n{view.map.name}: {view.about}", fontsize=11)
-    assert image is not None
-    _legend(figure, view, image, list(grid.flat), [] if named else [_sequence(view)])
+    _legend(figure, view, images[0], list(grid.flat))
     return figure
+
+
+def _most(view: View) -> float:
+    """The strongest weight of all: one scale for all maps."""
+    return max(float(panel.weights.max()) for panel in view.panels)
+
+
+def _mosaic(view: View, title: str) -> Figure:
+    """Many maps, all in one system of coordinates: hundreds of systems would take minutes."""
+    across, down = view.across, ceil(len(view.panels) / view.across)
+    rows, columns = view.map.weights.shape[2:]
+    wide, high = columns / max(rows, columns), rows / max(rows, columns)
+    right, below = wide + 0.08, high + (0.08 if _is_whole(view) else 0.3)  # from one map to the next
+    side = min(1.15, LARGEST / (max(across, down) * 1.1))
+    figure = new_figure(max(across * right * side + 2.2, 6.5), down * below * side + 1.9)
+    axes = figure.add_subplot()
+    images = []
+    for number, panel in enumerate(view.panels):
+        x, y = number % across * right, number // across * below
+        images.append(_heat(axes, view, panel, _most(view), (x, x + wide, y + high, y)))
+        if not _is_whole(view):
+            axes.text(x + wide / 2, y - 0.03, view.brief(panel), ha="center", va="bottom", fontsize=7)
+    axes.set(xlim=(-0.05, across * right), ylim=(down * below, -0.05 if _is_whole(view) else -0.3))
+    if _is_whole(view):
+        size = float(np.clip(side * 8, 5, 8))
+        heads, layers = ([one.head for one in view.panels[:across]], [one.layer for one in view.panels[::across]])
+        axes.set_xticks([n * right + wide / 2 for n in range(across)], [f"head {n}" for n in heads], fontsize=size)
+        axes.set_yticks([n * below + high / 2 for n in range(down)], [f"layer {n}" for n in layers], fontsize=size)
+        axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+        if size * 4 > side * 72:
+            axes.tick_params(axis="x", labelrotation=90)
+    axes.spines[:].set_visible(False)
+    figure.suptitle(f"{title}\n{view.map.name}: {view.about}", fontsize=11)
+    _legend(figure, view, images[0], axes, [_sequence(view)])
+    return figure
+
+
+def _is_whole(view: View) -> bool:
+    """Whether layers stand below each other, and heads beside each other."""
+    layers, heads = {one.layer for one in view.panels}, {one.head for one in view.panels}
+    return len(layers) > 1 and len(heads) > 1
 
 
 def _sequence(view: View) -> str:
@@ -96,15 +134,22 @@ def _sequence(view: View) -> str:
     return f"down and across: {line(view.map.rows)}"
 
 
-def _heat(axes: Axes, view: View, panel: Panel, most: float) -> AxesImage:
-    empty(axes)
+def _heat(
+    axes: Axes, view: View, panel: Panel, most: float, extent: tuple[float, float, float, float] | None = None
+) -> AxesImage:
+    """A map in its place (left, right, bottom, top); what is not seen is hatched, not of the colour of zero."""
+    rows, columns = panel.weights.shape
+    left, right, bottom, top = place = extent or (-0.5, columns - 0.5, rows - 0.5, -0.5)
     weights = np.ma.masked_array(panel.weights, ~view.map.seen)
-    image = axes.imshow(weights, cmap=blues(), vmin=0, vmax=most, aspect="equal", interpolation="nearest")
+    how = {"vmin": 0, "vmax": most, "aspect": "equal", "interpolation": "nearest", "extent": place}
+    if view.map.kind == "masked":
+        hatched(axes, place)
+    image = axes.imshow(weights, cmap=blues(), **how)
     axes.set(xticks=[], yticks=[])
-    if view.map.kind != "cross":
-        for border in view.map.borders:
-            axes.axhline(border - 0.5, color=ACCENT, lw=1, ls=(0, (4, 2)))
-            axes.axvline(border - 0.5, color=ACCENT, lw=1, ls=(0, (4, 2)))
+    for border in view.map.borders if view.map.kind != "cross" else ():
+        x, y = left + (right - left) * border / columns, top + (bottom - top) * border / rows
+        for ends in (((left, right), (y, y)), ((x, x), (bottom, top))):
+            axes.plot(*ends, color=ACCENT, lw=1, ls=(0, (4, 2)), scalex=False, scaley=False)
     return image
 
 
@@ -144,71 +189,3 @@ def _legend(figure: Figure, view: View, image: AxesImage, axes: Axes | list[Axes
     if about or notes:
         told = [*notes, *([" · ".join(about)] if about else [])]
         figure.supxlabel("\n".join(told), fontsize=8, color=SOFT)
-
-
-def _lines(view: View, title: str, edges: list[Edge]) -> Figure:
-    """Tokens that take part, those that look on the left, those that are looked at on the right.
-
-    Where both are the same tokens, each stands at the same height on both sides: a slope is a distance.
-    """
-    of = view.map
-    left, right = sorted({edge.row for edge in edges}), sorted({edge.column for edge in edges})
-    sides = (left, right) if of.kind == "cross" else (sorted({*left, *right}),) * 2
-    places = [_places(numbers) for numbers in sides]
-    lowest = max([*places[0].values(), *places[1].values()], default=1.0)
-    figure = new_figure(7.5, min(0.2 * lowest + 2.2, LARGEST))
-    axes = figure.add_subplot()
-    layers = sorted({edge.panel.layer for edge in edges})
-    colours = dict(zip(layers, _colours(len(layers)), strict=True))
-    most = max((edge.weight for edge in edges), default=1.0)
-    for edge in reversed(edges):
-        share = edge.weight / most
-        how = {"color": colours[edge.panel.layer], "lw": _width(share), "alpha": 0.25 + 0.65 * share}
-        axes.plot((0, 1), (places[0][edge.row], places[1][edge.column]), solid_capstyle="round", **how)
-    for side, numbers, tokens in ((-1, left, of.rows), (1, right, of.columns)):
-        edge_of, align = max(side, 0), "left" if side > 0 else "right"
-        for number in numbers:
-            at = places[edge_of][number]
-            axes.text(edge_of + side * 0.02, at, str(number + 1), ha=align, va="center", fontsize=6, color=SOFT)
-            axes.text(edge_of + side * 0.1, at, short(tokens[number], 18), ha=align, va="center", fontsize=8.5)
-        words = "… looks at" if side > 0 else "this token …"
-        axes.text(edge_of + side * 0.1, -1.4, words, ha=align, va="center", color=SOFT)
-    axes.set(xlim=(-0.55, 1.55), ylim=(lowest + 0.7, -2))
-    axes.set_axis_off()
-    tokens = f"{len(of.rows)} tokens" if of.kind != "cross" else f"{len(of.rows)} and {len(of.columns)} tokens"
-    figure.suptitle(f"{title}\n{of.name}, {view.about}: the {len(edges)} strongest edges of {tokens}", fontsize=11)
-    _key(figure, colours, most)
-    return figure
-
-
-def _width(share: float) -> float:
-    return 0.4 + 2.2 * share
-
-
-def _places(numbers: Sequence[int]) -> dict[int, float]:
-    """Where tokens stand, one below the other; a gap is left where some were left out."""
-    places: dict[int, float] = {}
-    at = before = -1
-    for number in numbers:
-        at += 1.0 if number == before + 1 or not places else 1.5
-        places[number], before = at, number
-    return places
-
-
-def _colours(count: int) -> list[str]:
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    if count == 1:
-        return ["#1c4f9c"]
-    return [to_hex(colormaps["viridis"](0.88 * number / (count - 1))) for number in range(count)]
-
-
-def _key(figure: Figure, colours: Mapping[int, str], most: float) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=SOFT, lw=_width(share), label=f"{share * most:.2f}") for share in (1, 0.5)]
-    layers = list(colours)
-    some = sorted({round(at) for at in np.linspace(0, len(layers) - 1, min(len(layers), 8))}) if len(layers) > 1 else []
-    handles += [Line2D([], [], color=colours[layers[n]], lw=2, label=f"layer {layers[n]}") for n in some]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INK, SOFT, FAINT, ACCENT = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c"
 FORMS = ("png", "svg")
 SHARP = 160  # dots in an inch
+LARGEST = 16.0  # inches, of a picture's sides
 
 
 @contextmanager
@@ -75,9 +76,13 @@ def blues() -> Colormap:
     return LinearSegmentedColormap.from_list("weights", ["#eef3fb", "#a9c6ec", "#4a86cf", "#1c4f9c", "#0a2350"])
 
 
-def empty(axes: Axes) -> None:
-    """What is not filled in these axes is hatched: there is nothing, not a zero."""
-    axes.patch.set(facecolor="white", edgecolor=FAINT, hatch="//////")
+def hatched(axes: Axes, place: tuple[float, float, float, float]) -> None:
+    """A ground (left, right, bottom, top) on which what is not filled is nothing, and not a zero."""
+    from matplotlib.patches import Rectangle
+
+    left, right, bottom, top = place
+    how = {"facecolor": "white", "edgecolor": FAINT, "hatch": "//////", "lw": 0, "zorder": -1}
+    axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, **how))
 
 
 def short(text: str, most: int = 14) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -88,13 +90,13 @@ class View:
         return sorted(found, key=lambda edge: -edge.weight)[:top]
 
     def _strongest(self, panel: Panel, count: int) -> list[Edge]:
-        weights = np.where(self.map.seen, panel.weights, 0.0)
-        if self.map.kind == "masked":
-            weights[0] = 0.0
-        flat = weights.ravel()
+        skipped = int(self.map.kind == "masked")
+        flat = np.ascontiguousarray(panel.weights[skipped:]).ravel()  # what is not seen weighs nothing
         best = np.argpartition(-flat, count - 1)[:count] if count < len(flat) else np.arange(len(flat))
         best = best[np.lexsort((best, -flat[best]))]
-        return [Edge(panel, *divmod(int(at), weights.shape[1]), float(flat[at])) for at in best if flat[at] > 0]
+        places = (divmod(int(at), panel.weights.shape[1]) for at in best)
+        found = zip(places, flat[best].tolist(), strict=True)
+        return [Edge(panel, row + skipped, column, weight) for (row, column), weight in found if weight > 0]
 
     def facts(self, top: int | None) -> dict[str, Any]:
         """As JSON values: all weights, or the strongest edges."""
@@ -138,16 +140,21 @@ def _number(given: int, count: int, what: str) -> int:
 
 
 def rolled_out(of: Map, layer: int | None = None) -> np.ndarray:
-    """(n, n) how much of each token at the beginning is in each after so many layers, if attention were all there is.
+    """(n, n) how much of each token at the beginning is in each after so many layers, by itself after all."""
+    *_, found = islice(roll_outs(of), layer)
+    return found
+
+
+def roll_outs(of: Map) -> Iterator[np.ndarray]:
+    """(n, n) what of each token at the beginning is in each after every layer, if attention were all there is.
 
     (Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers.) Half of what a layer gives is taken to be what
     came in, since it is added; the other half is mixed by the mean of its heads; layers are multiplied.
     """
     if of.kind == "cross":
         raise BadInput("attention to a source is not rolled out", remedy="roll out self-attention")
-    itself = np.eye(len(of.rows))
-    total = itself
-    for weights in of.weights[:layer].astype(np.float64):
-        step = 0.5 * weights.mean(0) + 0.5 * itself
+    total = itself = np.eye(len(of.rows))
+    for weights in of.weights:
+        step = 0.5 * weights.mean(0, dtype=np.float64) + 0.5 * itself
         total = step / step.sum(1, keepdims=True) @ total
-    return total
+        yield total
