@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
     from forebear.inspecting.attributing import why
+    from forebear.inspecting.lens import lens
+    from forebear.inspecting.maps import attention
+    from forebear.inspecting.positions import positions
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
@@ -27,11 +30,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Run",
     "adapt",
+    "attention",
     "compare",
     "distil",
     "explain",
     "import_run",
+    "lens",
     "load",
+    "positions",
     "pretrain",
     "rerun",
     "resume",
@@ -45,9 +51,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 _PLACES = {
     "Run": "forebear.using.run",
+    "attention": "forebear.inspecting.maps",
     "compare": "forebear.comparing.comparing",
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
+    "lens": "forebear.inspecting.lens",
+    "positions": "forebear.inspecting.positions",
     "runs": "forebear.using.listing",
     "why": "forebear.inspecting.attributing",
     **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),

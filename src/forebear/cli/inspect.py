@@ -1,14 +1,16 @@
-"""`forebear inspect why`: which words speak for what a run says. Other ways of looking inside have their place here."""
+"""`forebear inspect`: the ways of looking inside a run; here `why`, which words speak for what it says."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App
 
+from forebear.cli.inspect_attention import attention
+from forebear.cli.inspect_next import next  # noqa: A004 - the command's name
+from forebear.cli.inspect_positions import positions
 from forebear.cli.many import Given, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
@@ -26,8 +28,13 @@ FAINT, STRONG = 0.08, 0.6  # of the strongest word: less is not coloured, more h
 FOR, AGAINST = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12))
 
 inspect = App(
-    name="inspect", help="Look inside a run: which words speak for what it says.", result_action="return_value"
+    name="inspect",
+    help="Look inside a run: why it says something, where it looks, how a prediction forms, what positions are.",
+    result_action="return_value",
 )
+inspect.command(attention)
+inspect.command(positions)
+inspect.command(next)
 
 
 @inspect.command
@@ -88,8 +95,7 @@ def why(
         except BadInput as error:
             error.line = error.line or (number if len(given) > 1 and error.file is None else None)
             raise
-    for note in () if speaking.quiet else using.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    speaking.note(using.notes)
     facts: dict[str, Any] = {"run": using.name, "what": "why", "texts": [one.facts() for one in told]}
     if html is not None:
         _write(told, using.name, html)

@@ -37,7 +37,7 @@ COMMANDS = {
     "embed": "Vectors of texts and words, from any layer of a run.",
     "measure": "How well a run predicts a text: bits per byte and perplexity.",
     "compare": "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
-    "inspect": "Look inside a run: which words speak for what it says.",
+    "inspect": "Look inside a run: why it says something, where it looks, how a prediction forms.",
     "runs": "The runs in a folder.",
     "rerun": "Make a finished run again, step by step.",
     "import": "A run from another program's files.",

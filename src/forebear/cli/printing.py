@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +45,11 @@ class Speaking:
             print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
         else:
             draw(console())
+
+    def note(self, notes: Iterable[str]) -> None:
+        """What a person should know about a run beside the result."""
+        for note in () if self.quiet else notes:
+            print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:

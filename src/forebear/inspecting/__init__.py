@@ -1,1 +1,1 @@
-"""Looking inside a run: for now, which words speak for what it says; attention, senses and gradients are to follow."""
+"""Looking inside a run: which words speak for what it says, where tokens look, how predictions form, positions."""

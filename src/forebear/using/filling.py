@@ -95,6 +95,12 @@ def fill(restorer: Restorer, tokenizer: Tokenizer, text: str, *, top: int = 5, t
     )
 
 
+def hidden(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of a text in which ____ and the mask's own name hide a token each, and the places of those hidden."""
+    text = sound(text)
+    return _row(text, _gaps(text, tokenizer.token(mask), 1), tokenizer, mask)
+
+
 def _gaps(text: str, mask: str, tokens: int) -> list[_Gap]:
     touching = re.finditer(f"(?:{re.escape(mask)})+", text)
     masks = [(found.start(), found.end(), found[0].count(mask)) for found in touching]

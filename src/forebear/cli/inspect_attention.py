@@ -1,0 +1,154 @@
+"""`forebear inspect attention`: where tokens look, in the terminal, as a picture and as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from forebear.cli.many import Given, plain
+from forebear.cli.pictures import form_of, put
+from forebear.cli.printing import Speaking, table
+from forebear.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.inspecting.views import View
+
+STRONGEST = 8  # edges below a map
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def attention(
+    run: Path,
+    texts: Given = None,
+    /,
+    *,
+    layer: int | None = None,
+    head: Literal["mean"] | int | None = None,
+    rollout: Switch = False,
+    bare: Switch = False,
+    top: int | None = None,
+    to: Path | None = None,
+    speaking: Speaking = Speaking(),
+) -> None:
+    """Show where the tokens of a text, or of two in one row, look: any layer, any head, their mean, or a roll-out.
+
+    ```
+    forebear inspect attention runs/bert "i have a dream" --layer 2 --head 1
+    forebear inspect attention runs/bert "我很喜欢你" "我很中意你" --to heads.png
+    forebear inspect attention runs/gpt2 "我有一个梦想" --head mean --to page.html
+    forebear inspect attention runs/gpt2 "a long text …" --rollout --top 30
+    ```
+
+    Every row of a map sums to 1. In one that looks back, what comes later is empty: it is not seen. Where a run finds
+    hidden tokens, ____ and [MASK] hide one.
+
+    Parameters
+    ----------
+    run
+        The run's folder: any with a Transformer.
+    texts
+        One text, or two that are laid out in one row as the milestone does ([CLS] A [SEP] B [SEP]).
+    layer
+        Only this layer, from 1, or from the end: -1 is the last. [default: all]
+    head
+        Only this head, from 1 or from the end; or mean, of all heads of a layer. [default: all]
+    rollout
+        What reaches the layer (by itself the last) from the beginning, if attention and what is carried past it were
+        all there is: layers multiplied (Abnar & Zuidema 2020).
+    bare
+        Only the texts' own tokens: nothing before, between and behind them.
+    top
+        Only so many edges, the strongest of each head: a table, and lines in a picture. [default: for more than 60
+        tokens 40]
+    to
+        Write a picture (.png, .svg), or a page (.html) in which layers and heads are chosen by hand.
+    """
+    from forebear.inspecting.maps import maps_of
+    from forebear.inspecting.views import EDGES, view
+    from forebear.using.run import Run
+
+    if top is not None and top < 1:
+        raise BadInput(f"--top is {top}", remedy="ask for at least 1 edge")
+    form = form_of(to, "png", "svg", "html")
+    using, given = Run.open(run), list(texts or ())
+    maps = maps_of(using, given, bare=bare)
+    speaking.note(using.notes)
+    views = [view(one, layer, head, rollout=rollout) for one in maps]
+    tops = [EDGES if top is None and one.is_long else top for one in views]
+    both = list(zip(views, tops, strict=True))
+    facts: dict[str, Any] = {"run": using.name, "what": "attention", "texts": given}
+    facts["maps"] = [one.facts(most) for one, most in both]
+    if to is not None:
+        put(to, _made(both, form, using.name, given))
+        facts["to"] = str(to)
+    speaking.tell(facts, lambda console: _draw_all(console, both, to))
+
+
+def _made(views: list[tuple[View, int | None]], form: str, run: str, texts: list[str]) -> bytes:
+    """The file's content."""
+    from forebear.inspecting.drawing import quoted
+
+    title = f"{run}: " + " | ".join(map(quoted, texts))
+    if form == "html":
+        from forebear.inspecting.attention_page import page
+
+        return page(views, title).encode()
+    from forebear.inspecting.attention_picture import picture
+
+    one, most = views[0]
+    return picture(one, title, form, most)
+
+
+def _draw_all(console: Console, views: list[tuple[View, int | None]], to: Path | None) -> None:
+    for one, most in views:
+        _draw(console, one, most)
+    if to is not None:
+        console.print(f"written: {to}", markup=False, soft_wrap=True)
+
+
+def _draw(console: Console, view: View, top: int | None) -> None:
+    of = view.map
+    console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {len(of.rows):,} tokens")
+    if top is None:
+        _draw_maps(console, view)
+    several = len(view.panels) > 1
+    console.print("the strongest edges" if several else f"the strongest edges of {view.panels[0].title}")
+    made = table(*([">layer", ">head"] if several else []), ">", "token", "looks at", ">", ">weight")
+    for edge in view.edges(top or STRONGEST):
+        where = [str(edge.panel.layer), str(edge.panel.head)] if several else []
+        ends = (str(edge.row + 1), plain(of.rows[edge.row]), plain(of.columns[edge.column]), str(edge.column + 1))
+        made.add_row(*where, *ends, f"{edge.weight:.3f}")
+    console.print(made)
+
+
+def _draw_maps(console: Console, view: View) -> None:
+    """One map with its numbers; of several small ones, one for each layer where all heads of all were asked for."""
+    from forebear.cli.heat import beside, heat, small
+    from forebear.inspecting.views import view as chosen
+
+    of, colours = view.map, console.color_system is not None
+    if len(view.panels) == 1:
+        console.print(f"{view.panels[0].title}: each row looks at the columns")
+        how = {"width": console.width, "colours": colours, "borders": of.borders}
+        lines = heat(of.rows, of.columns, view.panels[0].weights, of.seen, **how)
+    else:
+        heads = {panel.head for panel in view.panels}
+        layers = {panel.layer for panel in view.panels}
+        everything = len(heads) > 1 and len(layers) > 1
+        shown = chosen(of, head="mean") if everything else view
+        most = max(float(panel.weights.max()) for panel in shown.panels)
+        told = [
+            (shown.brief(one), list(small(one.weights, of.seen, colours=colours, most=most))) for one in shown.panels
+        ]
+        lines = beside(told, width=console.width)
+        console.print(f"down and across: {plain(' '.join(of.rows))}", soft_wrap=True)
+        if everything:
+            console.print(
+                "(--layer N shows the heads of one layer, --layer N --head N one with its numbers)", style="dim"
+            )
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -1,0 +1,59 @@
+"""How a prediction forms, as a picture: the likeliest tokens of every layer, and how sure it is of the last one's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from forebear.inspecting.drawing import ACCENT, INK, SOFT, blues, drawing, new_figure, saved, short
+from forebear.inspecting.lens import Lens
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def picture(lens: Lens, title: str, form: str) -> bytes:
+    names = [[short(one.text, 10) for one in layer.candidates] for layer in lens.layers]
+    with drawing([title, lens.chosen.text, *(name for line in names for name in line)]):
+        columns = len(names[0])
+        figure = new_figure(0.85 * columns + 5.2, 0.46 * len(names) + 1.7)
+        left, middle, right = figure.subplots(1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True)
+        _candidates(left, lens, names)
+        said = short(lens.chosen.text)
+        layers = [layer.number for layer in lens.layers]
+        middle.plot([layer.probability for layer in lens.layers], layers, marker="o", ms=3, color="#1c4f9c")
+        middle.set(xlim=(0, None), xlabel=f"probability of {said}")
+        middle.margins(x=0.1)
+        right.plot([layer.entropy for layer in lens.layers], layers, marker="o", ms=3, color=SOFT, label="entropy")
+        further = [layer.divergence for layer in lens.layers]
+        right.plot(further, layers, marker="s", ms=3, color=ACCENT, ls="--", label="KL to the end")
+        right.set(xlabel="bits", xlim=(0, None))
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+        for axes in (middle, right):
+            axes.grid(axis="both", color="#eceae6", lw=0.6)
+            axes.tick_params(length=0, labelleft=False)
+            axes.spines[["top", "right"]].set_visible(False)
+        what = "comes next" if lens.head == "next" else "is hidden"
+        figure.suptitle(f"{title}\nwhat {what}, by every layer", fontsize=11)
+        return saved(figure, form)
+
+
+def _candidates(axes: Axes, lens: Lens, names: list[list[str]]) -> None:
+    """The likeliest first, coloured by how likely they are; what is said in the end is framed."""
+    from matplotlib.patches import Rectangle
+
+    shares = np.array([[one.probability for one in layer.candidates] for layer in lens.layers])
+    axes.imshow(shares, cmap=blues(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for row, (layer, line) in enumerate(zip(lens.layers, names, strict=True)):
+        for column, (one, name) in enumerate(zip(layer.candidates, line, strict=True)):
+            colour = "white" if one.probability > 0.55 else INK
+            axes.text(column, row - 0.04, name, ha="center", va="bottom", fontsize=8.5, color=colour)
+            axes.text(column, row + 0.1, f"{one.probability:.1%}", ha="center", va="top", fontsize=6.5, color=colour)
+            if one.id == lens.chosen.id:
+                frame = Rectangle((column - 0.47, row - 0.44), 0.94, 0.88, fill=False, edgecolor=ACCENT, lw=1.2)
+                axes.add_patch(frame)
+    axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.number}" for layer in lens.layers[1:])])
+    axes.set_xticks(range(len(names[0])), [str(rank + 1) for rank in range(len(names[0]))])
+    axes.set_xlabel("rank; framed: what is said in the end")
+    axes.tick_params(length=0)

@@ -1,0 +1,66 @@
+"""Fonts for pictures: chosen by the characters that are drawn; what no font has is told, and never drawn as a box."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebear.errors import BadInput, ForebearError
+from forebear.inspecting import fonts
+from forebear.inspecting.drawing import drawing, new_figure, saved
+from forebear.inspecting.fonts import families_for
+
+HERE = [("Latin", frozenset(range(0x250))), ("Greek", frozenset(range(0x370, 0x400))), ("Han", frozenset({0x6211}))]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three made-up fonts."""
+    monkeypatch.setattr(fonts, "_fonts", lambda: iter(HERE))
+
+
+def test_only_fonts_that_are_needed_are_taken(installed: None):
+    assert families_for(["abc", " \n"]) == ["Latin"]
+    assert families_for(["我"]) == ["Latin", "Han"]
+    assert families_for(["我 λ a"]) == ["Latin", "Greek", "Han"]
+    assert families_for([]) == ["Latin"]
+
+
+def test_what_no_font_has_is_named_with_a_remedy(installed: None):
+    with pytest.raises(BadInput) as told:
+        families_for(["我爱你 a", "你"])
+    assert told.value.what == "no font installed here has 你 (U+4F60) 爱 (U+7231)"
+    assert "fonts-noto-cjk" in told.value.remedy
+    assert "--to FILE.html" in told.value.remedy
+    with pytest.raises(BadInput) as told:
+        families_for(["😀"])
+    assert "noto-cjk" not in told.value.remedy
+    with pytest.raises(BadInput, match="and 8 more"):
+        families_for(["".join(map(chr, range(0x5000, 0x5014)))])
+
+
+def test_fonts_of_this_machine():
+    pytest.importorskip("matplotlib")
+    assert families_for(["abc ␣ ⏎ … →"]) == ["DejaVu Sans"]  # which matplotlib brings along
+    with pytest.raises(BadInput, match=r"U\+10FFFD"):
+        families_for(["\U0010fffd"])  # only a font of boxes would have it
+
+
+def test_a_picture_leaves_the_settings_of_others_alone():
+    matplotlib = pytest.importorskip("matplotlib")
+    before = dict(matplotlib.rcParams)
+    with drawing(["a"]):
+        figure = new_figure(1, 1)
+        figure.text(0, 0, "a $x")
+        first = saved(figure, "svg")
+        assert first == saved(figure, "svg")
+    assert dict(matplotlib.rcParams) == before
+    assert b"<svg" in first
+
+
+def test_a_box_is_an_error():
+    pytest.importorskip("matplotlib")
+    with drawing(["a"]):
+        figure = new_figure(1, 1)
+        figure.text(0, 0, "\ue123")  # not among the texts that were announced
+        with pytest.raises(ForebearError, match="could not be drawn"):
+            saved(figure, "png")
