@@ -1,6 +1,6 @@
 """Generation beside transformers and CTranslate2: the same weights and prompts, equal tokens; prints the ratios.
 
-    ./dev bench generate                  one thread: greedy and beam 4, batch 1 and 8, prompts of equal and unequal lengths
+    ./dev bench generate                  greedy and beam 4, batch 1 and 8, equal and unequal prompts; one thread
     ./dev bench generate --only small     or 124M
     ./dev bench generate --write          put the figures into both READMEs
 
@@ -56,6 +56,9 @@ class Work:
         return len(self.prompts) * self.beams
 
 
+Side = Callable[[Work], list[list[int]]]  # the tokens that each prompt is continued by
+
+
 def drawn(size: Size, rows: int, *, unequal: bool) -> list[np.ndarray]:
     """Natural prompts."""
     rng, ids = np.random.default_rng(1), natural_ids(min(size.vocabulary, 8000), size.text)
@@ -75,10 +78,10 @@ def spread_out(size: Size) -> Any:
     return network
 
 
-# --- those who are compared: each makes of some work a function that returns the tokens of each prompt
+# --- those who are compared
 
 
-def ours(network: Any) -> Callable[[Work], list[list[int]]]:
+def ours(network: Any) -> Side:
     predictor = NetworkPredictor(network)
 
     def continued(work: Work) -> list[list[int]]:
@@ -96,7 +99,7 @@ def ours(network: Any) -> Callable[[Work], list[list[int]]]:
     return continued
 
 
-def transformers(peer: Any) -> Callable[[Work], list[list[int]]]:
+def transformers(peer: Any) -> Side:
     @torch.inference_mode()
     def continued(work: Work) -> list[list[int]]:
         longest = max(map(len, work.prompts))
@@ -109,7 +112,7 @@ def transformers(peer: Any) -> Callable[[Work], list[list[int]]]:
     return continued
 
 
-def ctranslate2(peer: Any, vocabulary: int, folder: Path) -> Callable[[Work], list[list[int]]]:
+def ctranslate2(peer: Any, vocabulary: int, folder: Path) -> Side:
     from ctranslate2 import Generator
     from ctranslate2.converters.transformers import GPT2Loader
 
@@ -145,7 +148,7 @@ def measured(size: Size, works: list[Work], rounds: int, limits: tuple[float, fl
         sides = {"ours": ours(network), "transformers": transformers(peer)}
         sides["CTranslate2"] = ctranslate2(peer, size.vocabulary, Path(folder))
         for work in works:
-            seconds, found = turns({name: (lambda side=side: side(work)) for name, side in sides.items()}, rounds)
+            seconds, found = turns(sides, work, rounds)
             assert found["ours"] == found["transformers"], f"{size.label}, {work.label}: the tokens differ"
             pairs = zip(np.ravel(found["ours"]), np.ravel(found["CTranslate2"]), strict=True)
             alike = statistics.mean(float(one == other) for one, other in pairs)
@@ -166,7 +169,7 @@ def measured(size: Size, works: list[Work], rounds: int, limits: tuple[float, fl
     return told
 
 
-def turns(sides: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
+def turns(sides: dict[str, Side], work: Work, rounds: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Seconds of each side in each round, after one to warm up, and what each answered."""
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in sides}
@@ -174,7 +177,7 @@ def turns(sides: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, l
     for turn in range(rounds + 1):
         for name, side in sides.items():
             began = clock()
-            answers[name] = side()
+            answers[name] = side(work)
             if turn:
                 seconds[name].append(clock() - began)
     return seconds, answers
@@ -215,8 +218,18 @@ def main() -> None:
             ]
             rows += measured(size, works, rounds, limits)
     if options.write:
-        chinese = {"generation, ": "生成，", ", batch ": "，批大小 ", ", beam ": "，束宽 ", " of unequal prompts": "，提示长短不一"}
-        chinese |= {", context ": "，上下文 ", " blocks of ": " 层，宽 ", " of memory": "（内存带宽）", " of sgemm": "（sgemm）"}
+        chinese = {
+            "generation, ": "生成，",
+            ", batch ": "，批大小 ",
+            ", beam ": "，束宽 ",
+            " of unequal prompts": "，提示长短不一",
+        }
+        chinese |= {
+            ", context ": "，上下文 ",
+            " blocks of ": " 层，宽 ",
+            " of memory": "（内存带宽）",
+            " of sgemm": "（sgemm）",
+        }
         write_figures("generate", rows, where, rounds, chinese)
 
 
