@@ -60,8 +60,9 @@ def test_batching_changes_nothing(tokenizers, network, lengths, batch, length, h
     tokenizer = tokenizers["words"]
     said = [word for line in LINES for word in line.split()]
     prompts = [" ".join((said * 4)[at : at + count]) for at, count in enumerate(lengths)]
-    together = write(network, tokenizer, prompts, batch=batch, length=length, **how)
-    alone = [one for prompt in prompts for one in write(network, tokenizer, prompt, batch=1, length=length, **how)]
+    continued = searched if "beams" in how else generate
+    together = continued(network, tokenizer, prompts, batch=batch, length=length, **how)
+    alone = [one for prompt in prompts for one in continued(network, tokenizer, prompt, batch=1, length=length, **how)]
     assert texts(together) == texts(alone)
     for mine, other in zip(together, alone, strict=True):
         assert mine.score == pytest.approx(other.score, abs=1e-4)

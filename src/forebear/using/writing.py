@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # By what asks for a way: what else it takes. What would change nothing is refused.
 TAKES = {
-    "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop", "batch"),
-    "beams": ("best", "length_penalty", "length", "stop", "batch"),
+    "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop"),
+    "beams": ("best", "length_penalty", "length", "stop"),
     "choices": (),
 }
 
