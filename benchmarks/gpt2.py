@@ -1,15 +1,13 @@
-"""GPT-2 beside transformers: the same weights, the same text, equal losses and equal tokens; prints the ratios.
+"""Training GPT-2 beside transformers: the same weights, the same text, equal losses; prints the ratios.
 
-    ./dev bench gpt2                   training and generation with one thread
+    ./dev bench gpt2                   with one thread; generation is ./dev bench generate
     ./dev bench gpt2 --threads 2       with two
-    ./dev bench gpt2 --only training   or generation
     ./dev bench gpt2 --write           put the figures into both READMEs
 
 Text is WikiText-2 of ../shared/data (or $FOREBEAR_DATA), else the demo's, cut by a byte-pair tokenizer learned from it.
 Ours and theirs alternate in one process; figures are medians over the rounds, ratios the medians of rounds' ratios.
 Time is the processor's, so that others who use the machine disturb less; with several threads it is the clock's.
-  training     our learner's step; theirs is a hand loop with fused AdamW over the same groups, clipping and batches
-  generation   greedy, from natural prompts; theirs is `generate` with its cache
+Ours is our learner's step; theirs is a hand loop with fused AdamW over the same groups, clipping and batches.
 """
 
 from __future__ import annotations
@@ -31,13 +29,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from forebear.interop.huggingface import written
 from forebear.milestones.gpt2 import Gpt2
-from forebear.networks.predictor import NetworkPredictor
 from forebear.objectives.batch import Batch
 from forebear.training.descending import Descending
 from forebear.training.device import Device
 from forebear.training.recipe import Recipe
-
-PROMPT = 32
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,6 @@ def small(context: int) -> Size:
 
 TRAINED = [small(128), small(256)]
 TRAINED += [Size("6 blocks of 384, context 256", {"width": 384, "depth": 6, "heads": 6, "context": 256}, 8000, 2048, 0)]
-GENERATED = [small(256), Size("124M", {}, 50257, 0, 64)]
 TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 400, 256, 8, 200_000)
 
 
@@ -146,44 +140,10 @@ def work(size: Size, network) -> float:
     return 6 * size.batch * (weights + milestone.depth * milestone.width * milestone.context)
 
 
-def compare_generation(size: Size, rows: int, rounds: int) -> list[str]:
-    """Tokens a second, from prompts of natural text; every token must be the same."""
-    network = size.network().initialise(0)
-    with torch.no_grad():  # larger weights than a model begins with: texts that do not repeat one token
-        for name, value in network.named_parameters():
-            if value.dim() > 1 and "embedding" not in name:
-                value.mul_(4 * (2 * size.milestone().depth) ** 0.5 if "output" in name or "contract" in name else 4)
-    peer, predictor = peer_of(size, network).eval(), NetworkPredictor(network)
-    ids = natural_ids(min(size.vocabulary, 8000), size.text)
-    starts = np.random.default_rng(1).integers(0, len(ids) - PROMPT, rows)
-    prompts = [ids[start : start + PROMPT] for start in starts]
-    given, length = torch.from_numpy(np.stack(prompts)), size.length
-    asked = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
-
-    def ours() -> np.ndarray:
-        reader, found = predictor.read(prompts, length), []
-        for _ in range(length):
-            found.append(reader.next().argmax(1))
-            reader.take(found[-1])
-        return np.stack(found, 1)
-
-    @torch.inference_mode()
-    def theirs() -> np.ndarray:
-        return peer.generate(given, attention_mask=torch.ones_like(given), **asked)[:, PROMPT:].numpy()
-
-    mine, others = [], []
-    for our_tokens, their_tokens, our_seconds, their_seconds in alternated(ours, theirs, rounds):
-        assert (our_tokens == their_tokens).all(), f"{size.label}, {rows} rows: the tokens differ"
-        mine.append(our_seconds)
-        others.append(their_seconds)
-    return told(f"generation, {size.label}, batch {rows}", rows * length, mine, others, "")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=["training", "generation"])
     parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds: a smoke test")
     options = parser.parse_args()
@@ -191,15 +151,9 @@ def main() -> None:
     rounds = 2 if options.quick else options.rounds
     where = machine(options.threads)
     print(where, flush=True)
-    rows = []
-    if options.only != "generation":
-        rows += [compare_training(size, rounds) for size in ([TINY] if options.quick else TRAINED)]
-    if options.only != "training":
-        sizes = [TINY] if options.quick else GENERATED
-        rows += [compare_generation(size, count, rounds) for size in sizes for count in (1, 8)]
+    rows = [compare_training(size, rounds) for size in ([TINY] if options.quick else TRAINED)]
     if options.write:
-        chinese = {"training, ": "训练，", "generation, ": "生成，", ", batch ": "，批大小 "}
-        chinese |= {", context ": "，上下文 ", " blocks of ": " 层，宽 "}
+        chinese = {"training, ": "训练，", ", context ": "，上下文 ", " blocks of ": " 层，宽 "}
         write_figures("gpt2", rows, where, rounds, chinese)
 
 

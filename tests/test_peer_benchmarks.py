@@ -11,7 +11,13 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    ("name", "cases", "said"), [("gpt2", 3, "of sgemm"), ("bert", 1, "making a batch takes"), ("tasks", 3, "of sgemm")]
+    ("name", "cases", "said"),
+    [
+        ("gpt2", 1, "of sgemm"),
+        ("generate", 5, "of memory"),
+        ("bert", 1, "making a batch takes"),
+        ("tasks", 3, "of sgemm"),
+    ],
 )
 def test_benchmark_runs(name, cases, said, tmp_path):
     environment = os.environ | {"FOREBEAR_DATA": str(tmp_path), "OMP_NUM_THREADS": "1"}  # the demo's text, everywhere

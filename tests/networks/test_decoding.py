@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from building import VOCABULARY, decoder_model, inputs, rows_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forebear.errors import ForebearError
 from forebear.networks import batching, cross_entropy, decoding, layouts
@@ -27,14 +29,14 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
     return torch.log_softmax(torch.from_numpy(scores), -1).numpy()
 
 
-def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]]) -> None:
+def follow_along(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=5e-5) -> None:
     """Generate greedily; every score of every step must be the reference's."""
     reader = NetworkPredictor(model).read(rows, room)
     texts = [row.tolist() for row in rows]
     for step in range(steps):
         scores = reader.next()
         assert scores.dtype == np.float32
-        np.testing.assert_allclose(scores, [read_whole(model, text) for text in texts], atol=5e-5)
+        np.testing.assert_allclose(scores, [read_whole(model, text) for text in texts], atol=atol)
         chosen = scores.argmax(1)
         reader.take(chosen)
         texts = [[*text, int(token)] for text, token in zip(texts, chosen, strict=True)]
@@ -59,6 +61,35 @@ def test_ended_rows_are_dropped_in_any_order():
 def test_rows_beyond_the_context_forget_their_older_half_each_by_itself():
     rows = rows_of(3, CONTEXT, CONTEXT + 1, 60, 20)
     follow_along(decoder_model(context=CONTEXT), rows, 50, 50, {30: [0, 1, 3, 4], 40: [1]})
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+    kept=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_size=1, max_size=12),
+    norm=st.sampled_from(["pre", "post"]),
+)
+def test_rows_are_repeated_reordered_and_dropped_at_every_step(lengths, kept, norm):
+    """As beams do: more rows than before, fewer, in circles; also beyond the context, where rows forget.
+
+    A row that was mixed up with another has scores that are off by whole numbers.
+    """
+    kept_rows, count = {}, len(lengths)
+    for step, rows in enumerate(kept):
+        kept_rows[step], count = [row % count for row in rows], len(rows)
+    follow_along(decoder_model(norm=norm, context=CONTEXT), rows_of(*lengths), len(kept) + 2, 4, kept_rows, 1e-3)
+
+
+def test_only_what_differs_is_moved(monkeypatch):
+    reader = NetworkPredictor(decoder_model()).read(rows_of(9), 8)
+    reader.keep(np.array([0, 0, 0]))
+    reader.take(np.array([1, 2, 1]))
+    reader.next()
+    parting = []
+    plain = decoding.Rows._parting
+    monkeypatch.setattr(decoding.Rows, "_parting", lambda *args: parting.append(plain(*args)) or parting[-1])
+    reader.keep(np.array([1, 1, 0]))  # the first takes the token 2, the third has what the first had
+    assert parting == [[9, 10]]
 
 
 def test_more_room_than_was_asked_for():

@@ -12,6 +12,7 @@ from forebear.using.generating import generate
 from forebear.using.searching import chosen, searched
 from forebear.using.writing import settled, write
 
+LINES = ["the cat sat on the mat", "the dog sat on the log", "a cat and a dog"]
 PROMPTS = ["the cat", "", "a dog sat on the", "你好", "the cat sat on the mat and"]
 
 
@@ -34,6 +35,37 @@ def test_prompts_together_give_what_each_gives_alone(tokenizer):
     alone = [one for prompt in PROMPTS for one in searched(predictor, tokenizer, prompt, beams=3, best=2, length=10)]
     assert alone == together
     assert [(one.prompt, one.sample) for one in together] == [(prompt, rank) for prompt in PROMPTS for rank in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def network(tokenizers):
+    from forebear.milestones.gpt2 import Gpt2
+    from forebear.networks.predictor import NetworkPredictor
+
+    model = Gpt2(width=32, depth=2, heads=2, context=24).network(tokenizers["words"])
+    return NetworkPredictor(model.initialise(seed=5))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    batch=st.integers(1, 12),
+    length=st.integers(1, 12),
+    how=st.sampled_from(
+        [{"temperature": 0}, {"temperature": 1.3, "samples": 2}, {"beams": 3, "best": 2}, {"beams": 5}]
+    ),
+)
+def test_batching_changes_nothing(tokenizers, network, lengths, batch, length, how):
+    """Prompts of any lengths, also beyond the context, in batches of any size."""
+    tokenizer = tokenizers["words"]
+    said = [word for line in LINES for word in line.split()]
+    prompts = [" ".join((said * 4)[at : at + count]) for at, count in enumerate(lengths)]
+    continued = searched if "beams" in how else generate
+    together = continued(network, tokenizer, prompts, batch=batch, length=length, **how)
+    alone = [one for prompt in prompts for one in continued(network, tokenizer, prompt, batch=1, length=length, **how)]
+    assert texts(together) == texts(alone)
+    for mine, other in zip(together, alone, strict=True):
+        assert mine.score == pytest.approx(other.score, abs=1e-4)
 
 
 def test_log_p_is_the_run_s_own(words):

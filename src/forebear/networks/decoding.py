@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -103,17 +102,19 @@ class Rows:
 
     def __init__(self, decoder: Decoder, rows: Sequence[np.ndarray], room: int) -> None:
         self._decoder = decoder
-        self._read = [row[beginning(len(row), decoder.context) :].tolist() for row in rows]
+        texts = [np.asarray(row)[beginning(len(row), decoder.context) :] for row in rows]
+        self._lengths = np.array([len(text) for text in texts], np.int64)  # tokens that are seen of each row
         self._taken: np.ndarray | None = None
-        device = decoder.head.weight.device
-        longest = max(map(len, self._read))
-        slots = min(longest + room, _slots(decoder.context))
-        shape = (decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
-        dtype = decoder.head.weight.dtype
+        device, dtype = decoder.head.weight.device, decoder.head.weight.dtype
+        self._end = int(self._lengths.max())  # the slot that is written next
+        slots = min(self._end + room, _slots(decoder.context))
+        self._tokens = np.zeros((len(rows), slots), np.int64)  # what stands in the slots
+        for row, text in enumerate(texts):
+            self._tokens[row, self._end - len(text) : self._end] = text
+        shape = (2, decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
         with torch.inference_mode():
-            self._keys, self._values = (torch.zeros(shape, device=device, dtype=dtype) for _ in range(2))
+            self._cache = torch.zeros(shape, device=device, dtype=dtype)  # keys and values; room for rows to come too
             self._mask = torch.zeros((len(rows), 1, 1, slots), device=device, dtype=dtype)
-            self._end = longest  # the slot that is written next
             self._x = self._reread(range(len(rows)))
             self._placed()
 
@@ -122,7 +123,7 @@ class Rows:
         with torch.inference_mode():
             if self._taken is not None:
                 self._x, self._taken = self._step(self._taken), None
-            _, vocabulary = self._decoder.layers(len(self._read))
+            _, vocabulary = self._decoder.layers(len(self._lengths))
             return self._decoder.logits(self._x, vocabulary).float().cpu().numpy()
 
     def take(self, ids: np.ndarray) -> None:
@@ -132,55 +133,48 @@ class Rows:
         self._taken = np.asarray(ids, dtype=np.int64)
 
     def keep(self, rows: np.ndarray) -> None:
-        chosen = np.arange(len(self._read))[np.asarray(rows)].tolist()
+        chosen = np.arange(len(self._lengths))[np.asarray(rows)]
         with torch.inference_mode():
-            self._keys, self._values = self._kept(self._keys, chosen), self._kept(self._values, chosen)
-            picked = torch.tensor(chosen, dtype=torch.long, device=self._keys.device)
-            self._mask, self._x = self._mask[picked], self._x[picked]
-            self._read = [list(self._read[row]) for row in chosen]
+            (self._move if len(chosen) <= len(self._tokens) else self._widen)(chosen)
+            picked = torch.from_numpy(chosen).to(self._cache.device)
+            self._mask, self._x, self._lengths = self._mask[picked], self._x[picked], self._lengths[chosen]
             self._taken = None if self._taken is None else self._taken[chosen]
-            if chosen:
+            if len(chosen):
                 self._placed()
 
     def _step(self, ids: np.ndarray) -> Tensor:
         """Read one more token of each row; (B, D) states of them."""
         if not len(ids):
             return self._x
-        full = [row for row, read in enumerate(self._read) if len(read) == self._decoder.context]
-        for read, token in zip(self._read, ids.tolist(), strict=True):
-            read.append(token)
-        if self._end == self._keys.shape[3]:
+        context = self._decoder.context
+        full = np.flatnonzero(self._lengths == context).tolist()
+        if self._end == self._tokens.shape[1]:
             self._make_room()
+        self._tokens[: len(ids), self._end] = ids
+        self._lengths += 1
         self._end += 1
-        x = self._one_more(torch.from_numpy(ids).to(self._keys.device)) if len(full) < len(ids) else self._x.clone()
+        x = self._one_more(torch.from_numpy(ids).to(self._cache.device)) if len(full) < len(ids) else self._x.clone()
         self._positions += 1
         if full:
-            for row in full:
-                self._read[row] = self._read[row][beginning(len(self._read[row]), self._decoder.context) :]
+            self._lengths[full] -= beginning(context + 1, context)
             x[full] = self._reread(full)
             self._placed()
         return x
 
     def _one_more(self, ids: Tensor) -> Tensor:
-        decoder, last = self._decoder, self._end - 1
-        rows, heads = len(ids), decoder.heads
+        decoder, rows, heads = self._decoder, len(ids), self._decoder.heads
         layers, _ = decoder.layers(rows)
-        seen = slice(self._first, self._end)
-        mask = self._mask[..., seen] if self._masked else None
-        keys, values = self._keys[..., seen, :].unbind(), self._values[..., seen, :].unbind()
-        new_keys, new_values = (
-            self._keys[..., last : last + 1, :].unbind(),
-            self._values[..., last : last + 1, :].unbind(),
-        )
+        mask = self._mask[..., self._first : self._end] if self._masked else None
+        held = self._cache[:, :, :rows, :, self._first : self._end]
+        (keys, values), new = (half.unbind() for half in held), held[..., -1:, :].unbind(1)
         pre, normed, activation = decoder.pre, decoder.normed, decoder.activation
         attention = functional.scaled_dot_product_attention
         x = decoder.embed(ids, self._positions.clamp(max=decoder.context - 1))  # a full row is read again anyway
         for number, layer in enumerate(layers):
             inside = normed(x, layer.attention_norm) if pre else x
-            query, key, value = layer.query_key_value(inside).view(rows, 3, heads, 1, -1).unbind(1)
-            new_keys[number].copy_(key)
-            new_values[number].copy_(value)
-            mixed = attention(query, keys[number], values[number], mask)
+            parts = layer.query_key_value(inside).view(rows, 3, heads, 1, -1).transpose(0, 1)
+            new[number].copy_(parts[1:])
+            mixed = attention(parts[0], keys[number], values[number], mask)
             x = x + layer.output(mixed.reshape(rows, -1))
             x = x if pre else normed(x, layer.attention_norm)
             inside = normed(x, layer.feedforward_norm) if pre else x
@@ -192,8 +186,9 @@ class Rows:
         """Read these rows whole into the slots that end before `_end`; (len(rows), D) states of their last tokens."""
         texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt read it once
         for place, row in enumerate(rows):
-            texts.setdefault(tuple(self._read[row]), []).append(place)
-        last = self._keys.new_empty((len(rows), self._decoder.width))
+            text = self._tokens[row, self._end - self._lengths[row] : self._end]
+            texts.setdefault(tuple(text.tolist()), []).append(place)
+        last = self._cache.new_empty((len(rows), self._decoder.width))
         waiting = list(texts)
         while waiting:
             group: list[tuple[int, ...]] = []
@@ -207,14 +202,14 @@ class Rows:
             for text, state in zip(group, states, strict=True):
                 last[texts[text]] = state
         for row in rows:
-            self._mask[row, ..., : self._end - len(self._read[row])] = -torch.inf
+            self._mask[row, ..., : self._end - self._lengths[row]] = -torch.inf
         return last
 
     def _read_whole(self, texts: Sequence[tuple[int, ...]], into: Sequence[Sequence[int]]) -> Tensor:
         """(T, D) states of all tokens of the texts, whose keys and values go to the rows named in `into`."""
-        decoder, device = self._decoder, self._keys.device
+        decoder, device = self._decoder, self._cache.device
         lengths = tuple(map(len, texts))
-        layers, _ = decoder.layers(len(self._read))
+        layers, _ = decoder.layers(len(self._lengths))
         pre, normed = decoder.pre, decoder.normed
         tokens = torch.tensor([token for text in texts for token in text], device=device)
         x = decoder.embed(tokens, places(lengths, device))
@@ -224,7 +219,7 @@ class Rows:
             for part, rows in zip(parts, into, strict=True):
                 slots = slice(self._end - part.shape[2], self._end)
                 for row in rows:
-                    self._keys[number, row, :, slots], self._values[number, row, :, slots] = part[:, 1], part[:, 2]
+                    self._cache[:, number, row, :, slots] = part[:, 1:].transpose(0, 1)
             x = x + layer.output(attend(both, lengths, decoder.heads, past_only=True))
             x = x if pre else normed(x, layer.attention_norm)
             inside = normed(x, layer.feedforward_norm) if pre else x
@@ -234,35 +229,56 @@ class Rows:
 
     def _placed(self) -> None:
         """Where rows stand, known once for many steps."""
-        lengths = list(map(len, self._read))
-        self._positions = torch.tensor(lengths, device=self._keys.device)
-        self._first = self._end - max(lengths)
-        self._masked = min(lengths) < max(lengths)
+        self._positions = torch.from_numpy(self._lengths).to(self._cache.device, copy=True)
+        longest = int(self._lengths.max())
+        self._first, self._masked = self._end - longest, int(self._lengths.min()) < longest
 
     def _make_room(self) -> None:
         """Move everything to the front, where rows that forgot have left room; into a larger cache if there is none."""
-        longest = max(len(read) for read in self._read) - 1  # the newest token has no slot yet
-        used, slots = slice(self._end - longest, self._end), self._keys.shape[3]
-        most = _slots(self._decoder.context)
-        caches = (self._keys, self._values)
+        longest, slots = int(self._lengths.max()), self._tokens.shape[1]
+        used, most = slice(self._end - longest, self._end), _slots(self._decoder.context)
+        cache, tokens = self._cache, self._tokens
         if slots - longest < longest // 2 and slots < most:
-            shape = (*self._keys.shape[:3], min(2 * slots, most), self._keys.shape[4])
-            caches = (self._keys.new_empty(shape), self._keys.new_empty(shape))
-        mask = self._mask.new_zeros((len(self._read), 1, 1, caches[0].shape[3]))
+            slots = min(2 * slots, most)
+            cache = cache.new_empty((*cache.shape[:4], slots, cache.shape[5]))
+            tokens = np.zeros((len(tokens), slots), np.int64)
+        mask = self._mask.new_zeros((len(self._lengths), 1, 1, slots))
         mask[..., :longest] = self._mask[..., used]
-        for new, old in zip(caches, (self._keys, self._values), strict=True):
-            new[..., :longest, :] = old[..., used, :].clone() if new is old else old[..., used, :]
-        (self._keys, self._values), self._mask = caches, mask
+        tokens[:, :longest] = self._tokens[:, used].copy()
+        old = self._cache[..., used, :]
+        cache[..., :longest, :] = old.clone() if cache is self._cache else old
+        self._cache, self._tokens, self._mask = cache, tokens, mask
         self._end, self._first = longest, 0
 
-    def _kept(self, cache: Tensor, rows: Sequence[int]) -> Tensor:
-        """In place, moving only rows whose number changes and only slots in use, where the order allows it."""
-        if any(later <= earlier for earlier, later in pairwise(rows)):
-            return cache[:, rows]
-        for new, old in enumerate(rows):
-            if new != old:
-                cache[:, new, :, self._first : self._end] = cache[:, old, :, self._first : self._end]
-        return cache[:, : len(rows)]
+    def _widen(self, chosen: np.ndarray) -> None:
+        """A larger cache, in which row number `new` is a copy of row `chosen[new]`."""
+        used, shape = slice(self._first, self._end), self._cache.shape
+        cache = self._cache.new_empty((*shape[:2], len(chosen), *shape[3:]))
+        for new, old in enumerate(chosen.tolist()):
+            cache[:, :, new, :, used] = self._cache[:, :, old, :, used]
+        self._cache, self._tokens = cache, self._tokens[chosen]
+
+    def _move(self, chosen: np.ndarray) -> None:
+        """The same in place. Only rows whose number changes move, and of these what the row there has otherwise."""
+        moved = np.flatnonzero(chosen != np.arange(len(chosen)))
+        moves = list(zip(moved.tolist(), chosen[moved].tolist(), self._parting(moved, chosen[moved]), strict=True))
+        overwritten = set(moved.tolist())
+        held = {  # rows that would be gone before they are copied
+            old: self._cache[:, :, old].clone() for new, old, _ in moves if old < new and old in overwritten
+        }
+        for new, old, begin in moves:
+            row = held[old] if old in held else self._cache[:, :, old]
+            self._cache[:, :, new, :, begin : self._end] = row[..., begin : self._end, :]
+        self._tokens[: len(chosen)] = self._tokens[chosen]
+
+    def _parting(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
+        """The first slot in which each row differs from the other: before it, equal tokens left equal things behind."""
+        used, count = slice(self._first, self._end), len(self._lengths)
+        differing = self._tokens[rows, used] != self._tokens[others, used]
+        found = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
+        known = rows < count  # a row that is not in use holds what it held
+        known[known] = self._lengths[rows[known]] == self._lengths[others[known]]
+        return np.where(known, found, self._first).tolist()
 
 
 def _slots(context: int) -> int:

@@ -88,6 +88,7 @@ def search(
         firsts = on[_ranks(source[on]) == 0]
         done = [aside[source[at]].suffices(float(values[at]), length, int(most[source[at]]), stopping) for at in firsts]
         on = on[~np.isin(source[on], source[firsts[done]])]
+        on = on[_settled(rows[on], of, source[on])]
         if len(on) and not np.array_equal(rows[on], np.arange(len(of))):
             reader.keep(rows[on])
         if len(on):
@@ -132,22 +133,39 @@ def _likeliest(scores: np.ndarray, permitted: Permit | None, count: int) -> tupl
     The vocabulary is cut into stripes that are laid over each other, and the largest of each place taken: below the
     count-th largest of these, nothing can be among the best. So nothing is sorted but a few.
     """
-    high = scores.max(axis=1, initial=-np.inf)
+    high = scores.max(axis=1, initial=-np.inf, keepdims=True)
     if np.isnan(high).any():
         raise no_numbers()
-    high = np.where(np.isfinite(high), high, 0)  # where nothing is possible
+    shifted = scores - np.where(np.isfinite(high), high, 0)  # not finite: where nothing is possible
     with np.errstate(divide="ignore"):
-        whole = high + np.log(np.exp(scores - high[:, None]).sum(axis=1, dtype=np.float64))
+        whole = high[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
     allowed = scores if permitted is None else permitted(scores)
-    places = allowed.shape[1] // STRIPES
+    size, places = allowed.shape[1], allowed.shape[1] // STRIPES
+    least = np.full((len(allowed), 1), -np.inf)
     if places > count:
-        laid = allowed[:, : places * STRIPES].reshape(len(allowed), STRIPES, places).max(axis=1)
-        least = np.partition(laid, places - count, axis=1)[:, places - count]
-        chosen = (allowed >= least[:, None]) & (allowed > -np.inf)
-    else:
-        chosen = allowed > -np.inf
-    rows, ids = np.nonzero(chosen)
-    return rows, ids, allowed[rows, ids].astype(np.float64) - whole[rows]
+        laid = allowed[:, : places * STRIPES].reshape(-1, STRIPES, places).max(axis=1)
+        least = np.partition(laid, places - count, axis=1)[:, places - count, None]
+    found = np.flatnonzero(allowed >= least)
+    values = allowed.reshape(-1)[found].astype(np.float64)
+    found, values = found[values > -np.inf], values[values > -np.inf]
+    rows = found // size
+    return rows, found - rows * size, values - whole[rows]
+
+
+def _settled(parents: np.ndarray, of: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """An order of these rows, sources as before, in which the first of a parent stands where it stood if it can.
+
+    So a reader has to move only what replaces another. `of` are the sources of the parents, `source` of the rows.
+    """
+    places = np.full(len(parents), -1)
+    begins = np.searchsorted(source, source)  # where the rows of each row's source begin
+    within = _ranks(of)[parents]
+    ends = np.searchsorted(source, source, side="right")
+    _, firsts = np.unique(parents, return_index=True)
+    stay = firsts[begins[firsts] + within[firsts] < ends[firsts]]
+    places[stay] = begins[stay] + within[stay]
+    places[places < 0] = np.setdiff1d(np.arange(len(parents)), places[stay])
+    return np.argsort(places)
 
 
 def _ranks(groups: np.ndarray) -> np.ndarray:
