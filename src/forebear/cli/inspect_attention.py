@@ -15,7 +15,9 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebear.inspecting.maps import Map
     from forebear.inspecting.views import View
+    from forebear.using.run import Run
 
 STRONGEST = 8  # edges below a map
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -30,6 +32,7 @@ def attention(
     head: Literal["mean"] | int | None = None,
     rollout: Switch = False,
     bare: Switch = False,
+    part: Literal["cross", "source", "target"] | None = None,
     top: int | None = None,
     to: Path | None = None,
     speaking: Speaking = Speaking(),
@@ -41,7 +44,10 @@ def attention(
     forebear inspect attention runs/bert "我很喜欢你" "我很中意你" --to heads.png
     forebear inspect attention runs/gpt2 "我有一个梦想" --head mean --to page.html
     forebear inspect attention runs/gpt2 "a long text …" --rollout --top 30
+    forebear inspect attention runs/de-en "Ein Hund läuft." --head mean --layer -1 --to alignment.png
     ```
+
+    Of a run that translates, the tokens of a translation (a second text, or its own) look at those of the source.
 
     Every row of a map sums to 1. In one that looks back, what comes later is empty: it is not seen. Where a run finds
     hidden tokens, ____ and [MASK] hide one.
@@ -61,6 +67,9 @@ def attention(
         all there is: layers multiplied (Abnar & Zuidema 2020).
     bare
         Only the texts' own tokens: nothing before, between and behind them.
+    part
+        Of a run that translates: cross, from the translation to the source; source or target, within either.
+        [default: cross for a picture, else all]
     top
         Only so many edges, the strongest of each head: a table, and lines in a picture. [default: for more than 60
         tokens 40]
@@ -75,7 +84,7 @@ def attention(
         raise BadInput(f"--top is {top}", remedy="ask for at least 1 edge")
     form = form_of(to, "png", "svg", "html")
     using, given = Run.open(run), list(texts or ())
-    maps = maps_of(using, given, bare=bare)
+    maps = _parts(using, maps_of(using, given, bare=bare), part)
     speaking.note(using.notes)
     views = [view(one, layer, head, rollout=rollout) for one in maps]
     tops = [EDGES if top is None and one.is_long else top for one in views]
@@ -86,6 +95,16 @@ def attention(
         put(to, _made(both, form, using.name, given))
         facts["to"] = str(to)
     speaking.tell(facts, lambda console: _draw_all(console, both, to))
+
+
+def _parts(using: Run, maps: list[Map], part: str | None) -> list[Map]:
+    from forebear.inspecting.translated_maps import SIDES
+
+    if part is None:
+        return maps
+    if "translation" not in using.heads:
+        raise BadInput(f"--part {part} is for runs that translate", remedy="leave it out")
+    return [maps[SIDES.index(part)]]
 
 
 def _made(views: list[tuple[View, int | None]], form: str, run: str, texts: list[str]) -> bytes:

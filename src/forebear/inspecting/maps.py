@@ -75,10 +75,15 @@ def attention(run: Run, text: str, text_b: str | None = None, *, bare: bool = Fa
 
 
 def maps_of(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
-    """All maps of a run for one text, or two that stand in one row as its milestone lays them out.
+    """All maps of a run for one text, or two that stand in one row as its milestone lays them out; of one that
+    translates, those of `translated_maps`.
 
     bare  nothing stands around or between the texts, no [CLS] and no [SEP]
     """
+    if "translation" in run.heads:
+        from forebear.inspecting.translated_maps import translated_maps
+
+        return translated_maps(run, texts, bare=bare)
     encoder: Any = getattr(run.network, "encoder", None)
     if not hasattr(encoder, "attention"):
         remedy = f"look at a Transformer (gpt2, bert, …); this run can be asked to: {', '.join(run.verbs)}"
