@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from forebear.demo.examples import Answered, Example, Labelled, Pair, Tagged, examples
+from forebear.demo.examples import Answered, Example, Labelled, Pair, Parallel, Tagged, examples
 from forebear.demo.world import Language
 
 # The task of the small world, what it is an example of, and how its file is called.
@@ -37,6 +37,18 @@ def write_tasks(
             paths.append(path)
         written[name] = (paths[0], paths[1])
     return written
+
+
+def write_pairs(folder: Path, count: int, tests: int, *, seed: int = 0) -> tuple[Path, Path]:
+    """Writes sentences in English and Chinese, side by side, to learn from and for the test; returns the files."""
+    paths = []
+    for side, number, own in (("train", count, seed), ("test", tests, seed + TEST_SEED)):
+        told = [one for one in examples("parallel", number, own) if isinstance(one, Parallel)]
+        path = folder / f"pairs.{side}.tsv"
+        rows = (f"{_flat(one.english)}\t{_flat(one.chinese)}\n" for one in told)
+        path.write_text("en\tzh\n" + "".join(rows), encoding="utf-8")
+        paths.append(path)
+    return paths[0], paths[1]
 
 
 def lines(name: str, given: Iterable[Example]) -> Iterator[str]:
