@@ -81,6 +81,12 @@ def test_colours_where_there_are_some(capsys: Captured, runs: dict[str, Path], m
     assert re.search("^The\x1b\\[38;2;255;255;255;48;2;24;72;150m +1\x1b\\[0m", shown, re.M)
 
 
+def test_strange_characters_do_no_harm(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
+    shown = said(capsys, "inspect", "attention", runs["bert"], "a \x1b[31m[bold]$x$\ud800", "--to", "look.svg")
+    assert "\x1b" not in shown
+    assert (tmp_path / "look.svg").exists()
+
+
 @pytest.mark.parametrize("name", ["look.png", "look.svg", "look.html"])
 def test_files_of_attention(name: str, capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     facts = told(capsys, "inspect", "attention", runs["bert"], "the $5 cat [x] <b>", "a dog", "--to", name)
@@ -120,6 +126,8 @@ def test_a_font_that_is_missing_is_told_and_nothing_is_written(
     words = refused(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.png")
     assert "我 (U+6211)" in words
     assert "fonts-noto-cjk" in words
+    assert "--to FILE.html" in words
+    assert "html" not in refused(capsys, "inspect", "next", runs["gpt2"], CHINESE, "--to", "look.png")  # it has no page
     assert list(tmp_path.iterdir()) == []
     assert told(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.html")["to"] == ["look.html"]
 
