@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command_line import Captured, refused, said, told
-from forebear.inspecting import fonts
+from forebear.inspecting import fonts, maps
+from forebear.inspecting.maps import Map
 from small_runs import trained
 
 SAID, CHINESE = "The cat sat", "我有梦"
@@ -79,14 +81,42 @@ def test_colours_where_there_are_some(capsys: Captured, runs: dict[str, Path], m
     assert re.search("^The\x1b\\[38;2;255;255;255;48;2;24;72;150m +1\x1b\\[0m", shown, re.M)
 
 
+def test_strange_characters_do_no_harm(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
+    shown = said(capsys, "inspect", "attention", runs["bert"], "a \x1b[31m[bold]$x$\ud800", "--to", "look.svg")
+    assert "\x1b" not in shown
+    assert (tmp_path / "look.svg").exists()
+
+
 @pytest.mark.parametrize("name", ["look.png", "look.svg", "look.html"])
 def test_files_of_attention(name: str, capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     facts = told(capsys, "inspect", "attention", runs["bert"], "the $5 cat [x] <b>", "a dog", "--to", name)
-    assert facts["to"] == name
+    assert facts["to"] == [name]
     begins = {"png": b"\x89PNG", "svg": b"<?xml", "html": b"<!doctype html>"}[name[-4:].removeprefix(".")]
     assert (tmp_path / name).read_bytes().startswith(begins)
     shown = said(capsys, "inspect", "attention", runs["gpt2"], "cat " * 70, "--to", name)
     assert f"written: {name}" in shown
+
+
+def test_runs_with_several_maps(
+    capsys: Captured, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As an encoder and decoder have them: one of them need not be square."""
+    source, target = ("ein", "Hund", "läuft"), ("a", "dog")
+    both = [
+        Map(np.full((1, 2, 3, 3), 1 / 3, np.float32), source, source, "self", "the source"),
+        Map(np.array([[[[0.2, 0.8, 0], [0, 0.1, 0.9]]] * 2], np.float32), target, source, "cross", "to the source"),
+    ]
+    monkeypatch.setattr(maps, "maps_of", lambda run, texts, bare: both)
+    look = ("inspect", "attention", runs["gpt2"], SAID)
+    facts = told(capsys, *look, "--to", "look.png")
+    assert facts["to"] == ["look-1.png", "look-2.png"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == facts["to"]
+    assert (facts["maps"][1]["rows"], facts["maps"][1]["columns"]) == (list(target), list(source))
+    assert told(capsys, *look, "--to", "look.html")["to"] == ["look.html"]
+    assert [one["name"] for one in told(capsys, *look, "--rollout")["maps"]] == ["the source"]
+    shown = said(capsys, *look, "--layer", "1", "--head", "1")
+    assert re.search(r"^  a +\.20 +\.80 +\.00 *$", shown, re.M)
+    assert "2 tokens that look at 3" in shown
 
 
 def test_a_font_that_is_missing_is_told_and_nothing_is_written(
@@ -96,8 +126,10 @@ def test_a_font_that_is_missing_is_told_and_nothing_is_written(
     words = refused(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.png")
     assert "我 (U+6211)" in words
     assert "fonts-noto-cjk" in words
+    assert "--to FILE.html" in words
+    assert "html" not in refused(capsys, "inspect", "next", runs["gpt2"], CHINESE, "--to", "look.png")  # it has no page
     assert list(tmp_path.iterdir()) == []
-    assert told(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.html")["to"] == "look.html"
+    assert told(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.html")["to"] == ["look.html"]
 
 
 def test_positions(capsys: Captured, runs: dict[str, Path], tmp_path: Path):

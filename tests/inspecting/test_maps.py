@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import forebear as fb
-from forebear.errors import BadInput
+from forebear.errors import BadInput, ForebearError
 from forebear.inspecting.maps import Map, maps_of
 from forebear.inspecting.views import EDGES, LONG, Panel, View, rolled_out, view
 from forebear.using.run import Run
@@ -90,6 +91,14 @@ def test_texts_are_laid_out_as_the_milestone_does(looked: dict[str, Run]):
     assert words("gpt2", "cat").count(end) == 1  # as `next` reads it: that it ends is not known
     assert words("gpt2", "cat", "dog").count(end) == 3
     assert maps_of(looked["gpt2"], ["cat"])[0].borders == ()
+
+
+def test_damaged_weights_are_told(tmp_path: Path):
+    run = opened("gpt2", tmp_path, steps=2)
+    with torch.no_grad():
+        run.network.encoder.blocks[1].attention.query_key_value.weight[0] = math.nan
+    with pytest.raises(ForebearError, match="no numbers"):
+        maps_of(run, ["cat"])
 
 
 def test_what_has_no_maps(looked: dict[str, Run], tmp_path: Path):

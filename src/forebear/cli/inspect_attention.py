@@ -84,54 +84,63 @@ def attention(
         raise BadInput(f"--top is {top}", remedy="ask for at least 1 edge")
     form = form_of(to, "png", "svg", "html")
     using, given = Run.open(run), list(texts or ())
-    maps = _parts(using, maps_of(using, given, bare=bare), part)
+    maps = _parts(using, maps_of(using, given, bare=bare), part, to, rollout=rollout)
     speaking.note(using.notes)
     views = [view(one, layer, head, rollout=rollout) for one in maps]
-    tops = [EDGES if top is None and one.is_long else top for one in views]
-    both = list(zip(views, tops, strict=True))
+    both = [(one, EDGES if top is None and one.is_long else top) for one in views]
     facts: dict[str, Any] = {"run": using.name, "what": "attention", "texts": given}
     facts["maps"] = [one.facts(most) for one, most in both]
-    if to is not None:
-        put(to, _made(both, form, using.name, given))
-        facts["to"] = str(to)
-    speaking.tell(facts, lambda console: _draw_all(console, both, to))
+    written = [] if to is None else _write(to, form, both, using.name, given)
+    facts |= {"to": written} if written else {}
+    speaking.tell(facts, lambda console: _draw_all(console, both, written))
 
 
-def _parts(using: Run, maps: list[Map], part: str | None) -> list[Map]:
+def _parts(using: Run, maps: list[Map], part: str | None, to: Path | None, *, rollout: bool) -> list[Map]:
+    """Of a run that translates, what was asked for; by itself a picture shows how a translation looks at its source."""
     from forebear.inspecting.translated_maps import SIDES
 
-    if part is None:
-        return maps
     if "translation" not in using.heads:
-        raise BadInput(f"--part {part} is for runs that translate", remedy="leave it out")
-    return [maps[SIDES.index(part)]]
+        if part is not None:
+            raise BadInput(f"--part {part} is for runs that translate", remedy="leave it out")
+        return maps
+    if rollout and part == "cross":
+        raise BadInput("a source is not rolled out into a translation", remedy="--part source or --part target")
+    if part is None and to is not None and to.suffix != ".html":
+        part = "source" if rollout else "cross"
+    chosen = maps if part is None else [maps[SIDES.index(part)]]
+    return [one for one in chosen if not rollout or one.kind != "cross"]
 
 
-def _made(views: list[tuple[View, int | None]], form: str, run: str, texts: list[str]) -> bytes:
-    """The file's content."""
+def _write(to: Path, form: str, views: list[tuple[View, int | None]], run: str, texts: list[str]) -> list[str]:
+    """One page for all maps, or a picture of each: several are numbered."""
     from forebear.inspecting.drawing import quoted
 
     title = f"{run}: " + " | ".join(map(quoted, texts))
     if form == "html":
         from forebear.inspecting.attention_page import page
 
-        return page(views, title).encode()
+        put(to, page(views, title).encode())
+        return [str(to)]
     from forebear.inspecting.attention_picture import picture
 
-    one, most = views[0]
-    return picture(one, title, form, most)
+    files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{number + 1}") for number in range(len(views))]
+    made = [picture(one, title, form, most) for one, most in views]
+    for file, content in zip(files, made, strict=True):
+        put(file, content)
+    return [str(file) for file in files]
 
 
-def _draw_all(console: Console, views: list[tuple[View, int | None]], to: Path | None) -> None:
+def _draw_all(console: Console, views: list[tuple[View, int | None]], written: list[str]) -> None:
     for one, most in views:
         _draw(console, one, most)
-    if to is not None:
-        console.print(f"written: {to}", markup=False, soft_wrap=True)
+    for file in written:
+        console.print(f"written: {file}", markup=False, soft_wrap=True)
 
 
 def _draw(console: Console, view: View, top: int | None) -> None:
     of = view.map
-    console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {len(of.rows):,} tokens")
+    tokens = f"{len(of.rows):,} tokens" + (f" that look at {len(of.columns):,}" if of.kind == "cross" else "")
+    console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {tokens}")
     if top is None:
         _draw_maps(console, view)
     several = len(view.panels) > 1
@@ -164,7 +173,9 @@ def _draw_maps(console: Console, view: View) -> None:
             (shown.brief(one), list(small(one.weights, of.seen, colours=colours, most=most))) for one in shown.panels
         ]
         lines = beside(told, width=console.width)
-        console.print(f"down and across: {plain(' '.join(of.rows))}", soft_wrap=True)
+        sides = [("down", of.rows), ("across", of.columns)] if of.kind == "cross" else [("down and across", of.rows)]
+        for side, names in sides:
+            console.print(f"{side}: {plain(' '.join(names))}", soft_wrap=True)
         if everything:
             console.print(
                 "(--layer N shows the heads of one layer, --layer N --head N one with its numbers)", style="dim"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+OTHERWISE = "; or --to FILE.html, which leaves fonts to the browser"
 NUMBERED = 14  # tokens: in a map of more there is no room for numbers
 NAMED = 16  # tokens and panels: where there are more, small maps have no names at their sides
 
@@ -25,7 +26,7 @@ NAMED = 16  # tokens and panels: where there are more, small maps have no names 
 def picture(view: View, title: str, form: str, top: int | None = None) -> bytes:
     """The bytes of a picture of this form; with `top` so many of the strongest edges as lines."""
     of = view.map
-    with drawing([title, of.name, *of.rows, *of.columns]):
+    with drawing([title, of.name, *of.rows, *of.columns], OTHERWISE):
         if top is not None:
             figure = lines_of(view, title, view.edges(top))
         elif len(view.panels) == 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.errors import ForebearError
 from forebear.inspecting.fonts import families_for
+from forebear.text.characters import sound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, FAINT, ACCENT = "#22201d", "#6f6a63", "#d9d4cc", "#c2410c"
-FORMS = ("png", "svg")
 SHARP = 160  # dots in an inch
 LARGEST = 16.0  # inches, of a picture's sides
 
 
 @contextmanager
-def drawing(texts: Iterable[str]) -> Iterator[None]:
-    """Inside, figures are made and saved in the house's style, in fonts that have all characters of these texts."""
+def drawing(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
+    """Inside, figures are made and saved in the house's style, in fonts that have all characters of these texts.
+
+    `otherwise` is what a person may do who has no such fonts.
+    """
     import matplotlib
 
     style: Any = {
-        "font.family": families_for([*texts, "0123456789.,-−·…⋮→×"]),
+        "font.family": families_for([*texts, "0123456789.,-−·…×"], otherwise),
         "font.size": 9,
         "text.parse_math": False,  # a token $ is a dollar
         "axes.unicode_minus": True,
@@ -65,7 +68,7 @@ def saved(figure: Figure, form: str) -> bytes:
         more: dict[str, Any] = {"metadata": {"Date": None}} if form == "svg" else {"dpi": SHARP}
         figure.savefig(buffer, format=form, **more)
     if boxes := [str(one.message) for one in told if "missing from" in str(one.message)]:
-        raise ForebearError(f"a character could not be drawn: {boxes[0]}", remedy="--to FILE.html needs no fonts")
+        raise ForebearError(f"a character could not be drawn: {boxes[0]}", remedy="install a font that has it")
     return buffer.getvalue()
 
 
@@ -90,5 +93,6 @@ def short(text: str, most: int = 14) -> str:
 
 
 def quoted(text: str, most: int = 48) -> str:
-    """A text as it stands in a title: in one line, and not too long."""
-    return f"“{short(' '.join(text.split()), most)}”"
+    """A text as it stands in a title: in one line, not too long, and nothing in it that does not print."""
+    line = short(" ".join(sound(text).split()), most)
+    return f"“{line if line.isprintable() else repr(line)[1:-1]}”"

@@ -27,7 +27,7 @@ BOXES = "Last Resort"  # a font of boxes that says which character it could not 
 MOST = 12  # characters that are named
 
 
-def families_for(texts: Iterable[str]) -> list[str]:
+def families_for(texts: Iterable[str], otherwise: str = "") -> list[str]:
     """Names of fonts in the order in which each character is looked up; an error where none has one of them."""
     lacking = {one for text in texts for one in text if not one.isspace()}
     chosen: list[str] = []
@@ -38,7 +38,7 @@ def families_for(texts: Iterable[str]) -> list[str]:
             lacking -= found
         if not lacking:
             return chosen
-    raise BadInput(f"no font installed here has {_named(lacking)}", remedy=_remedy(lacking))
+    raise BadInput(f"no font installed here has {_named(lacking)}", remedy=_remedy(lacking) + otherwise)
 
 
 def _fonts() -> Iterator[tuple[str, frozenset[int]]]:
@@ -84,4 +84,4 @@ def _named(lacking: set[str]) -> str:
 def _remedy(lacking: set[str]) -> str:
     chinese = all(unicodedata.name(one, "").startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for one in lacking)
     which = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if chinese else "these characters"
-    return f"install a font with {which}; or --to FILE.html, which leaves fonts to the browser"
+    return f"install a font with {which}"

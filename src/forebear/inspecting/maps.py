@@ -11,6 +11,7 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text.characters import sound
 from forebear.using.continuing import readable
+from forebear.using.texts import no_numbers
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
@@ -99,6 +100,8 @@ def maps_of(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
         weights = np.empty((len(found), *found[0][0].shape), np.float32)
         for number, (layer,) in enumerate(found):
             weights[number] = layer.float().cpu().numpy()
+    if not np.isfinite(weights).all():
+        raise no_numbers()
     labels = tuple(label(run.tokenizer, token) for token in tokens.tolist())
     borders = tuple((np.flatnonzero(np.diff(segments)) + 1).tolist())
     kind: Kind = "masked" if encoder.sees == "past" else "self"
