@@ -142,3 +142,14 @@ def test_english_into_chinese_has_a_vocabulary_for_each_side(tmp_path: Path, mon
     assert not sides.joint
     assert run.translate("the dog runs")[0].text  # unread words are no obstacle
     assert run.translate("red cat and house")[0].text == "红猫和房子"
+
+
+def test_attention_of_a_translation_looks_at_its_source(run: Run):
+    """The language is written in reverse: so is where it looks."""
+    cross, source, target = fb.attention(run, "hund läuft und katze", "cat and runs dog")
+    assert cross.columns == ("hund", "läuft", "und", "katze", "(end)")
+    assert cross.rows == ("cat", "and", "runs", "dog", "(end)")
+    assert (source.kind, target.kind, target.rows[0]) == ("self", "masked", "(end)")
+    looked_at = cross.weights.mean(axis=(0, 1))[:4].argmax(axis=1).tolist()
+    assert looked_at == [3, 2, 1, 0]
+    assert fb.attention(run, "hund läuft und katze")[0].rows == cross.rows  # its own translation

@@ -102,7 +102,7 @@ def _parts(using: Run, maps: list[Map], part: str | None, to: Path | None, *, ro
     if "translation" not in using.heads:
         if part is not None:
             raise BadInput(f"--part {part} is for runs that translate", remedy="leave it out")
-        return maps
+        return [one for one in maps if not rollout or one.kind != "cross"]
     if rollout and part == "cross":
         raise BadInput("a source is not rolled out into a translation", remedy="--part source or --part target")
     if part is None and to is not None and to.suffix != ".html":

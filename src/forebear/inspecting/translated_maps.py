@@ -14,6 +14,7 @@ from forebear.text.characters import sound
 if TYPE_CHECKING:
     from forebear.using.run import Run
 
+END = "(end)"
 SIDES = ("cross", "source", "target")  # in this order
 
 
@@ -47,10 +48,10 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
     with torch.inference_mode():
         rows, read = (torch.from_numpy(ids).to(run.network.device) for ids in (seen, source))
         found = encoder.attention(rows, [len(seen)], read, [len(source)])
+    both = (("source", sides.source, source), ("seen", sides.target, seen), ("written", sides.target, target))
     labels: dict[str, Any] = {
-        "source": tuple(label(sides.source, token) for token in source.tolist()),
-        "seen": tuple(label(sides.target, token) for token in seen.tolist()),
-        "written": tuple(label(sides.target, token) for token in target.tolist()),
+        name: tuple(END if token == side.roles["end"] else label(side, token) for token in ids.tolist())
+        for name, side, ids in both
     }
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for name, layers in found.items()}
     return [
