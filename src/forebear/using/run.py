@@ -20,6 +20,7 @@ from forebear.training.recipe import amount
 from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
+    from forebear.networks.model import Model
     from forebear.networks.restorer import Restorer
     from forebear.tasks.answering import Answer
     from forebear.tasks.choice import Chosen
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
-    from forebear.using.vectors import Embedded, Layers, Long, Pooling
+    from forebear.using.vectors import Embedded, Layers, Long, Matrix, Pooling
 
 
 class Run:
@@ -83,6 +84,19 @@ class Run:
             network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
         self.notes += notes
         return network
+
+    @property
+    def encoding_network(self) -> Model:
+        """The network, if it has vectors."""
+        if self.folder.milestone.learning == "counting":
+            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
+        return self.network
+
+    def compile(self) -> None:
+        """Has torch compile the network: it takes a while, and gains nothing on the processors it was measured on."""
+        from forebear.networks.compiling import compile_blocks
+
+        compile_blocks(self.encoding_network)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -163,10 +177,14 @@ class Run:
         """A vector for each text, and for each of its words, from any layer or mixture of layers."""
         from forebear.using.vectors import embed
 
-        if self.folder.milestone.learning == "counting":
-            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
         how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(self.network, self.tokenizer, texts, **how)
+        return embed(self.encoding_network, self.tokenizer, texts, **how)
+
+    def matrix(self, texts: Sequence[str], **how: Any) -> Matrix:
+        """`embed` for very many texts: all vectors in one array."""
+        from forebear.using.vectors import matrix
+
+        return matrix(self.encoding_network, self.tokenizer, texts, **how)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
         """What each text, or pair of texts, is, and how probable each label."""
