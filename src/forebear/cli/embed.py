@@ -132,7 +132,7 @@ def _save(
         if not count:
             raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
 
-    facts = {"run": run.name, "weights": run.facts["weights"]["sha256"], "how": json.dumps(how)}
+    facts = {"run": run.name, "weights": run.weights_digest, "how": json.dumps(how)}
     write_vectors(file, groups(), facts)
 
 

@@ -12,7 +12,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "start": ("answer", "measure"),
     "choice": ("choose", "measure"),
 }
-OF_ENCODERS = ("embed",)
+OF_ENCODERS = ("embed", "neighbours")
 
 
 def verbs(heads: Iterable[str], *, encodes: bool) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.adapted import loaded_for_task
+from forebear.training.checkpoint import digest
 from forebear.training.corpora import learned_from
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from forebear.using.following import Following
     from forebear.using.generating import Generated, Writing
     from forebear.using.measuring import Measured, Progress
+    from forebear.using.neighbours import Neighbours
     from forebear.using.predicting import Predictor
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
@@ -84,6 +86,11 @@ class Run:
             network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
         self.notes += notes
         return network
+
+    @property
+    def weights_digest(self) -> str:
+        """sha256 of the file that its weights are read from."""
+        return digest(self.folder.weights()[0])
 
     @property
     def encoding_network(self) -> Model:
@@ -185,6 +192,20 @@ class Run:
         from forebear.using.vectors import matrix
 
         return matrix(self.encoding_network, self.tokenizer, texts, **how)
+
+    def neighbours(
+        self,
+        texts: str | Sequence[str],
+        *,
+        among: str | os.PathLike[str] | Sequence[str],
+        top: int = 5,
+        approximate: bool = False,
+        **how: Any,
+    ) -> list[Neighbours]:
+        """The nearest texts `among` some, or among the lines of a file; `how` is `vectors`, or what `embed` takes."""
+        from forebear.using.neighbours import neighbours
+
+        return neighbours(self, texts, among, top=top, approximate=approximate, **how)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
         """What each text, or pair of texts, is, and how probable each label."""
