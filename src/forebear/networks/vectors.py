@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from forebear.networks.batching import batches, states_of
+from forebear.networks.encoding import for_many
 from forebear.networks.model import Model
 
 Pooling = Literal["mean", "first", "last", "max"]
@@ -47,7 +48,7 @@ def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 def _mixed(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]) -> Iterator[tuple[list[int], Tensor]]:
     """The numbers of some rows, and the (T, D) mixture of their layers, until all rows were there."""
-    model.eval()
+    model = for_many(model.eval(), sum(map(len, rows)))
     for batch in batches([len(row) for row in rows]):
         with torch.inference_mode():  # not around the yield: it would hold for whoever asks as well
             layers = states_of(model, [rows[number] for number in batch]).layers
