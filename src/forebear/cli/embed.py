@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.many import ONE, Given, Line, ManyOptions, grouped, located, opened, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
 from forebear.using.vectors import Long, Pooling
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
 
+    from forebear.using.run import Run
     from forebear.using.vectors import Embedded
 
+ARRAYS = (".npy", ".safetensors")
+TOGETHER = 2048  # texts that are sorted by length and read at once
 SHOWN = 12  # texts or words whose cosines fit into a table
 
 
@@ -30,15 +36,20 @@ def embed(
     words: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     long: Long = "windows",
     normalise: bool = True,
+    compiled: Annotated[bool, Parameter(name="--compile", negative="", show_default=False)] = False,
     many: ManyOptions = ONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Turn texts, or their words in context, into vectors; several are shown with the cosines between them.
 
+    A file of any length is read as it goes: --out takes .npy and .safetensors (an array, a row a text) or JSON lines
+    (also .gz, .zst), and the file has its name only when all is in it.
+
     ```
     forebear embed runs/bert "我很喜欢你" "我很中意你" "今天下雨"
     forebear embed runs/bert "the bank of the river" "money in the bank" --words --layers 2
     forebear embed runs/bert --in sentences.txt --out vectors.npy
+    forebear embed runs/bert --in sentences.txt.gz --out vectors.jsonl.zst
     forebear embed runs/bert "a text" --layers 0:0.2,3:0.3,4:0.5 --json
     ```
 
@@ -58,44 +69,71 @@ def embed(
         A text longer than the context is read in windows, or truncated; what is left away is told.
     normalise
         Vectors of length 1.
+    compiled
+        Let torch compile the network first. On processors this takes up to minutes and has gained nothing where it was
+        measured; it needs a C++ compiler.
     """
     from forebear.using.vectors import layers_from
 
-    using = opened(run, "embed", speaking)
-    count = cut = 0
-
-    def ask(group: list[str]) -> list[Embedded]:
-        nonlocal count, cut
-        how = {"pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        made = using.embed(group, layers=layers_from(layers), **how)
-        count, cut = count + len(made), cut + sum(one.cut for one in made)
-        return made
-
     output = many.output_file
-    as_array = output is not None and output.suffix == ".npy"
+    as_array = output is not None and output.suffix in ARRAYS
     if as_array and words:
         raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
-    asked = ManyOptions(many.input_file) if as_array else many
-    answers: list[Embedded] = asked.answer(many.lines(texts), ask, lambda answer: answer.facts())
-    if not count:
+    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
+        raise BadInput(
+            f"{output}: files of vectors are read where they lie", remedy="leave .gz or .zst out of the name"
+        )
+    using = opened(run, "embed", speaking)
+    if compiled:
+        using.compile()
+    how = {"layers": layers_from(layers), "pooling": pooling, "long": long, "normalise": normalise}
+    total, texts_told = many.count(texts), Counter[str]()
+    with speaking.counting("texts") as progress:
+
+        def tell(count: int, cut: int) -> None:
+            texts_told.update(texts=count, cut=cut)
+            progress(texts_told["texts"], total or 0)
+
+        if as_array:
+            assert output is not None
+            _save(using, output, many.lines(texts), how, tell)
+            answers = []
+        else:
+
+            def ask(group: list[str]) -> list[Embedded]:
+                made = using.embed(group, words=words, **how)
+                tell(len(made), sum(one.cut for one in made))
+                return made
+
+            answers = many.answer(many.lines(texts), ask, lambda answer: answer.facts(), TOGETHER)
+    if not (count := texts_told["texts"]):
         raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
     if output is not None:
-        if as_array:
-            _save(output, answers)
-        facts = {"run": using.name, "texts": count, "cut": cut, "out": str(output)}
+        facts = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
         speaking.tell(facts, lambda console: console.print(f"vectors of {count:,} texts: {output}", markup=False))
         return
     facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
     speaking.tell(facts, lambda console: _draw(console, answers))
 
 
-def _save(file: Path, answers: list[Embedded]) -> None:
-    import numpy as np
+def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]) -> None:
+    """All vectors in a file, a group of texts at a time."""
+    import json
 
-    from forebear.text.aside import disk_told, written_aside
+    from forebear.using.vector_files import write_vectors
 
-    with disk_told(file), written_aside(file) as opened_aside:
-        np.save(opened_aside, np.stack([answer.vector for answer in answers]).astype(np.float32), allow_pickle=False)
+    def groups() -> Iterator[np.ndarray]:
+        count = 0
+        for group in grouped(lines, TOGETHER):
+            made = located(group, lambda texts: run.matrix(texts, **how))
+            tell(len(group), int(made.cut.sum()))
+            count += len(group)
+            yield made.vectors
+        if not count:
+            raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
+
+    facts = {"run": run.name, "weights": run.weights_digest, "how": json.dumps(how)}
+    write_vectors(file, groups(), facts)
 
 
 def _draw(console: Console, answers: list[Embedded]) -> None:

@@ -18,18 +18,21 @@ def exported(
     /,
     *,
     to: Path,
-    form: Annotated[Literal["huggingface", "arpa"] | None, Parameter(name="--format")] = None,
+    form: Annotated[Literal["huggingface", "arpa", "onnx"] | None, Parameter(name="--format")] = None,
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Write a run as a folder that transformers opens (all that descend), or as an ARPA file for KenLM (n-gram).
+    """Write a run as a folder that transformers opens or an ONNX file (all that descend), or as ARPA (n-gram).
 
     A run that was adapted to a task becomes a model for that task there, with its labels; what such a folder cannot say
-    is told.
+    is told. An ONNX file takes padded batches of any size (input_ids, attention_mask, token_type_ids) and is compared
+    with the run by ONNX Runtime before it gets its name; its tokenizer, and a .json that says how to use it, stand
+    beside it.
 
     ```
     forebear export runs/book --to book-gpt2
     forebear export runs/reviews --to reviews-bert
     forebear export runs/ngram --format arpa --to book.arpa
+    forebear export runs/reviews --format onnx --to reviews.onnx
     ```
 
     Parameters
@@ -39,7 +42,7 @@ def exported(
     to
         The folder or file to write.
     form
-        huggingface or arpa. [default: what the run can be written as]
+        huggingface, arpa or onnx. [default: what the run can be written as]
     """
     from forebear.using import exchanging
     from forebear.using.run import Run

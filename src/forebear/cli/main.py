@@ -35,6 +35,7 @@ COMMANDS = {
     "fill": "What a run finds in the blanks (____, [MASK]) of a text.",
     "ask": "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
     "embed": "Vectors of texts and words, from any layer of a run.",
+    "neighbours": "The sentences of a file that are nearest to a text.",
     "measure": "How well a run predicts a text: bits per byte and perplexity.",
     "compare": "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
     "inspect": "Look inside a run: why it says something, where it looks, how a prediction forms.",

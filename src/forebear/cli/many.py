@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -27,6 +26,7 @@ Answer = TypeVar("Answer")
 
 STDIN = "/dev/stdin"  # what the front door makes of a lone -
 TOGETHER = 256  # lines of a file answered at once
+CHARACTERS = 1 << 20  # or as many lines as have these together
 ENCODING = "utf-8"
 _MARKED = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
@@ -79,7 +79,7 @@ class ManyOptions:
     input_file: Annotated[Path | None, Parameter(name="--in")] = None
     "A file with a text a line, taken after those given here (also .gz, .zst; - for standard input)."
     output_file: Annotated[Path | None, Parameter(name="--out")] = None
-    "Write the answers to this file instead, a JSON object a line, in the order of the texts."
+    "Write the answers to this file instead, a JSON object a line, in the order of the texts (also .gz, .zst)."
     encoding: Annotated[str | None, Parameter(show_default=False)] = None
     "The encoding of the file, such as gb18030. [default: utf-8]"
 
@@ -112,25 +112,42 @@ class ManyOptions:
                 fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
                 yield Line(line.removesuffix("\r"), source.name, number, fault)
 
+    def count(self, texts: Sequence[str] | None) -> int | None:
+        """How many texts there are, so that a fault in the last line is told before any work; None: from a pipe."""
+        file = self.input_file or (Path(STDIN) if STDIN in (texts or ()) else None)
+        if file is not None and not file.is_file():
+            return None
+        count = 0
+        for line in self.lines(texts):
+            if line.file is not None and not line.text.strip():
+                remedy = "leave it out, or write some text: there is an answer for every line"
+                raise BadInput(
+                    "this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy
+                )
+            count += 1
+        return count
+
     def answer(
         self,
         lines: Iterable[Line],
         ask: Callable[[list[str]], list[Any]],
         write: Callable[[Any], dict[str, Any] | str],
+        together: int = TOGETHER,
     ) -> list[Any]:
         """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
 
         `write` makes an object of each, or a line of text. A file appears only when all of it is there.
         """
-        lines = iter(lines)
-        groups = iter(lambda: list(itertools.islice(lines, TOGETHER)), [])
+        groups = grouped(lines, together)
         if self.output_file is None:
-            return [answer for group in groups for answer in _located(group, ask)]
+            return [answer for group in groups for answer in located(group, ask)]
         from forebear.text.aside import disk_told, written_aside
+        from forebear.text.writing import packed
 
-        with disk_told(self.output_file), written_aside(self.output_file) as file:
+        target = self.output_file
+        with disk_told(target), written_aside(target) as aside, packed(aside, target.name.lower()) as file:
             for group in groups:
-                for answer in _located(group, ask):
+                for answer in located(group, ask):
                     told = write(answer)
                     line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
                     file.write(line.encode() + b"\n")
@@ -152,7 +169,21 @@ def _bytes_of(marks: Sequence[str], most: int = 8) -> str:
     return " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in marks[:most]) + " …" * (len(marks) > most)
 
 
-def _located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:
+def grouped(lines: Iterable[Line], together: int) -> Iterator[list[Line]]:
+    """The lines in order, so many at a time, or fewer where they are long: memory is bounded."""
+    group: list[Line] = []
+    characters = 0
+    for line in lines:
+        group.append(line)
+        characters += len(line.text)
+        if len(group) >= together or characters >= CHARACTERS:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
+
+
+def located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:
     """An answer's complaint about text number n of a group is one about its file and line."""
     try:
         return ask([line.text for line in group])

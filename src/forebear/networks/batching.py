@@ -14,7 +14,7 @@ from forebear.networks.states import States
 if TYPE_CHECKING:
     from forebear.networks.model import Model
 
-AT_ONCE = 4096  # tokens in one batch: enough for the processor, little for memory
+AT_ONCE = 2048  # tokens in one batch: enough for the processor, and what lies between two layers stays in its cache
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:

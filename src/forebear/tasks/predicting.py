@@ -24,8 +24,8 @@ def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logit
 
     `model` is a network, or one that counts and gives logits for arrays.
     """
-    answer = _asked_of_network(model) if hasattr(model, "encoder") else model.logits
     rows = rows.apart()
+    answer = _asked_of_network(model, int(rows.lengths.sum())) if hasattr(model, "encoder") else model.logits
     examples: dict[str, list[Any]] = {}
     told: dict[str, list[Any]] = {}
     done = 0
@@ -63,13 +63,15 @@ def _moves(model: Any) -> dict[str, Sequence[np.ndarray]]:
     return {"moves": [tensor.detach().float().cpu().numpy() for tensor in learned]}
 
 
-def _asked_of_network(model: Any) -> Callable[[Arrays], dict[str, np.ndarray]]:
+def _asked_of_network(model: Any, tokens: int) -> Callable[[Arrays], dict[str, np.ndarray]]:
     import torch
 
+    from forebear.networks.encoding import for_many
+
+    model = for_many(model.eval(), tokens)
     heads = [name for name in model.heads if name in (*OF_EXAMPLES, *OF_ROWS, *OF_TOKENS)]
 
     def answer(inputs: Arrays) -> dict[str, np.ndarray]:
-        model.eval()
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
             return {name: logits.float().cpu().numpy() for name, logits in model.answers(tensors, heads).items()}

@@ -43,7 +43,7 @@ def write_clean(
     form = _Records if name.endswith((".jsonl", ".ndjson")) else _Paragraphs
     try:
         with written_aside(target) as file:
-            with _packed(file, target.name.lower()) as stream:
+            with packed(file, target.name.lower()) as stream:
                 writer = form(stream)
                 taken: Counter[str] = Counter(documents=0, characters=0, bytes=0)
                 for document, goes_on in ahead(documents):
@@ -59,7 +59,8 @@ def write_clean(
 
 
 @contextmanager
-def _packed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+def packed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """The file as it is to be written to: through a packer, if its name ends in .gz or .zst."""
     if name.endswith(".gz"):
         import gzip
 

@@ -13,10 +13,12 @@ VERBS: dict[str, tuple[str, ...]] = {
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
 }
-OF_ENCODERS = ("embed",)
+OF_ENCODERS = ("embed", "neighbours")
 
 
 def verbs(heads: Iterable[str], *, encodes: bool) -> tuple[str, ...]:
     """What a run with heads of these names can be asked; one that `encodes` has vectors, whatever its heads."""
-    named = (verb for head in heads for verb in VERBS.get(head, ()))
+    names = tuple(heads)
+    named = (verb for head in names for verb in VERBS.get(head, ()))
+    encodes = encodes and "translation" not in names  # what it makes of a source is there for its other half
     return tuple(dict.fromkeys((*named, *(OF_ENCODERS if encodes else ()))))

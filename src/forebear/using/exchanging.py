@@ -1,4 +1,4 @@
-"""Runs to and from other programs: Hugging Face folders and ARPA files in and out, OpenAI's GPT in."""
+"""Runs to and from other programs: Hugging Face folders and ARPA files in and out, OpenAI's GPT in, ONNX files out."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def exported(run: Run, form: str, to: str) -> Path:
         parent = run.facts.get("parent") or "the run that it was adapted from"
         remedy = f"it can be written as: {offered}" if offered else f"export {parent}"
         raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
-    if target.exists() and (form == "arpa" or not target.is_dir() or any(target.iterdir())):
+    if target.exists() and (form in ("arpa", "onnx") or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,8 @@ def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
     from forebear.interop.families import FAMILIES
 
     counted = {("ngram", "arpa"): _to_arpa} if run.task is None else {}
-    return counted | {(name, "huggingface"): _to_huggingface for name in FAMILIES}
+    descended = {(name, "huggingface"): _to_huggingface for name in FAMILIES}
+    return counted | descended | {(name, "onnx"): _to_onnx for name in FAMILIES}
 
 
 def _to_huggingface(run: Run, target: Path) -> None:
@@ -258,6 +259,13 @@ def _to_huggingface(run: Run, target: Path) -> None:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def _to_onnx(run: Run, target: Path) -> None:
+    from forebear.using.exporting_onnx import to_onnx
+
+    apart = to_onnx(run, target)
+    run.notes.append(f"ONNX Runtime's answers differ by {apart:.1e} at most from the run's, for batches of five shapes")
 
 
 def _to_arpa(run: Run, target: Path) -> None:

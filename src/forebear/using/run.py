@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
-from forebear.text.tokenizer import Tokenizer
-from forebear.training.adapted import loaded_for_task
 from forebear.training.corpora import learned_from
-from forebear.training.folder import RunFolder
-from forebear.training.learners import loaded
 from forebear.training.recipe import amount
-from forebear.using.abilities import verbs
+from forebear.using.opened import Opened
 
 if TYPE_CHECKING:
-    from forebear.networks.restorer import Restorer
-    from forebear.networks.translator import Translator
     from forebear.tasks.answering import Answer
     from forebear.tasks.choice import Chosen
     from forebear.tasks.classification import Classified
     from forebear.tasks.tagging import Told
-    from forebear.tasks.task import Task
     from forebear.text.corpus import Corpus
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
@@ -37,118 +29,16 @@ if TYPE_CHECKING:
     from forebear.using.following import Following
     from forebear.using.generating import Writing
     from forebear.using.measuring import Measured, Progress
-    from forebear.using.predicting import Predictor
+    from forebear.using.neighbours import Neighbours
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
     from forebear.using.translating import Search, Translated
-    from forebear.using.vectors import Embedded, Layers, Long, Pooling
+    from forebear.using.vectors import Embedded, Layers, Long, Matrix, Pooling
 
 
-class Run:
+class Run(Opened):
     """A run folder, opened: its network is loaded when it is first asked something."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
-        self.notes: list[str] = []
-
-    @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Run:
-        return cls(RunFolder.open(folder))
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.folder.path)!r}, {self.folder.facts['milestone']})"
-
-    @property
-    def name(self) -> str:
-        return self.folder.path.name
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Everything run.json says."""
-        return self.folder.facts
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.folder.tokenizer
-
-    @cached_property
-    def task(self) -> Task | None:
-        """What it was adapted to, if it was."""
-        return self.folder.task
-
-    @cached_property
-    def network(self) -> Any:
-        weights, notes = self.folder.weights()
-        if self.task is not None:
-            network = loaded_for_task(self.folder.milestone, self.tokenizer, self.task, self.folder.adaptation, weights)
-        else:
-            network = loaded(self.folder.milestone, self.folder.tokenizers, weights, self.facts.get("heads"))
-        self.notes += notes
-        return network
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        return tuple(self.network.heads)
-
-    @property
-    def parameters(self) -> int:
-        return self.network.parameter_count
-
-    @cached_property
-    def predictor(self) -> Predictor:
-        """What answers score, next, generate and measure."""
-        if "next" not in self.heads:
-            raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
-        if self.folder.milestone.learning == "counting":
-            return self.network
-        from forebear.networks.predictor import NetworkPredictor
-
-        return NetworkPredictor(self.network)
-
-    @cached_property
-    def restorer(self) -> Restorer:
-        """What answers fill, and in its way score and measure, where tokens were hidden."""
-        if "token" not in self.heads:
-            raise BadInput("does not find hidden tokens", file=self.folder.path, remedy=self._able())
-        from forebear.networks.restorer import Restorer
-
-        start, end, mask = (self.tokenizer.roles[role] for role in ("start", "end", "mask"))
-        return Restorer(self.network, start=start, end=end, mask=mask)
-
-    @cached_property
-    def translator(self) -> Translator:
-        """What answers translate, and measures how well."""
-        if "translation" not in self.heads:
-            raise BadInput("does not translate", file=self.folder.path, remedy=self._able())
-        from forebear.networks.translator import Translator
-
-        return Translator(self.network)
-
-    @property
-    def scorer(self) -> Predictor | Restorer:
-        """What says how probable the tokens of a text are: each after those before it, or each among all others."""
-        return self.restorer if "token" in self.heads else self.predictor
-
-    @property
-    def verbs(self) -> tuple[str, ...]:
-        """What it can be asked."""
-        return verbs(self.heads, encodes=self.folder.milestone.learning == "descending")
-
-    def ready_for(self, verb: str) -> None:
-        """Loads it, and says what is wrong with it, or that it cannot be asked that."""
-        if verb not in self.verbs:
-            what = "cannot be asked by a prompt" if verb == "ask" else f"cannot be asked to {verb}"
-            raise BadInput(what, file=self.folder.path, remedy=self._able())
-
-    def _able(self) -> str:
-        """A remedy: what it can be asked instead."""
-        return f"it can be asked to: {', '.join(self.verbs)}"
-
-    @property
-    def unit(self) -> str:
-        """What the run takes for a text of its own: a document, or a sentence."""
-        return getattr(self.folder.milestone, "unit", "document")
 
     def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[Scored]:
         """How probable each text is, in all and token by token."""
@@ -175,10 +65,28 @@ class Run:
         """A vector for each text, and for each of its words, from any layer or mixture of layers."""
         from forebear.using.vectors import embed
 
-        if self.folder.milestone.learning == "counting":
-            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
         how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(self.network, self.tokenizer, texts, **how)
+        return embed(self.encoding_network, self.tokenizer, texts, **how)
+
+    def matrix(self, texts: Sequence[str], **how: Any) -> Matrix:
+        """`embed` for very many texts: all vectors in one array."""
+        from forebear.using.vectors import matrix
+
+        return matrix(self.encoding_network, self.tokenizer, texts, **how)
+
+    def neighbours(
+        self,
+        texts: str | Sequence[str],
+        *,
+        among: str | os.PathLike[str] | Sequence[str],
+        top: int = 5,
+        approximate: bool = False,
+        **how: Any,
+    ) -> list[Neighbours]:
+        """The nearest texts `among` some, or among the lines of a file; `how` is `vectors`, or what `embed` takes."""
+        from forebear.using.neighbours import neighbours
+
+        return neighbours(self, texts, among, top=top, approximate=approximate, **how)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
         """What each text, or pair of texts, is, and how probable each label."""

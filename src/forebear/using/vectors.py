@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "first", "last", "max"]
 Long = Literal["windows", "truncate"]
 Layers = int | Sequence[int] | Mapping[int, float]
+SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ class Embedded:
         return told
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """The vectors of many texts in one array, with how many tokens of each were read and how many left away."""
+
+    vectors: np.ndarray  # (texts, D) float32
+    tokens: np.ndarray  # (texts,)
+    cut: np.ndarray  # (texts,)
+
+
 def embed(
     model: Model,
     tokenizer: Tokenizer,
@@ -72,34 +82,90 @@ def embed(
                as far as it fits
     normalise  vectors have length 1, so that a product is a cosine
     """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    how: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
+    if words:
+        return _with_words(model, tokenizer, texts, **how)
+    made = matrix(model, tokenizer, texts, **how)
+    facts = zip(texts, made.vectors, made.tokens.tolist(), made.cut.tolist(), strict=True)
+    return [Embedded(text, vector, tokens, cut) for text, vector, tokens, cut in facts]
+
+
+def matrix(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    layers: Layers = -1,
+    pooling: Pooling = "mean",
+    long: Long = "windows",
+    normalise: bool = True,
+) -> Matrix:
+    """`embed` for very many texts: all vectors in one array."""
+    from forebear.networks.vectors import pooled
+
+    _check(pooling, long)
+    mixture = mixture_of(model, layers)
+    ids, counts = tokenizer.encode_many([sound(text) for text in texts])
+    _refuse_empty(counts)
+    around = _Around.of(model, tokenizer)
+    rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
+    if not rows:
+        return Matrix(np.empty((0, model.encoder.width), np.float32), counts, counts)  # pyright: ignore
+    found = pooled(model, rows, mixture, pooling)
+    sizes = np.array([len(row) for row in rows])
+    if len(rows) > len(texts):  # windows of a text, by how much of it they hold
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        shares = sizes / np.add.reduceat(sizes, starts)[owners]
+        found = np.add.reduceat(found * shares[:, None].astype(np.float32), starts)
+    if normalise:
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), SMALLEST)
+    read = np.bincount(owners, sizes - around.size, len(texts)).astype(np.int64)
+    return Matrix(found, read, counts - read)
+
+
+def _with_words(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: list[str],
+    *,
+    layers: Layers,
+    pooling: Pooling,
+    long: Long,
+    normalise: bool,
+) -> list[Embedded]:
+    """`embed` where the vectors of all tokens are wanted too."""
     from forebear.networks.vectors import vectors
 
-    for name, value, known in (("pooling", pooling, get_args(Pooling)), ("long", long, get_args(Long))):
-        if value not in known:
-            raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    _check(pooling, long)
+    mixture = mixture_of(model, layers)
     cuts = [tokenizer.encode(sound(text)) for text in texts]
-    for number, pieces in enumerate(cuts, 1):
-        if not len(pieces.ids):
-            remedy = "leave it out, or write some text"
-            raise BadInput("this text has no tokens, so it has no vector", line=number, remedy=remedy)
+    _refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
     around = _Around.of(model, tokenizer)
-    rows, owners = [], []
-    for number, pieces in enumerate(cuts):
-        windows = [pieces.ids[at : at + around.room] for at in range(0, len(pieces.ids), around.room)]
-        for window in windows[: 1 if long == "truncate" else None]:
-            rows.append(around.row(window))
-            owners.append(number)
+    rows, owners = around.rows([pieces.ids for pieces in cuts], long)
     found: list[list[np.ndarray]] = [[] for _ in texts]
-    for owner, one in zip(owners, vectors(model, rows, mixture_of(model, layers)), strict=True):
+    for owner, one in zip(owners, vectors(model, rows, mixture), strict=True):
         found[owner].append(one)
     made = []
     for text, pieces, parts in zip(texts, cuts, found, strict=True):
         inner = np.concatenate([around.inner(part) for part in parts])
         vector = np.average([_pooled(part, pooling) for part in parts], axis=0, weights=[len(part) for part in parts])
-        told = tuple(_words(sound(text), pieces, inner, normalise)) if words else None
+        told = tuple(_words(sound(text), pieces, inner, normalise))
         made.append(Embedded(text, _scaled(vector, normalise), len(inner), len(pieces.ids) - len(inner), told))
     return made
+
+
+def _check(pooling: str, long: str) -> None:
+    for name, value, known in (("pooling", pooling, get_args(Pooling)), ("long", long, get_args(Long))):
+        if value not in known:
+            raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
+
+
+def _refuse_empty(counts: np.ndarray) -> None:
+    """A text without tokens, named by its number from 1."""
+    for number in np.flatnonzero(counts == 0)[:1].tolist():
+        remedy = "leave it out, or write some text"
+        raise BadInput("this text has no tokens, so it has no vector", line=number + 1, remedy=remedy)
 
 
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
@@ -147,8 +213,19 @@ class _Around:
         behind = (end,) if end is not None and encoder.sees == "all" else ()
         return cls(before, behind, encoder.context - len(before) - len(behind))
 
-    def row(self, ids: np.ndarray) -> np.ndarray:
-        return np.concatenate((self.before, ids, self.behind)).astype(np.int64)
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.behind)
+
+    def rows(self, cuts: Sequence[np.ndarray], long: Long) -> tuple[list[np.ndarray], np.ndarray]:
+        """The rows of all texts, given by their ids, and of which text each is; one that is too long is several."""
+        rows: list[np.ndarray] = []
+        owners: list[int] = []
+        for number, ids in enumerate(cuts):
+            for at in range(0, len(ids) if long == "windows" else 1, self.room):
+                rows.append(np.concatenate((self.before, ids[at : at + self.room], self.behind)).astype(np.int64))
+                owners.append(number)
+        return rows, np.array(owners, np.int64)
 
     def inner(self, vectors: np.ndarray) -> np.ndarray:
         """Those of the text's own tokens."""
@@ -162,7 +239,7 @@ def _pooled(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
 
 
 def _scaled(vector: np.ndarray, normalise: bool) -> np.ndarray:
-    return vector / max(float(np.linalg.norm(vector)), 1e-12) if normalise else vector
+    return vector / max(float(np.linalg.norm(vector)), SMALLEST) if normalise else vector
 
 
 def _words(text: str, pieces: Pieces, vectors: np.ndarray, normalise: bool):

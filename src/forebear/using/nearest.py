@@ -1,0 +1,109 @@
+"""The nearest rows of a matrix of vectors by cosine: exact, in blocks, or by an index that gives most of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from forebear.errors import ForebearError
+
+BLOCK = 1 << 22  # numbers of the matrix taken up at once: bounds memory, changes no result
+ASKED = 256  # vectors whose neighbours are looked for at once
+DIGITS = 6  # of a cosine; those that agree so far are equal, and the earlier row comes first
+SMALLEST = 1e-12
+PROBED = 200  # rows by which it is measured how many of the nearest an index finds
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """For each vector that was asked about: which rows are nearest, the nearest first, and their cosines."""
+
+    rows: np.ndarray  # (asked, top)
+    cosines: np.ndarray  # (asked, top)
+
+
+def nearest(asked: np.ndarray, matrix: np.ndarray, top: int) -> Nearest:
+    """The `top` rows of the (N, D) matrix that are nearest to each of the asked (Q, D), or all where there are fewer.
+
+    The matrix may lie on the disk: it is read block by block. A row of zeros has the cosine 0 to everything.
+    """
+    top = min(top, len(matrix))
+    parts = [_of_some(_scaled(asked[at : at + ASKED]), matrix, top) for at in range(0, len(asked), ASKED)]
+    if not parts:
+        return Nearest(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
+    return Nearest(np.concatenate([part.rows for part in parts]), np.concatenate([part.cosines for part in parts]))
+
+
+def _of_some(units: np.ndarray, matrix: np.ndarray, top: int) -> Nearest:
+    rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
+    step = max(1, BLOCK // matrix.shape[1])
+    for at in range(0, len(matrix), step):
+        found = np.round(units @ _scaled(matrix[at : at + step]).T, DIGITS)
+        numbers = np.broadcast_to(np.arange(at, at + found.shape[1]), found.shape)
+        rows, cosines = _best(np.hstack((rows, numbers)), np.hstack((cosines, found)), top)
+    return Nearest(rows, cosines)
+
+
+def _best(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `top` of each line, the largest first; of equals those that stand first. Equals stand in their order."""
+    kept = []
+    for line in cosines:
+        if len(line) > top:
+            least = np.partition(line, len(line) - top)[len(line) - top]
+            places = np.flatnonzero(line >= least)  # a few more than `top` where some are equal
+        else:
+            places = np.arange(len(line))
+        kept.append(places[np.argsort(-line[places], kind="stable")][:top])
+    chosen = np.array(kept)
+    return np.take_along_axis(rows, chosen, 1), np.take_along_axis(cosines, chosen, 1)
+
+
+def _scaled(vectors: np.ndarray) -> np.ndarray:
+    found = np.asarray(vectors, np.float32)
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), SMALLEST)
+
+
+class Index:
+    """A graph over the rows of a matrix (usearch's HNSW): finds most of the nearest, looking at few."""
+
+    def __init__(self, matrix: np.ndarray, file: Path | None = None) -> None:
+        """Made, or taken from the `file` if it is there; made once, it is kept there."""
+        try:
+            from usearch.index import Index as Graph
+        except ImportError as error:
+            remedy = "pip install 'forebear[usearch]', or leave --approximate out: exact search needs nothing"
+            raise ForebearError("--approximate needs usearch, which is not installed", remedy=remedy) from error
+        self.matrix = matrix
+        self._graph = Graph(ndim=matrix.shape[1], metric="cos", dtype="f32")
+        if file is not None and file.is_file():
+            self._graph.load(str(file))
+            return
+        step = max(1, BLOCK // matrix.shape[1])
+        for at in range(0, len(matrix), step):
+            part = _scaled(matrix[at : at + step])
+            self._graph.add(np.arange(at, at + len(part)), part)
+        if file is not None:
+            aside = file.with_name(f".{file.name}.tmp")
+            self._graph.save(str(aside))
+            aside.replace(file)
+
+    def nearest(self, asked: np.ndarray, top: int) -> Nearest:
+        """As `nearest`, but some may be missing. Cosines are computed anew, so what is found has its exact place."""
+        top = min(top, len(self.matrix))
+        if not len(asked):
+            return nearest(asked, self.matrix, top)
+        units = _scaled(asked)
+        found = self._graph.search(units, top)
+        rows = np.sort(np.asarray(found.keys, np.int64).reshape(len(units), -1), axis=1)
+        cosines = np.stack([_scaled(self.matrix[near]) @ unit for near, unit in zip(rows, units, strict=True)])
+        return Nearest(*_best(rows, np.round(cosines, DIGITS), top))
+
+    def recall(self, top: int) -> float:
+        """The share of the exact nearest that it finds, measured on evenly chosen rows of the matrix itself."""
+        top = min(top, len(self.matrix))
+        asked = np.asarray(self.matrix[:: max(1, len(self.matrix) // PROBED)][:PROBED])
+        exact, found = nearest(asked, self.matrix, top), self.nearest(asked, top)
+        # One that is as near as the last of the exact is no mistake: copies of a text are as good as each other.
+        return float(np.mean(found.cosines >= exact.cosines[:, -1:]))

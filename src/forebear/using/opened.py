@@ -1,0 +1,146 @@
+"""A run that was opened: its folder, its network, and what of it answers which question."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from forebear.errors import BadInput
+from forebear.text.tokenizer import Tokenizer
+from forebear.training.adapted import loaded_for_task
+from forebear.training.checkpoint import digest
+from forebear.training.folder import RunFolder
+from forebear.training.learners import loaded
+from forebear.using.abilities import verbs
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.networks.restorer import Restorer
+    from forebear.networks.translator import Translator
+    from forebear.tasks.task import Task
+    from forebear.using.predicting import Predictor
+
+
+class Opened:
+    """A run folder, opened: its network is loaded when it is first asked something."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.notes: list[str] = []
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Self:
+        return cls(RunFolder.open(folder))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder.path)!r}, {self.folder.facts['milestone']})"
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything run.json says."""
+        return self.folder.facts
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it was adapted to, if it was."""
+        return self.folder.task
+
+    @cached_property
+    def network(self) -> Any:
+        weights, notes = self.folder.weights()
+        if self.task is not None:
+            network = loaded_for_task(self.folder.milestone, self.tokenizer, self.task, self.folder.adaptation, weights)
+        else:
+            network = loaded(self.folder.milestone, self.folder.tokenizers, weights, self.facts.get("heads"))
+        self.notes += notes
+        return network
+
+    @property
+    def weights_digest(self) -> str:
+        """sha256 of the file that its weights are read from."""
+        return digest(self.folder.weights()[0])
+
+    @property
+    def encoding_network(self) -> Model:
+        """The network, if it has vectors."""
+        if self.folder.milestone.learning == "counting":
+            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
+        return self.network
+
+    def compile(self) -> None:
+        """Has torch compile the network: it takes a while, and gains nothing on the processors it was measured on."""
+        from forebear.networks.compiling import compile_blocks
+
+        compile_blocks(self.encoding_network)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(self.network.heads)
+
+    @property
+    def parameters(self) -> int:
+        return self.network.parameter_count
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What answers score, next, generate and measure."""
+        if "next" not in self.heads:
+            raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
+        if self.folder.milestone.learning == "counting":
+            return self.network
+        from forebear.networks.predictor import NetworkPredictor
+
+        return NetworkPredictor(self.network)
+
+    @cached_property
+    def restorer(self) -> Restorer:
+        """What answers fill, and in its way score and measure, where tokens were hidden."""
+        if "token" not in self.heads:
+            raise BadInput("does not find hidden tokens", file=self.folder.path, remedy=self._able())
+        from forebear.networks.restorer import Restorer
+
+        start, end, mask = (self.tokenizer.roles[role] for role in ("start", "end", "mask"))
+        return Restorer(self.network, start=start, end=end, mask=mask)
+
+    @cached_property
+    def translator(self) -> Translator:
+        """What answers translate, and measures how well."""
+        if "translation" not in self.heads:
+            raise BadInput("does not translate", file=self.folder.path, remedy=self._able())
+        from forebear.networks.translator import Translator
+
+        return Translator(self.network)
+
+    @property
+    def scorer(self) -> Predictor | Restorer:
+        """What says how probable the tokens of a text are: each after those before it, or each among all others."""
+        return self.restorer if "token" in self.heads else self.predictor
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What it can be asked."""
+        return verbs(self.heads, encodes=self.folder.milestone.learning == "descending")
+
+    def ready_for(self, verb: str) -> None:
+        """Loads it, and says what is wrong with it, or that it cannot be asked that."""
+        if verb not in self.verbs:
+            what = "cannot be asked by a prompt" if verb == "ask" else f"cannot be asked to {verb}"
+            raise BadInput(what, file=self.folder.path, remedy=self._able())
+
+    def _able(self) -> str:
+        """A remedy: what it can be asked instead."""
+        return f"it can be asked to: {', '.join(self.verbs)}"
+
+    @property
+    def unit(self) -> str:
+        """What the run takes for a text of its own: a document, or a sentence."""
+        return getattr(self.folder.milestone, "unit", "document")
