@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from forebear.training.corpora import TextSource
     from forebear.training.folder import RunFolder
+    from forebear.training.together import Together
     from forebear.using.planning import Plan
 
 
@@ -76,6 +78,25 @@ class TrainingOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProcessesOptions:
+    """How many processes learn together; the run is the same one with any number of them."""
+
+    processes: int | None = None
+    "Processes that make each step together. [default: 1; under torchrun, all that it started]"
+    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Divide the network itself among the processes, where it is too large for each of them."
+
+    def together(self) -> AbstractContextManager[Together | None]:
+        from forebear.training.together import together
+
+        return together(self.processes, shard=self.shard)
+
+
+ONE = ProcessesOptions()
+
+
 def pretrain(
     milestone: str | None = None,
     /,
@@ -95,6 +116,7 @@ def pretrain(
     entities: Path | None = None,
     workers: int | None = None,
     training: TrainingOptions = TrainingOptions(),
+    processes: ProcessesOptions = ONE,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
     **fields: str,
@@ -109,7 +131,7 @@ def pretrain(
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
     forebear pretrain gpt2 book.txt --recipe recipes/04-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
-    forebear pretrain --resume runs/book
+    forebear pretrain --resume runs/book --processes 2
     ```
 
     Parameters
@@ -155,25 +177,28 @@ def pretrain(
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
-    if resume is not None:
-        _alone(milestone, texts, settings)
-        with watching(speaking) as watcher:
-            run = pretraining.resume(resume, watcher=watcher)
-    elif milestone is None or not texts:
-        raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
-    else:
-        what = plan(
-            milestone,
-            texts,
-            size=size,
-            tokenizer=tokenizer,
-            vocabulary=vocabulary,
-            source=_source(reading, sentences, segment, user_dict, entities),
-            recipe=read_recipe(recipe, WRITTEN) if recipe else None,
-            settings=settings,
-            beginning=begun(from_run, add_words),
-        )
-        run = _trained(what, to, overwrite, workers, speaking)
+    with processes.together() as group:
+        if group is None:
+            return
+        if resume is not None:
+            _alone(milestone, texts, settings)
+            with watching(speaking) as watcher:
+                run = pretraining.resume(resume, watcher=watcher, group=group)
+        elif milestone is None or not texts:
+            raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+        else:
+            what = plan(
+                milestone,
+                texts,
+                size=size,
+                tokenizer=tokenizer,
+                vocabulary=vocabulary,
+                source=_source(reading, sentences, segment, user_dict, entities),
+                recipe=read_recipe(recipe, WRITTEN) if recipe else None,
+                settings=settings,
+                beginning=begun(from_run, add_words),
+            )
+            run = _trained(what, to, overwrite, workers, speaking, group)
     speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
 
 
@@ -187,7 +212,9 @@ def _source(
     return TextSource((), reading.reading(), sentences, segment, dictionary, names)
 
 
-def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking) -> RunFolder:
+def _trained(
+    what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking, group: Together
+) -> RunFolder:
     from forebear.using.pretraining import pretrain as trained
 
     with (
@@ -204,6 +231,7 @@ def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, 
             watcher=watcher,
             learning_progress=learned,
             progress=prepared,
+            group=group,
         )
 
 
