@@ -153,7 +153,7 @@ class Descending:
                 return totals(losses)
             self.divide(parts)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def examined(self, parts: Sequence[Part]) -> Losses | None:
         """The losses of these parts; None: there was not enough memory."""
         self.network.eval()

@@ -43,6 +43,7 @@ class Sharded:
                 part.set_force_sum_reduction_for_comms(True)
         self.worker = _Worker(network, learner.recipe, learner.device, None, learner.shares)
 
+    @torch.no_grad()
     def ready(self) -> None:
         worker = self.worker
         if any(one.is_meta for one in worker.network.parameters()):
@@ -50,7 +51,7 @@ class Sharded:
         worker.ready()
         first = self.line.rank == 0
         values = self.keeper.network.tensors() if first else {}
-        for name, one in worker.network.named_parameters():
+        for name, one in worker.sharded.items():
             self._scatter(values.get(name), one, one.to_local())
         remembered = self.keeper.optimiser.state if first else {}
         for moment, own in worker.optimiser.state.items():
@@ -60,7 +61,7 @@ class Sharded:
                     one.copy_(value if value is not None else one)
                     dist.broadcast(one, 0)
                 else:
-                    self._scatter(value, worker.dtensors[name], one)
+                    self._scatter(value, worker.sharded[name], one)
 
     def _scatter(self, value: Tensor | None, like: Any, own: Tensor) -> None:
         whole = torch.empty(like.shape, device=own.device) if value is None else value.to(own.device)
@@ -70,13 +71,13 @@ class Sharded:
     def gathered(self) -> None:
         worker, first = self.worker, self.line.rank == 0
         values = self.keeper.network.tensors() if first else {}
-        for name, one in worker.network.named_parameters():
+        for name, one in worker.sharded.items():
             self._gather(one, one.to_local(), values.get(name))
         remembered = self.keeper.optimiser.state if first else {}
         for moment, own in worker.optimiser.state.items():
             for name, one in own.items():
                 if moment != "step":
-                    self._gather(worker.dtensors[name], one, remembered[moment][name] if first else None)
+                    self._gather(worker.sharded[name], one, remembered[moment][name] if first else None)
                 elif first:
                     remembered[moment][name].copy_(one)
 
@@ -98,7 +99,7 @@ class Sharded:
         if losses is None:  # the others wait for us in the middle of their way: nobody can turn back
             remedy = f"divide steps into more parts (--accumulate {2 * self.keeper.parts}), or use more processes"
             raise ForebearError(f"out of memory in process {self.line.rank}", remedy=remedy)
-        return losses, {name for name, one in self.worker.dtensors.items() if one.grad is not None}
+        return losses, {name for name, one in self.worker.sharded.items() if one.grad is not None}
 
     def moved(self, names: set[str], rate: float) -> bool:
         return self.worker.moved(rate)
@@ -108,15 +109,14 @@ class _Worker(Descending):
     """Learns with its parts of the parameters."""
 
     def ready(self) -> None:
-        self.dtensors: dict[str, Any] = {
-            name: one for name, one in self.network.named_parameters() if one.requires_grad
-        }
-        own = {name: one.to_local().detach() for name, one in self.dtensors.items()}
+        self.network.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+        self.sharded: dict[str, Any] = dict(self.network.named_parameters())
+        own = {name: one.to_local().detach() for name, one in self.sharded.items() if one.requires_grad}
         self.optimiser = AdamW(own, decay=self.recipe.decay, memory=self.recipe.memory, shares=self.shares)
         self._chance = self.network.drops
 
     def moved(self, rate: float) -> bool:
-        gradients = {name: one.grad.to_local() for name, one in self.dtensors.items() if one.grad is not None}
+        gradients = {name: one.grad.to_local() for name, one in self.sharded.items() if one.grad is not None}
         squares = torch.stack([one.square().sum() for one in gradients.values()]).sum()
         dist.all_reduce(squares)
         norm = squares.sqrt()
@@ -127,6 +127,6 @@ class _Worker(Descending):
             torch.nn.utils.clip_grads_with_norm_(self.optimiser.parameters.values(), self.recipe.clip, norm)
             self.optimiser.step(rate)
         self.optimiser.clear()
-        for one in self.dtensors.values():
+        for one in self.sharded.values():
             one.grad = None
         return finite
