@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.training.descending import Descending, Part
@@ -39,8 +39,9 @@ def joined(line: Line | None = None) -> None:
         if sys.platform == "linux":  # nobody else is to listen
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         place = line.agreed(tempfile.mkdtemp() if line.rank == 0 else None, lambda told: told[0])
-        atexit.register(shutil.rmtree, place, ignore_errors=True)
-        store = dist.FileStore(os.path.join(place, "meeting"), line.size)
+        if line.rank == 0:
+            atexit.register(shutil.rmtree, place, ignore_errors=True)
+        store = dist.FileStore(os.path.join(place, "meeting"), line.size)  # pyright: ignore[reportPrivateImportUsage]
         dist.init_process_group(backend, timeout=LONGEST, rank=line.rank, world_size=line.size, store=store)
 
 
@@ -119,7 +120,7 @@ class Buckets:
             dist.broadcast(one, 0)
         self._fill_buckets(worker.optimiser.parameters)
 
-    def _fill_buckets(self, learned: dict[str, nn.Parameter]) -> None:
+    def _fill_buckets(self, learned: dict[str, Tensor]) -> None:
         """Last come first: the way back through a network meets its end before its beginning."""
         for hook in self.hooks:
             hook.remove()
@@ -169,7 +170,7 @@ class Buckets:
 class _Bucket:
     """Gradients of several parameters, one after the other, that travel together."""
 
-    def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
+    def __init__(self, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
         sizes = [one.numel() for one in parameters.values()]
         self.numbers = torch.zeros(sum(sizes), device=next(iter(parameters.values())).device)

@@ -28,7 +28,8 @@ Result = tuple[Losses, set[str]]  # of a process's share of a step: losses, and 
 class Way(Protocol):
     """How weights are the same everywhere, and gradients of all become one. `worker` learns in this process."""
 
-    worker: Descending
+    @property
+    def worker(self) -> Descending: ...
 
     def __init__(self, line: Any, learner: Descending) -> None: ...
 
@@ -115,15 +116,11 @@ class Leading:
     """What the loop of the first process takes for a learner."""
 
     def __init__(self, learner: Descending, line: Teller, way: type[Way]) -> None:
-        self.learner, self.line = learner, line
+        self.learner, self.line, self.notes = learner, line, learner.notes
         word = Learn(learner.network, learner.recipe, learner.device, learner.shares, way)
         self.line.tell([word] * (line.size - 1))
         self.way = way(line, learner)
         self.line.answers()
-
-    @property
-    def notes(self) -> list[str]:
-        return self.learner.notes
 
     @property
     def network(self) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +15,7 @@ from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import TextSource
 from forebear.training.labelled import labelled_source
 from forebear.training.recipe import read_recipe
+from forebear.training.together import Together, together
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, exchanging, pretraining
 from forebear.using.beginning import Beginning
@@ -49,6 +51,8 @@ def pretrain(
     from_run: PathLike | None = None,
     add_words: PathLike | None = None,
     workers: int | None = None,
+    processes: int | None = None,
+    shard: bool = False,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Run:
@@ -74,7 +78,9 @@ def pretrain(
         beginning=begun(from_run, add_words),
     )
     place = os.fspath(to) if to is not None else None
-    return Run(pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher))
+    with _together(processes, shard) as group:
+        run = pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
+    return Run(run)
 
 
 def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
@@ -84,9 +90,21 @@ def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
     return None if run is None else Beginning.of(os.fspath(run), None if add_words is None else os.fspath(add_words))
 
 
-def resume(folder: PathLike, *, watcher: Watcher | None = None) -> Run:
+@contextmanager
+def _together(processes: int | None, shard: bool) -> Iterator[Together]:
+    """The processes that train; where this is not the first of them, its work is then done, and it ends."""
+    with together(processes, shard=shard) as group:
+        if group is None:
+            raise SystemExit(0)
+        yield group
+
+
+def resume(
+    folder: PathLike, *, processes: int | None = None, shard: bool = False, watcher: Watcher | None = None
+) -> Run:
     """Goes on with a run that was broken off."""
-    return Run(pretraining.resume(os.fspath(folder), watcher=watcher))
+    with _together(processes, shard) as group:
+        return Run(pretraining.resume(os.fspath(folder), watcher=watcher, group=group))
 
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: Watcher | None = None) -> Run:
@@ -118,6 +136,8 @@ def adapt(
     test: PathLike | None = None,
     size: str | None = None,
     overwrite: bool = False,
+    processes: int | None = None,
+    shard: bool = False,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Run:
@@ -138,4 +158,6 @@ def adapt(
         (watcher or Watcher()).note(note)
     begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
     what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
-    return Run(adapting.adapt(what, None if to is None else os.fspath(to), overwrite=overwrite, watcher=watcher))
+    place = None if to is None else os.fspath(to)
+    with _together(processes, shard) as group:
+        return Run(adapting.adapt(what, place, overwrite=overwrite, watcher=watcher, group=group))

@@ -25,7 +25,7 @@ from forebear.using.beginning import Beginning
 SLOWER = 0.3  # of the usual rate, where training goes on from weights that know something already
 DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
-OPTIONS += ("from", "add_words", "entities")
+OPTIONS += ("from", "add_words", "entities", "processes", "shard")
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 
 

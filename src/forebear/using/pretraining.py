@@ -140,6 +140,8 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
     pace = run.facts["pace"]
     settings = {name: value for name, value in run.facts["recipe"].items() if name not in BUDGETS}
     exact = {"steps": pace["total"], "warmup": pace["warmup"], "fall": pace["fall"]}
+    processes = run.facts.get("processes", 1)  # one process adds up the parts of a step as several do
+    exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     if run.milestone.learning == "counting":
         exact = {"steps": run.facts["step"]}
     what = Plan(
