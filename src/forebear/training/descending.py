@@ -108,13 +108,13 @@ class Descending:
         return finite
 
     def divide(self, parts: Sequence[Batch]) -> None:
-        """From now on a step has twice as many parts as these, which were too large; or an error, if that cannot be."""
+        """From now on a step has twice as many parts as these, which were too large; an error, if that cannot be."""
         if all(len(np.unique(_examples(part))) == 1 for part in parts):
             raise ForebearError(
                 "out of memory, even with a single example at a time",
                 remedy="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
             )
-        self.parts *= 2
+        self.parts = 2 * len(parts)
         self.notes.append(
             f"memory is too small for a step in {len(parts)}: from now on it is made in {self.parts} parts"
         )

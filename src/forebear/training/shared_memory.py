@@ -18,7 +18,7 @@ from forebear.training.descending import Descending, Part
 from forebear.training.leading import Result, Step, in_order
 from forebear.training.line import Follower, Leader
 
-ALIGNED = 16  # numbers: where a tensor begins, so that products are made of it in the same way as of any other
+ALIGNED = 16  # numbers that a processor may load at once: tensors and slices begin at a multiple of them
 
 
 class SharedMemory:
@@ -71,15 +71,18 @@ class SharedMemory:
         self.slices = [self._sliced(gradients) for gradients in self.gradients_of]
 
     def _sliced(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of each tensor the rows that are ours, where there are any; a single number belongs to the first process."""
-        rank, size = self.line.rank, self.line.size
+        """Of each tensor the numbers that are ours, where there are any, as a row: a matrix stays one, and decays.
+
+        They begin where a processor would load them at once: the last few, which do not fill what it loads, are
+        computed otherwise, and must be the same few as in the whole. The first process has some of everything, as
+        it counts the steps of all.
+        """
         found: dict[str, Tensor] = {}
         for name, one in tensors.items():
-            if one.dim() == 0:
-                rows = one if rank == 0 else one.new_empty(0)
-            else:
-                rows = one[len(one) * rank // size : len(one) * (rank + 1) // size]
-            found |= {name: rows} if rows.numel() else {}
+            share = -(-one.numel() // (self.line.size * ALIGNED)) * ALIGNED
+            numbers = one.view(-1)[share * self.line.rank : share * (self.line.rank + 1)]
+            if numbers.numel():
+                found[name] = numbers.view(1, -1) if one.dim() > 1 else numbers
         return found
 
     def shared_out(self, parts: Sequence[Part]) -> list[list[Part]]:

@@ -62,23 +62,23 @@ def pretrain(
     fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
     `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """
-    reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
-    dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
-    finds = segment or dictionary is not None or names is not None
-    source = TextSource((), reading, sentences, finds, dictionary, names)
-    what = plan(
-        milestone,
-        [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
-        size=size,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        source=source,
-        recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
-        settings=settings,
-        beginning=begun(from_run, add_words),
-    )
-    place = os.fspath(to) if to is not None else None
     with _together(processes, shard) as group:
+        reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
+        dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
+        finds = segment or dictionary is not None or names is not None
+        source = TextSource((), reading, sentences, finds, dictionary, names)
+        what = plan(
+            milestone,
+            [os.fspath(texts)] if isinstance(texts, str | os.PathLike) else [os.fspath(text) for text in texts],
+            size=size,
+            tokenizer=tokenizer,
+            vocabulary=vocabulary,
+            source=source,
+            recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
+            settings=settings,
+            beginning=begun(from_run, add_words),
+        )
+        place = os.fspath(to) if to is not None else None
         run = pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
     return Run(run)
 
@@ -146,18 +146,18 @@ def adapt(
     Settings are those of Adaptation (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of reading
     (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), by the command line's names.
     """
-    dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
-    given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
-    own = [field.name for field in fields(Adaptation)]
-    form, read, options, how = (
-        {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
-    )
-    files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
-    source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
-    for note in notes:
-        (watcher or Watcher()).note(note)
-    begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
-    what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
-    place = None if to is None else os.fspath(to)
     with _together(processes, shard) as group:
+        dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
+        given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
+        own = [field.name for field in fields(Adaptation)]
+        form, read, options, how = (
+            {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
+        )
+        files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
+        source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
+        for note in notes:
+            (watcher or Watcher()).note(note)
+        begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
+        what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
+        place = None if to is None else os.fspath(to)
         return Run(adapting.adapt(what, place, overwrite=overwrite, watcher=watcher, group=group))
