@@ -238,13 +238,16 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.M
     assert one.notes == []
 
 
-def test_a_failure_elsewhere_is_told_here():
-    alone = Leader(2)
+def test_three_add_up_in_their_order_and_a_failure_of_one_is_told(tmp_path: Path):
+    three = Leader(3)
     try:
-        led = Leading(learner(), alone, SharedMemory)
+        alone, led = learner(accumulate=3), Leading(learner(), three, SharedMemory)
+        alone.begin()
         led.begin()
-        alone.tell(["what nobody understands"])
-        with pytest.raises(ForebearError, match="in process 1: nobody knows what to do"):
-            alone.answers()
+        assert taught(led) == taught(alone)
+        assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
+        three.tell(["what nobody understands"] * 2)
+        with pytest.raises(ForebearError, match=r"in process [12]: nobody knows what to do"):
+            three.answers()
     finally:
-        alone.kill()
+        three.kill()

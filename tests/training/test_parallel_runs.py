@@ -80,41 +80,37 @@ def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: R
 
 def test_a_run_is_gone_on_with_by_another_number_of_processes(whole: RunFolder, tmp_path: Path):
     """From two to one to two. The same command finds the same run."""
-
-    def stop() -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    for number, (processes, watcher) in enumerate([(2, At(10, stop)), (1, At(20, stop)), (2, Notes())]):
-        with together(processes) as group:
-            assert group is not None
-            try:
-                begun(tmp_path, "run", group, watcher)
-            except Interrupted as error:
-                assert "everything is saved" in error.what
-                others = of(group) if processes > 1 else []
-                assert RunFolder.open(tmp_path / "run").facts["state"] == "interrupted"
-            else:
-                assert number == 2
-                continue
-            assert [process.poll() for process in others] == [None] * (processes - 1)  # they wait for a word
-    run = RunFolder.open(tmp_path / "run")
+    for processes, step in ((2, 10), (1, 20)):
+        with pytest.raises(Interrupted, match="everything is saved"):
+            by(processes, tmp_path, At(step, lambda: signal.raise_signal(signal.SIGINT)))
+        run = RunFolder.open(tmp_path / "run")
+        assert run.facts["state"] == "interrupted"
+        assert run.facts["step"] >= step
+    run = by(2, tmp_path, Notes())
     assert run.finished
     assert run.facts["step"] == STEPS
-    first, held_out = losses(run), run.facts["metrics"]["held_out"]["bits_per_byte"]
-    assert first[0] == losses(whole)[0]
-    assert held_out == pytest.approx(whole.facts["metrics"]["held_out"]["bits_per_byte"], rel=0.02)
+    assert losses(run)[0] == losses(whole)[0]
+    found, wanted = (one.facts["metrics"]["held_out"]["bits_per_byte"] for one in (run, whole))
+    assert found == pytest.approx(wanted, rel=0.02)  # one process adds up in another order, and small ones wander
+
+
+def by(processes: int, folder: Path, watcher: Notes) -> RunFolder:
+    with together(processes) as group:
+        assert group is not None
+        return begun(folder, "run", group, watcher)
 
 
 def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, tmp_path: Path):
-    with pytest.raises(ForebearError, match=r"process 1 \(of 0 to 1\) was killed by signal 9") as caught:
+    def fail() -> None:
         with together(2) as group:
             assert group is not None
             begun(tmp_path, "run", group, At(20, lambda: os.kill(of(group)[0].pid, signal.SIGKILL)))
+
+    with pytest.raises(ForebearError, match=r"process 1 \(of 0 to 1\) was killed by signal 9") as caught:
+        fail()
     assert caught.value.exit_code == 1
     assert "goes on" in caught.value.remedy
-    with together(2) as group:
-        assert group is not None
-        run = begun(tmp_path, "run", group, watcher := Notes())
+    run = by(2, tmp_path, watcher := Notes())
     assert any(words.startswith("going on from step 20") for words in watcher.words)
     assert weights(run) == weights(whole)
 
@@ -226,5 +222,3 @@ def test_what_means_nothing_is_refused(tmp_path: Path, capsys: Captured, monkeyp
         monkeypatch.setenv(name, "1")
     with pytest.raises(BadInput, match="was started as one of several"), together(2):
         raise AssertionError
-
-

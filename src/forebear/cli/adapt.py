@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.examined import headline
 from forebear.cli.labels import ExamplesOptions
-from forebear.cli.pretrain import ONE, ProcessesOptions, TrainingOptions
+from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking, bar, table
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
@@ -87,9 +87,10 @@ def adapt(
     learning_curve: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     resume: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    processes: int | None = None,
+    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     adapting: AdaptingOptions = AdaptingOptions(),
     training: TrainingOptions = TrainingOptions(),
-    processes: ProcessesOptions = ONE,
     examples: ExamplesOptions = ExamplesOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
@@ -129,11 +130,16 @@ def adapt(
         Go on with this run; nothing else is needed.
     overwrite
         Replace another run at --to.
+    processes
+        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
+    shard
+        Divide the network itself among the processes, where it is too large for each of them.
     """
     from forebear.training.labelled import labelled_source
+    from forebear.training.together import together
     from forebear.using import adapting as using
 
-    with processes.together() as group, watching(speaking) as watcher:
+    with together(processes, shard=shard) as group, watching(speaking) as watcher:
         if group is None:
             return
         if resume is not None:

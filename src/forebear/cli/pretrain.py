@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,25 +77,6 @@ class TrainingOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ProcessesOptions:
-    """How many processes learn together; the run is the same one with any number of them."""
-
-    processes: int | None = None
-    "Processes that make each step together. [default: 1; under torchrun, all that it started]"
-    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False
-    "Divide the network itself among the processes, where it is too large for each of them."
-
-    def together(self) -> AbstractContextManager[Together | None]:
-        from forebear.training.together import together
-
-        return together(self.processes, shard=self.shard)
-
-
-ONE = ProcessesOptions()
-
-
 def pretrain(
     milestone: str | None = None,
     /,
@@ -115,8 +95,9 @@ def pretrain(
     user_dict: Path | None = None,
     entities: Path | None = None,
     workers: int | None = None,
+    processes: int | None = None,
+    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     training: TrainingOptions = TrainingOptions(),
-    processes: ProcessesOptions = ONE,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
     **fields: str,
@@ -168,16 +149,21 @@ def pretrain(
         Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
         Processes that prepare the text. [default: as many as there are cores]
+    processes
+        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
+    shard
+        Divide the network itself among the processes, where it is too large for each of them.
     fields
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
     from forebear.training.recipe import read_recipe
+    from forebear.training.together import together
     from forebear.using import pretraining
     from forebear.using.calling import begun
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
-    with processes.together() as group:
+    with together(processes, shard=shard) as group:
         if group is None:
             return
         if resume is not None:
