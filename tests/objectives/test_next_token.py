@@ -115,6 +115,7 @@ def test_parts_are_the_whole(count: int, lengths: list[int]):
         assert np.array_equal(np.concatenate([part.targets[name] for part in parts]), whole.targets[name])
         assert sum(part.asked()[name] for part in parts) == whole.asked()[name]
     assert all(sum(part.inputs["lengths"]) == part.tokens for part in parts)
+    assert max(part.tokens for part in parts) <= total / len(parts) + max(lengths)  # about as much work in each
 
 
 def test_every_epoch_cuts_elsewhere(corpus: Corpus):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebear.training.folder import RunFolder
+    from forebear.training.together import Together
     from forebear.training.trainer import Watcher
     from forebear.using.task_plans import Plan
 
@@ -86,6 +87,8 @@ def adapt(
     learning_curve: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     resume: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    processes: int | None = None,
+    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     adapting: AdaptingOptions = AdaptingOptions(),
     training: TrainingOptions = TrainingOptions(),
     examples: ExamplesOptions = ExamplesOptions(),
@@ -127,15 +130,22 @@ def adapt(
         Go on with this run; nothing else is needed.
     overwrite
         Replace another run at --to.
+    processes
+        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
+    shard
+        Divide the network itself among the processes, where it is too large for each of them.
     """
     from forebear.training.labelled import labelled_source
+    from forebear.training.together import together
     from forebear.using import adapting as using
 
-    with watching(speaking) as watcher:
+    with together(processes, shard=shard) as group, watching(speaking) as watcher:
+        if group is None:
+            return
         if resume is not None:
             if run is not None or data is not None:
                 raise BadInput("--resume takes everything from the run's folder", remedy="leave out the rest")
-            made = using.resume(resume, watcher=watcher)
+            made = using.resume(resume, watcher=watcher, group=group)
         elif run is None or data is None:
             raise BadInput("what to adapt to what?", remedy="forebear adapt RUN DATA, or --resume RUN")
         else:
@@ -158,17 +168,17 @@ def adapt(
                 size=size,
                 dropout=adapting.dropout,
             )
-            made = _adapted(what, to, seeds, learning_curve, overwrite, watcher)
+            made = _adapted(what, to, seeds, learning_curve, overwrite, watcher, group)
     speaking.tell({"folder": str(made.path), **made.facts}, lambda console: drawn(console, made))
 
 
 def _adapted(
-    what: Plan, to: Path | None, seeds: int | None, curve: bool, overwrite: bool, watcher: Watcher
+    what: Plan, to: Path | None, seeds: int | None, curve: bool, overwrite: bool, watcher: Watcher, group: Together
 ) -> RunFolder:
     from forebear.using import repeating
     from forebear.using.adapting import adapt as once
 
-    how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher}
+    how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
     how["command"] = shlex.join(["forebear", *sys.argv[1:]])
     if (curve or seeds is not None) and to is None:
         raise BadInput("several runs need a place", remedy="name the folder with --to")

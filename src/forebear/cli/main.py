@@ -176,3 +176,7 @@ def run() -> None:
         print(f"forebear: standard output: {error.strerror}", file=sys.stderr)  # noqa: T201
         code = 1
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from forebear.training.corpora import TextSource
     from forebear.training.folder import RunFolder
+    from forebear.training.together import Together
     from forebear.using.planning import Plan
 
 
@@ -100,6 +101,8 @@ def pretrain(
     user_dict: Path | None = None,
     entities: Path | None = None,
     workers: int | None = None,
+    processes: int | None = None,
+    shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
@@ -117,7 +120,7 @@ def pretrain(
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain transformer --pairs train.de train.en --to runs/de-en
     forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh
-    forebear pretrain --resume runs/book
+    forebear pretrain --resume runs/book --processes 2
     ```
 
     Parameters
@@ -163,10 +166,15 @@ def pretrain(
         Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
         Processes that prepare the text. [default: as many as there are cores]
+    processes
+        Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
+    shard
+        Divide the network itself among the processes, where it is too large for each of them.
     fields
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
     from forebear.training.recipe import read_recipe
+    from forebear.training.together import together
     from forebear.using import pretraining
     from forebear.using.calling import begun
     from forebear.using.pair_plans import has_field
@@ -175,28 +183,31 @@ def pretrain(
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
     if pairs is not None and has_field(milestone, "pairs"):
         settings["pairs"], pairs = " ".join(pairs), None
-    if resume is not None:
-        _alone(milestone, (*texts, *(pairs or ())), settings)
-        with watching(speaking) as watcher:
-            run = pretraining.resume(resume, watcher=watcher)
-    elif milestone is None or not (texts or pairs):
-        raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
-    else:
-        source = _source(reading, sentences, segment, user_dict, entities)
-        what = plan(
-            milestone,
-            _either(texts, pairs),
-            size=size,
-            tokenizer=tokenizer,
-            vocabulary=vocabulary,
-            target_tokenizer=target_tokenizer,
-            target_vocabulary=target_vocabulary,
-            source=replace(source, pairs=pairs is not None, columns=columns),
-            recipe=read_recipe(recipe, WRITTEN) if recipe else None,
-            settings=settings,
-            beginning=begun(from_run, add_words),
-        )
-        run = _trained(what, to, overwrite, workers, speaking)
+    with together(processes, shard=shard) as group:
+        if group is None:
+            return
+        if resume is not None:
+            _alone(milestone, (*texts, *(pairs or ())), settings)
+            with watching(speaking) as watcher:
+                run = pretraining.resume(resume, watcher=watcher, group=group)
+        elif milestone is None or not (texts or pairs):
+            raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+        else:
+            source = _source(reading, sentences, segment, user_dict, entities)
+            what = plan(
+                milestone,
+                _either(texts, pairs),
+                size=size,
+                tokenizer=tokenizer,
+                vocabulary=vocabulary,
+                target_tokenizer=target_tokenizer,
+                target_vocabulary=target_vocabulary,
+                source=replace(source, pairs=pairs is not None, columns=columns),
+                recipe=read_recipe(recipe, WRITTEN) if recipe else None,
+                settings=settings,
+                beginning=begun(from_run, add_words),
+            )
+            run = _trained(what, to, overwrite, workers, speaking, group)
     speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
 
 
@@ -216,7 +227,9 @@ def _either(texts: tuple[str, ...], pairs: list[str] | None) -> tuple[str, ...]:
     return texts or tuple(pairs or ())
 
 
-def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking) -> RunFolder:
+def _trained(
+    what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking, group: Together
+) -> RunFolder:
     from forebear.using.pretraining import pretrain as trained
 
     with (
@@ -233,6 +246,7 @@ def _trained(what: Plan, to: Path | None, overwrite: bool, workers: int | None, 
             watcher=watcher,
             learning_progress=learned,
             progress=prepared,
+            group=group,
         )
 
 

@@ -56,7 +56,7 @@ class Batch:
         return {name: int(np.count_nonzero(is_asked(target))) for name, target in self.targets.items()}
 
     def parts(self, count: int) -> list[Batch]:
-        """The same rows in so many batches (or fewer, if there are fewer rows), for memory that is too small.
+        """The same rows in so many batches (or fewer, if there are fewer examples), each of about as many tokens.
 
         The rows of one example stay together.
         """
@@ -67,7 +67,7 @@ class Batch:
         first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
         ends, read = (np.concatenate(([0], np.cumsum(of))) for of in (lengths, self.inputs.get("source_lengths", [])))
         examples = len(first_rows) - 1
-        cuts = np.linspace(0, examples, min(count, examples) + 1).round().astype(int)
+        cuts = _even(ends[first_rows], min(count, examples))
 
         def cut(arrays: Arrays, first: int, last: int) -> Arrays:
             rows = slice(first_rows[first], first_rows[last])
@@ -79,6 +79,16 @@ class Batch:
 
         pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
         return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair), weights=self.weights) for pair in pairs]
+
+
+def _even(ends: np.ndarray, count: int) -> np.ndarray:
+    """Where to cut a row of examples, of which `ends` tells where each begins, so that parts are about equally long."""
+    wanted = ends[-1] * np.arange(1, count) / count
+    after = np.searchsorted(ends, wanted)
+    nearest = after - (wanted - ends[after - 1] < ends[after] - wanted)
+    least = np.arange(1, count)  # each part has an example of its own
+    nearest = np.maximum.accumulate(nearest - least) + least
+    return np.concatenate(([0], np.clip(nearest, least, len(ends) - 1 - count + least), [len(ends) - 1]))
 
 
 def is_asked(target: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ class Counting:
 
     def __init__(self, network: Any) -> None:
         self.network = network
+        self.notes: list[str] = []
 
     def begin(self) -> None:
         """Counts begin at zero, as the network was made."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +28,18 @@ TRIAL = 3  # steps made and forgotten, with each number of threads
 SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are tried
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a step's batch, and which it is: its chance follows from that. One that does not count is idle work."""
+
+    number: int
+    batch: Batch
+    counts: bool = True
+
+
+Losses = list[dict[str, float]]  # of each target, summed, in each part
+
+
 class Descending:
     """Everything from NNLM on. Some of its values may be `given` to begin with.
 
@@ -43,12 +56,14 @@ class Descending:
     ) -> None:
         self.network, self.recipe, self.device, self.given = model, recipe, device, given
         self.shares = shares or {}
+        self.parts = recipe.accumulate  # of a step: more, once memory has turned out to be too small
+        self.notes: list[str] = []
 
     def begin(self) -> None:
         self.network.initialise(self.recipe.seed, self.given)
-        self._ready()
+        self.ready()
 
-    def _ready(self) -> None:
+    def ready(self) -> None:
         """The optimiser for the network as it now is."""
         self.network.to(self.device.name)
         learned = {name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}
@@ -56,24 +71,53 @@ class Descending:
         self._chance = self.network.drops
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        if self._chance:  # dropout too is a function of (seed, step)
-            torch.manual_seed(self.recipe.seed * 0x9E3779B97F4A7C15 + step & 0x7FFFFFFFFFFFFFFF)
-        self.network.train()
         asked = batch.asked()
-        sums: dict[str, Tensor] = {}
-        for part in batch.parts(self.recipe.accumulate):
-            losses = self._losses(part)
-            weights = batch.weights
-            torch.stack(
-                [losses[name] * weights.get(name, 1.0) / max(1, asked[name]) for name in losses]
-            ).sum().backward()
-            sums = {name: sums.get(name, torch.zeros(())) + loss.detach().cpu() for name, loss in losses.items()}
+        while True:
+            parts = batch.parts(self.parts)
+            losses = self.gradients([Part(*one) for one in enumerate(parts)], asked, step)
+            if losses is not None:
+                return means(losses, asked, self.moved(self.recipe.rate * share))
+            self.divide(parts)
+
+    def gradients(self, parts: Sequence[Part], asked: Mapping[str, int], step: int) -> Losses | None:
+        """Adds up the gradients of these parts of a step that asks so much; None: there was not enough memory."""
+        self.network.train()
+        found: Losses = []
+        try:
+            for part in parts:
+                if self._chance:  # dropout too is a function of (seed, step), and of the part
+                    torch.manual_seed(_chance(self.recipe.seed, step, part.number))
+                losses, weights = self._losses(part.batch), part.batch.weights
+                cost = [losses[name] * weights.get(name, 1.0) / max(1, asked[name]) for name in losses]
+                (torch.stack(cost).sum() if part.counts else 0.0 * torch.stack(cost).sum()).backward()
+                found += [{name: float(loss.detach()) for name, loss in losses.items()}] * part.counts
+        except (RuntimeError, MemoryError) as error:
+            if not _lacks_memory(error):
+                raise
+            self.optimiser.clear()
+            return None
+        return found
+
+    def moved(self, rate: float) -> bool:
+        """Takes the step that the gradients say, if they are numbers: a checkpoint never holds what is none."""
         norm = torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip)
         finite = bool(torch.isfinite(norm))
-        if finite:  # else the weights stay as they were: a checkpoint never holds what is no number
-            self.optimiser.step(self.recipe.rate * share)
+        if finite:
+            self.optimiser.step(rate)
         self.optimiser.clear()
-        return {name: float(total) / max(1, asked[name]) if finite else math.nan for name, total in sums.items()}
+        return finite
+
+    def divide(self, parts: Sequence[Batch]) -> None:
+        """From now on a step has twice as many parts as these, which were too large; an error, if that cannot be."""
+        if all(len(np.unique(_examples(part))) == 1 for part in parts):
+            raise ForebearError(
+                "out of memory, even with a single example at a time",
+                remedy="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
+            )
+        self.parts = 2 * len(parts)
+        self.notes.append(
+            f"memory is too small for a step in {len(parts)}: from now on it is made in {self.parts} parts"
+        )
 
     def tried(self, batch: Batch) -> float:
         """Given a time, it depends on the clock anyway: so the clock may also say how many threads are fastest."""
@@ -101,10 +145,25 @@ class Descending:
     def settled(self) -> dict[str, Any]:
         return {"device": self.device.name, "threads": self.device.threads, "precision": self.device.precision}
 
-    @torch.inference_mode()
     def examine(self, batch: Batch) -> dict[str, float]:
+        while True:
+            parts = batch.parts(self.parts)
+            losses = self.examined([Part(*one) for one in enumerate(parts)])
+            if losses is not None:
+                return totals(losses)
+            self.divide(parts)
+
+    @torch.no_grad()
+    def examined(self, parts: Sequence[Part]) -> Losses | None:
+        """The losses of these parts; None: there was not enough memory."""
         self.network.eval()
-        return {name: float(loss) for name, loss in self._losses(batch).items()}
+        try:
+            found = [{name: float(loss) for name, loss in self._losses(part.batch).items()} for part in parts]
+        except (RuntimeError, MemoryError) as error:
+            if not _lacks_memory(error):
+                raise
+            return None
+        return [losses for losses, part in zip(found, parts, strict=True) if part.counts]
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.device.precisely():
@@ -125,10 +184,36 @@ class Descending:
 
         weights = load_file(folder / WEIGHTS)
         self.network.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS))
-        self._ready()
+        self.ready()
         if strange := self.optimiser.load(load_file(folder / REMEMBERED)):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
                 file=folder / REMEMBERED,
                 remedy="resume with the version of forebear that wrote it",
             )
+
+
+def totals(losses: Losses) -> dict[str, float]:
+    """Summed over parts, in their order."""
+    return {name: sum(one[name] for one in losses) for name in losses[0]}
+
+
+def means(losses: Losses, asked: Mapping[str, int], finite: bool) -> dict[str, float]:
+    """Of a whole step, for each target; no numbers, if it was not taken."""
+    return {name: total / max(1, asked[name]) if finite else math.nan for name, total in totals(losses).items()}
+
+
+def _chance(seed: int, step: int, part: int) -> int:
+    return seed * 0x9E3779B97F4A7C15 + step + part * 0xBF58476D1CE4E5B9 & 0x7FFFFFFFFFFFFFFF
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """torch has an error of its own for this only on graphics cards."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in ("can't allocate memory", "not enough memory", "out of memory"))
+
+
+def _examples(batch: Batch) -> np.ndarray:
+    """(B,) the example that each row is of."""
+    return batch.inputs.get("groups", np.arange(len(batch.inputs["lengths"])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forebear.errors import BadInput
 from forebear.text.workers import cores
@@ -18,6 +18,17 @@ class Device:
     name: str
     threads: int
     precision: str  # float32, or bfloat16 for the products, where the device is faster with it
+
+    def of_process(self, number: int, processes: int, recipe: Recipe) -> Device:
+        """For one of several on a machine: a graphics card of its own, and a share of the processor."""
+        import torch
+
+        threads = recipe.threads or max(1, cores() // processes)
+        torch.set_num_threads(threads)
+        if not self.name.startswith("cuda"):
+            return replace(self, threads=threads)
+        torch.cuda.set_device(number)
+        return replace(self, name=f"cuda:{number}", threads=threads)
 
     @contextlib.contextmanager
     def precisely(self) -> Iterator[None]:

@@ -293,8 +293,8 @@ class Distilling(Descending):
 
     network: Student
 
-    def _ready(self) -> None:
-        super()._ready()
+    def ready(self) -> None:
+        super().ready()
         if self.network.teacher is not None:
             self.network.teacher.to(self.device.name)
 

@@ -18,7 +18,6 @@ class Fitting(Counting):
     def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
         super().__init__(network)
         self.recipe, self.weights = recipe, weights
-        self.notes: list[str] = []  # what has to be said of it
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         limit = self.recipe.time if self.recipe.time is not None else LONGEST

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -172,6 +172,13 @@ class RunFolder:
     @property
     def recipe(self) -> Recipe:
         return recipe_from(self.facts["recipe"])
+
+    def recipe_for(self, processes: int) -> Recipe:
+        """What was settled holds; but threads that nobody asked for are settled anew for other numbers of processes."""
+        recipe = self.recipe
+        free = "threads" not in self.facts.get("asked", {}).get("recipe", {})
+        same = self.facts.get("processes", 1) == processes
+        return recipe if same or not free else replace(recipe, threads=None)
 
     @property
     def checkpoints(self) -> Checkpoints:

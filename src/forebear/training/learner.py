@@ -12,6 +12,7 @@ class Learner(Protocol):
     """Holds a network and makes it better by batches; its files are all that is needed to go on."""
 
     network: Any
+    notes: list[str]  # what it has to say to whoever watches; the loop tells it, and takes it away
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""

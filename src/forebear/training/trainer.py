@@ -159,6 +159,7 @@ class Trainer:
         self.learner.load(one.folder)
         self.at = _Position(**state["position"])
         self.pace = Pace.from_json(state["pace"], self.recipe)
+        self.folder.tell(recipe=self.folder.facts["recipe"] | self.learner.settled())
         self.watcher.note(f"going on from step {self.at.step:,}")
 
     # -- during
@@ -170,6 +171,7 @@ class Trainer:
         step, share = self.at.step, self.pace.share(self.at.step)
         batch = self._batch(step)
         losses = self.learner.step(batch, step, share)
+        self._hear()
         troubles.no_number(step, sum(losses.values()), self.recipe.rate * share)
         for name, loss in losses.items():
             self.at.recent.setdefault(name, []).append(loss)
@@ -244,6 +246,14 @@ class Trainer:
         if not any(note.startswith(f"{kind}: ") for note in self.at.notes):
             self.at.notes.append(f"{kind}: {words}")
             self.watcher.note(f"{kind}: {words}")
+
+    def _hear(self) -> None:
+        """Passes on what the learner has to say, if it was not said before."""
+        while self.learner.notes:
+            words = self.learner.notes.pop(0)
+            if words not in self.at.notes:
+                self.at.notes.append(words)
+                self.watcher.note(words)
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time

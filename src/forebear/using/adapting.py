@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
+from forebear.lineage import name_of
 from forebear.tasks.every_example import EveryExample
 from forebear.tasks.examples import is_labelled
 from forebear.tasks.predicting import predicted
@@ -18,6 +19,7 @@ from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledSource, read_labelled
 from forebear.training.learner import Learner
+from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.ancestry import learned_already
 from forebear.using.baselines import Baseline, baseline
@@ -40,9 +42,11 @@ def adapt(
     overwrite: bool = False,
     command: str | None = None,
     watcher: Watcher | None = None,
+    group: Together = ALONE,
 ) -> RunFolder:
     """Adapts what was planned into a folder; a folder that holds the same, begun or finished, is gone on with."""
     watcher = watcher or Watcher()
+    group.check(name_of(what.milestone), what.milestone.learning)
     asked = what.asked
     wanted = Path(to) if to is not None else Path("runs") / f"{asked['milestone']}-{what.task.name}"
     folder, there = place(wanted, asked, to is None, overwrite)
@@ -50,13 +54,13 @@ def adapt(
     if there is not None and goes_on and there.finished:
         watcher.note("this run is finished already: nothing was trained")
         return there
-    recipe = there.recipe if there is not None and goes_on else what.recipe
+    recipe = there.recipe_for(group.size) if there is not None and goes_on else what.recipe
     ready = Ready.of(replace(what, recipe=recipe))
     if there is not None and goes_on:
-        return trained(there, ready, watcher)
+        return trained(there, ready, watcher, group)
     with replaced(there):
         run = RunFolder.begin(folder, first_facts(what, asked, folder, command), what.tokenizer, None)
-    return trained(run, ready, watcher)
+    return trained(run, ready, watcher, group)
 
 
 def first_facts(what: Plan, asked: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
@@ -77,7 +81,7 @@ def first_facts(what: Plan, asked: dict[str, Any], folder: Path, command: str | 
     }
 
 
-def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
+def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Together = ALONE) -> RunFolder:
     """Goes on with an adaptation that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
     watcher = watcher or Watcher()
@@ -108,9 +112,10 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
         read_labelled(source),
         run.task,
         run.adaptation,
-        run.recipe,
+        run.recipe_for(group.size),
     )
-    return trained(run, Ready.of(what), watcher)
+    group.check(run.facts["milestone"], run.milestone.learning)
+    return trained(run, Ready.of(what), watcher, group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +173,7 @@ def _given(beginning: Beginning | None) -> dict[str, Tensor] | None:
     return load_file(beginning.folder.weights()[0])
 
 
-def trained(run: RunFolder, ready: Ready, watcher: Watcher) -> RunFolder:
+def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = ALONE) -> RunFolder:
     with disk_told(run.path), run.held():
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
         if run.finished:
@@ -177,18 +182,11 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher) -> RunFolder:
         for note in notes:
             watcher.note(note)
         if run.facts["state"] != "trained":
-            run.tell(notes=notes)
+            run.tell(notes=notes, processes=group.size)
             counting = run.milestone.learning == "counting"
-            trainer = Trainer(
-                run,
-                ready.learner,
-                ready.objective,
-                ready,
-                once=counting,
-                judge=ready.judge,
-                watcher=watcher,
-            )
-            trainer.run()
+            with group.learner(ready.learner) as learner:
+                led = replace(ready, learner=learner)
+                Trainer(run, learner, ready.objective, ready, once=counting, judge=led.judge, watcher=watcher).run()
         _measure(run, ready, watcher)
     return run
 
@@ -236,7 +234,7 @@ def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     blind = baseline(task, what.data.train, last)
     run.facts |= {"task": task.to_json(), "metrics": metrics, "parameters": network.parameter_count}
     run.facts["baseline"] = asdict(blind) | {"side": side}
-    notes = [*opened.notes, *getattr(ready.learner, "notes", ()), *_no_better(what, blind, metrics[side])]
+    notes = [*opened.notes, *_no_better(what, blind, metrics[side])]
     for note in notes:
         watcher.note(note)
     run.facts["notes"] = [*run.facts.get("notes", []), *notes]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +15,7 @@ from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import TextSource
 from forebear.training.labelled import labelled_source
 from forebear.training.recipe import read_recipe
+from forebear.training.together import Together, together
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, exchanging, pretraining
 from forebear.using.beginning import Beginning
@@ -54,6 +56,8 @@ def pretrain(
     from_run: PathLike | None = None,
     add_words: PathLike | None = None,
     workers: int | None = None,
+    processes: int | None = None,
+    shard: bool = False,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Run:
@@ -64,28 +68,30 @@ def pretrain(
     `pairs`, instead of texts, are two files line by line, or one with both sides in `columns`, for `transformer`.
     `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """
-    reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
-    dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
-    finds = segment or dictionary is not None or names is not None
     if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
         settings["pairs"], pairs = pairs, None  # BERT's, which are another thing
     paths = texts if pairs is None else pairs
-    source = TextSource((), reading, sentences, finds, dictionary, names, pairs is not None, columns)
-    what = plan(
-        milestone,
-        [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths],
-        size=size,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        target_tokenizer=target_tokenizer,
-        target_vocabulary=target_vocabulary,
-        source=source,
-        recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
-        settings=settings,
-        beginning=begun(from_run, add_words),
-    )
-    place = os.fspath(to) if to is not None else None
-    return Run(pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher))
+    with _together(processes, shard) as group:
+        reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
+        dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
+        finds = segment or dictionary is not None or names is not None
+        source = TextSource((), reading, sentences, finds, dictionary, names, pairs is not None, columns)
+        what = plan(
+            milestone,
+            [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths],
+            size=size,
+            tokenizer=tokenizer,
+            vocabulary=vocabulary,
+            target_tokenizer=target_tokenizer,
+            target_vocabulary=target_vocabulary,
+            source=source,
+            recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
+            settings=settings,
+            beginning=begun(from_run, add_words),
+        )
+        place = os.fspath(to) if to is not None else None
+        run = pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
+    return Run(run)
 
 
 def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
@@ -95,9 +101,21 @@ def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
     return None if run is None else Beginning.of(os.fspath(run), None if add_words is None else os.fspath(add_words))
 
 
-def resume(folder: PathLike, *, watcher: Watcher | None = None) -> Run:
+@contextmanager
+def _together(processes: int | None, shard: bool) -> Iterator[Together]:
+    """The processes that train; where this is not the first of them, its work is then done, and it ends."""
+    with together(processes, shard=shard) as group:
+        if group is None:
+            raise SystemExit(0)
+        yield group
+
+
+def resume(
+    folder: PathLike, *, processes: int | None = None, shard: bool = False, watcher: Watcher | None = None
+) -> Run:
     """Goes on with a run that was broken off."""
-    return Run(pretraining.resume(os.fspath(folder), watcher=watcher))
+    with _together(processes, shard) as group:
+        return Run(pretraining.resume(os.fspath(folder), watcher=watcher, group=group))
 
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: Watcher | None = None) -> Run:
@@ -129,6 +147,8 @@ def adapt(
     test: PathLike | None = None,
     size: str | None = None,
     overwrite: bool = False,
+    processes: int | None = None,
+    shard: bool = False,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Run:
@@ -137,16 +157,18 @@ def adapt(
     Settings are those of Adaptation (how, freeze_layers, layer_decay, read, …), of the task (crf, ordered), of reading
     (label_column, on_bad_rows, …) and of training (epochs, time, rate, seed, …), by the command line's names.
     """
-    dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
-    given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
-    own = [field.name for field in fields(Adaptation)]
-    form, read, options, how = (
-        {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
-    )
-    files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
-    source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
-    for note in notes:
-        (watcher or Watcher()).note(note)
-    begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
-    what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
-    return Run(adapting.adapt(what, None if to is None else os.fspath(to), overwrite=overwrite, watcher=watcher))
+    with _together(processes, shard) as group:
+        dropout = settings.pop("dropout", None)  # the encoder's; that of heads is another
+        given = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
+        own = [field.name for field in fields(Adaptation)]
+        form, read, options, how = (
+            {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
+        )
+        files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
+        source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
+        for note in notes:
+            (watcher or Watcher()).note(note)
+        begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
+        what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
+        place = None if to is None else os.fspath(to)
+        return Run(adapting.adapt(what, place, overwrite=overwrite, watcher=watcher, group=group))

@@ -25,6 +25,7 @@ from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.parallel_corpora import parallel_again
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
+from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.abilities import verbs
 from forebear.using.beginning import Beginning
@@ -48,11 +49,13 @@ def pretrain(
     learning_progress: Progress | None = None,
     progress: Progress | None = None,
     corpus: Corpus | ParallelCorpus | None = None,
+    group: Together = ALONE,
 ) -> RunFolder:
     """Trains what was planned into a folder; a folder that holds the same run, begun or finished, is gone on with.
 
     `corpus` is the text as it is already prepared, where that is known.
     """
+    group.check(name_of(what.milestone), what.milestone.learning)
     corpus = corpus or what.corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     asked = {
         "milestone": name_of(what.milestone),
@@ -68,20 +71,20 @@ def pretrain(
     if there is not None and goes_on and there.finished:
         (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return there
-    recipe = there.recipe if there is not None and goes_on else what.recipe  # what was settled then holds now
+    recipe = there.recipe_for(group.size) if there is not None and goes_on else what.recipe
     with what.about():
         split = corpus.split(recipe.held_out)
         # before anything is written: most mistakes show here
         ready = Ready.of(what.milestone, corpus, recipe, split, what.beginning)
     if there is not None and goes_on:
-        return trained(there, ready, watcher)
+        return trained(there, ready, watcher, group)
     watcher = watcher or Watcher()
     for stage in nine(what, corpus, split, ready.objective, ready.learner, try_loss=False):
         watcher.stage(stage.number, stage.name, stage.words)
     with replaced(there):
         facts = first_facts(what, corpus, asked, folder, command, parent)
         run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
-    return trained(run, ready, watcher)
+    return trained(run, ready, watcher, group)
 
 
 def first_facts(
@@ -112,7 +115,7 @@ def first_facts(
     }
 
 
-def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
+def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Together = ALONE) -> RunFolder:
     """Goes on with a run that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
     if run.finished:
@@ -128,7 +131,9 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None) -> RunFolder:
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
     beginning = None if begun else Beginning.from_json(run.facts.get("beginning"))
-    return trained(run, Ready.of(run.milestone, corpus, run.recipe, split, beginning), watcher)
+    group.check(run.facts["milestone"], run.milestone.learning)
+    recipe = run.recipe_for(group.size)
+    return trained(run, Ready.of(run.milestone, corpus, recipe, split, beginning), watcher, group)
 
 
 def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
@@ -145,6 +150,8 @@ def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watche
     pace = run.facts["pace"]
     settings = {name: value for name, value in run.facts["recipe"].items() if name not in BUDGETS}
     exact = {"steps": pace["total"], "warmup": pace["warmup"], "fall": pace["fall"]}
+    processes = run.facts.get("processes", 1)  # one process adds up the parts of a step as several do
+    exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     if run.milestone.learning == "counting":
         exact = {"steps": run.facts["step"]}
     what = Plan(
@@ -218,28 +225,27 @@ def _told_of_pairs(corpus: Corpus | ParallelCorpus, split: Split, objective: Obj
     return notes
 
 
-def trained(run: RunFolder, ready: Ready, watcher: Watcher | None) -> RunFolder:
+def trained(run: RunFolder, ready: Ready, watcher: Watcher | None, group: Together = ALONE) -> RunFolder:
     watcher = watcher or Watcher()
     with disk_told(run.path), run.held():
         run.facts = RunFolder.open(run.path).facts  # another process may have gone on with it meanwhile
         if not run.finished:
-            _finish(run, ready, watcher)
+            _finish(run, ready, watcher, group)
     return run
 
 
-def _finish(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
+def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> None:
     """Trains, measures and writes the card, whatever of that is not done yet."""
     for note in ready.notes:
         watcher.note(note)
     if run.facts["state"] != "trained":
         split = ready.split
         shares = {"train": split.train.tokens, "held_out": split.held_out.tokens, "by": split.how}
-        run.tell(data=run.facts["data"] | {"split": shares}, notes=ready.notes, unigram_nats=ready.unigram)
+        facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
+        run.tell(data=run.facts["data"] | {"split": shares}, **facts)
         counting = run.milestone.learning == "counting"
-        trainer = Trainer(
-            run, ready.learner, ready.objective, split, once=counting, unigram=ready.unigram, watcher=watcher
-        )
-        trainer.run()
+        with group.learner(ready.learner) as learner:
+            Trainer(run, learner, ready.objective, split, once=counting, unigram=ready.unigram, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from forebear.errors import BadInput, Interrupted
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import read_labelled
+from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Watcher
 from forebear.using.adapting import adapt
 from forebear.using.task_plans import Plan
@@ -28,6 +29,7 @@ def with_seeds(
     overwrite: bool = False,
     command: str | None = None,
     watcher: Watcher | None = None,
+    group: Together = ALONE,
 ) -> RunFolder:
     """Adapts with so many seeds, each in a folder of its own beside `to`; the best on held-out examples becomes `to`.
 
@@ -40,7 +42,7 @@ def with_seeds(
         (watcher or Watcher()).note(f"seed {seed}")
         place = beside(to, "seeds", str(seed))
         with _all_again():
-            runs.append(adapt(own, place, overwrite=overwrite, command=command, watcher=watcher))
+            runs.append(adapt(own, place, overwrite=overwrite, command=command, watcher=watcher, group=group))
     best = max(runs, key=lambda run: figure(run, "dev") or 0.0)
     told = {
         "seeds": [
@@ -52,7 +54,13 @@ def with_seeds(
 
 
 def with_fewer(
-    what: Plan, to: Path, *, overwrite: bool = False, command: str | None = None, watcher: Watcher | None = None
+    what: Plan,
+    to: Path,
+    *,
+    overwrite: bool = False,
+    command: str | None = None,
+    watcher: Watcher | None = None,
+    group: Together = ALONE,
 ) -> list[dict[str, Any]]:
     """The figures with shares of the examples: how many there were, and what came of it."""
     found = []
@@ -65,7 +73,7 @@ def with_fewer(
         own = replace(what, source=source, data=data)
         place = beside(to, "curve", f"{share:.4f}")
         with _all_again():
-            run = adapt(own, place, overwrite=overwrite, command=command, watcher=watcher)
+            run = adapt(own, place, overwrite=overwrite, command=command, watcher=watcher, group=group)
         found.append({"examples": len(data.train), **{side: figure(run, side) for side in run.facts["metrics"]}})
     return found
 
