@@ -79,18 +79,50 @@ class TrainingOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PairOptions:
+    """Texts and their translations, for transformer."""
+
+    pairs: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
+    """Instead of texts: two files whose lines are translations of each other, from the first to the second; or one
+    .tsv, .csv or .jsonl with both sides."""
+    columns: Annotated[str, Parameter(show_default=False)] = ""
+    "The two sides in such a file: by name or field (de,en), or by number (1,2). [default: the first two]"
+    target_tokenizer: str | None = None
+    "Another tokenizer for the second side. [default: one for both, unless one of them is Chinese]"
+    target_vocabulary: int | None = None
+    "Entries of the second side's own vocabulary."
+
+    def or_else(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        if texts and self.pairs:
+            raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
+        return texts or tuple(self.pairs or ())
+
+    def told(self, source: TextSource) -> TextSource:
+        return replace(source, pairs=self.pairs is not None, columns=self.columns)
+
+    def but_for(self, milestone: str | None, settings: dict[str, Any]) -> PairOptions:
+        """To BERT `pairs` are another thing, a field of its own: there they are taken for that."""
+        from forebear.using.pair_plans import has_field
+
+        if self.pairs is None or not has_field(milestone, "pairs"):
+            return self
+        settings["pairs"] = " ".join(self.pairs)
+        return replace(self, pairs=None)
+
+
+NO_PAIRS = PairOptions()
+
+
 def pretrain(
     milestone: str | None = None,
     /,
     *texts: str,
-    pairs: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
-    columns: Annotated[str, Parameter(show_default=False)] = "",
     to: Path | None = None,
     size: str | None = None,
     tokenizer: str | None = None,
     vocabulary: int | None = None,
-    target_tokenizer: str | None = None,
-    target_vocabulary: int | None = None,
     recipe: Path | None = None,
     resume: Path | None = None,
     from_run: Annotated[Path | None, Parameter(name="--from")] = None,
@@ -103,6 +135,7 @@ def pretrain(
     workers: int | None = None,
     processes: int | None = None,
     shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    parallel: PairOptions = NO_PAIRS,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
@@ -129,11 +162,6 @@ def pretrain(
         One of forebear lineage.
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of forebear prepare.
-    pairs
-        For transformer, instead of texts: two files whose lines are translations of each other, from the first to the
-        second; or one .tsv, .csv or .jsonl with both sides.
-    columns
-        The two sides in such a file: by name or field (de,en), or by number (1,2). [default: the first two]
     to
         The run folder. [default: runs/MILESTONE]
     size
@@ -142,10 +170,6 @@ def pretrain(
         words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
     vocabulary
         Entries of a vocabulary that is learned. [default: by the size of the text]
-    target_tokenizer
-        Of --pairs: another one for the second side. [default: one for both, unless one of them is Chinese]
-    target_vocabulary
-        Of --pairs: entries of the second side's own vocabulary.
     recipe
         A TOML file with settings; options given here win.
     resume
@@ -177,32 +201,29 @@ def pretrain(
     from forebear.training.together import together
     from forebear.using import pretraining
     from forebear.using.calling import begun
-    from forebear.using.pair_plans import has_field
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
-    if pairs is not None and has_field(milestone, "pairs"):
-        settings["pairs"], pairs = " ".join(pairs), None
+    parallel = parallel.but_for(milestone, settings)
     with together(processes, shard=shard) as group:
         if group is None:
             return
         if resume is not None:
-            _alone(milestone, (*texts, *(pairs or ())), settings)
+            _alone(milestone, (*texts, *(parallel.pairs or ())), settings)
             with watching(speaking) as watcher:
                 run = pretraining.resume(resume, watcher=watcher, group=group)
-        elif milestone is None or not (texts or pairs):
+        elif milestone is None or not (texts or parallel.pairs):
             raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         else:
-            source = _source(reading, sentences, segment, user_dict, entities)
             what = plan(
                 milestone,
-                _either(texts, pairs),
+                parallel.or_else(texts),
                 size=size,
                 tokenizer=tokenizer,
                 vocabulary=vocabulary,
-                target_tokenizer=target_tokenizer,
-                target_vocabulary=target_vocabulary,
-                source=replace(source, pairs=pairs is not None, columns=columns),
+                target_tokenizer=parallel.target_tokenizer,
+                target_vocabulary=parallel.target_vocabulary,
+                source=parallel.told(_source(reading, sentences, segment, user_dict, entities)),
                 recipe=read_recipe(recipe, WRITTEN) if recipe else None,
                 settings=settings,
                 beginning=begun(from_run, add_words),
@@ -219,12 +240,6 @@ def _source(
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
     return TextSource((), reading.reading(), sentences, segment, dictionary, names)
-
-
-def _either(texts: tuple[str, ...], pairs: list[str] | None) -> tuple[str, ...]:
-    if texts and pairs:
-        raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
-    return texts or tuple(pairs or ())
 
 
 def _trained(

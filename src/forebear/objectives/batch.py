@@ -67,7 +67,7 @@ class Batch:
         first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
         ends, read = (np.concatenate(([0], np.cumsum(of))) for of in (lengths, self.inputs.get("source_lengths", [])))
         examples = len(first_rows) - 1
-        cuts = _even(ends[first_rows], min(count, examples))
+        cuts = even_cuts(ends[first_rows], min(count, examples))
 
         def cut(arrays: Arrays, first: int, last: int) -> Arrays:
             rows = slice(first_rows[first], first_rows[last])
@@ -81,8 +81,11 @@ class Batch:
         return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair), weights=self.weights) for pair in pairs]
 
 
-def _even(ends: np.ndarray, count: int) -> np.ndarray:
-    """Where to cut a row of examples, of which `ends` tells where each begins, so that parts are about equally long."""
+def even_cuts(ends: np.ndarray, count: int) -> np.ndarray:
+    """(count + 1,) where to cut a row of examples into so many parts that are about equally long; none is empty.
+
+    `ends` tells where each example begins, and at last where all of them end.
+    """
     wanted = ends[-1] * np.arange(1, count) / count
     after = np.searchsorted(ends, wanted)
     nearest = after - (wanted - ends[after - 1] < ends[after] - wanted)

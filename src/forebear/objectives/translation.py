@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.objectives.batch import Batch, Moment
+from forebear.objectives.batch import Batch, Moment, even_cuts
 from forebear.text.order import shuffled
 from forebear.text.portion import ranges
 
@@ -48,7 +48,7 @@ class Translation:
         lengths = source.lengths[drawn]
         drawn = drawn[np.lexsort((drawn, lengths[:, 0], lengths[:, 1]))]
         count = last_step - first_step
-        cuts = _cuts(source.lengths[drawn].sum(axis=1) + 2, count)
+        cuts = even_cuts(np.concatenate(([0], np.cumsum(source.lengths[drawn].sum(axis=1) + 2))), count)
         order = np.random.default_rng([moment.seed, epoch, pool]).permutation(count)
         number = order[step - first_step]
         return self.of_pairs(source, drawn[cuts[number] : cuts[number + 1]])
@@ -73,14 +73,6 @@ class Translation:
     def left_out(self, source: PairedPortion) -> int:
         """Pairs that are too long to learn from."""
         return len(source) - len(source.fitting(self.context - 1)[0])
-
-
-def _cuts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """(count + 1,) where to cut rows of these sizes into so many parts of about the same size; none is empty."""
-    ends, numbers = np.cumsum(sizes), np.arange(count + 1)
-    even = np.searchsorted(ends, ends[-1] * numbers // count, side="right")
-    rising = np.maximum.accumulate(even - numbers) + numbers
-    return np.minimum(rising, len(sizes) - count + numbers)
 
 
 def _rows(portion: Portion, numbers: np.ndarray, *, after: int) -> tuple[np.ndarray, np.ndarray]:
