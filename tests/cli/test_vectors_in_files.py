@@ -20,7 +20,9 @@ from forebear.errors import ForebearError
 from forebear.using.run import Run
 from small_runs import opened
 
-SENTENCES = [f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")]
+SENTENCES = [
+    f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,15 @@ def test_every_form_has_the_same_vectors_in_order(
     assert (load_file(folder / "v.safetensors")["vectors"] == whole).all()
     lines = (folder / "v.jsonl").read_bytes()
     assert gzip.decompress((folder / "v.jsonl.gz").read_bytes()) == lines
-    assert [json.loads(line)["vector"] for line in lines.splitlines()] == [pytest.approx(row, abs=1e-6) for row in whole]
+    assert [json.loads(line)["vector"] for line in lines.splitlines()] == [
+        pytest.approx(row, abs=1e-6) for row in whole
+    ]
 
 
-def test_a_bad_line_is_told_before_any_work(run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Run, "matrix", lambda *_, **__: pytest.fail("it worked"))
+def test_a_bad_line_is_told_before_any_work(
+    run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("forebear.using.vectors.matrix", lambda *_, **__: pytest.fail("it worked"))
     for name, data, place in (("empty", b"a cat\n \nthe end\n", ":2"), ("bytes", b"a cat\nthe \xff end\n", ":2")):
         file = tmp_path / f"{name}.txt"
         file.write_bytes(data)

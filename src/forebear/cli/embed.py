@@ -80,10 +80,14 @@ def embed(
     if as_array and words:
         raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
     if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
-        raise BadInput(f"{output}: files of vectors are read where they lie", remedy="leave .gz or .zst out of the name")
+        raise BadInput(
+            f"{output}: files of vectors are read where they lie", remedy="leave .gz or .zst out of the name"
+        )
     using = opened(run, "embed", speaking)
     if compiled:
-        using.compile()
+        from forebear.networks.compiling import compile_blocks
+
+        compile_blocks(using.network)
     how = {"layers": layers_from(layers), "pooling": pooling, "long": long, "normalise": normalise}
     total, texts_told = many.count(texts), Counter[str]()
     with speaking.counting("texts") as progress:
@@ -114,25 +118,25 @@ def embed(
     speaking.tell(facts, lambda console: _draw(console, answers))
 
 
-def _save(
-    run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]
-) -> None:
+def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]) -> None:
     """All vectors in a file, a group of texts at a time."""
     import json
 
+    from forebear.training.checkpoint import digest
     from forebear.using.vector_files import write_vectors
+    from forebear.using.vectors import matrix_of
 
     def groups() -> Iterator[np.ndarray]:
         count = 0
         for group in grouped(lines, TOGETHER):
-            made = located(group, lambda texts: run.matrix(texts, **how))
+            made = located(group, lambda texts: matrix_of(run, texts, **how))
             tell(len(group), int(made.cut.sum()))
             count += len(group)
             yield made.vectors
         if not count:
             raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
 
-    facts = {"run": run.name, "weights": run.weights_digest, "how": json.dumps(how)}
+    facts = {"run": run.name, "weights": digest(run.folder.weights()[0]), "how": json.dumps(how)}
     write_vectors(file, groups(), facts)
 
 

@@ -121,7 +121,9 @@ class ManyOptions:
         for line in self.lines(texts):
             if line.file is not None and not line.text.strip():
                 remedy = "leave it out, or write some text: there is an answer for every line"
-                raise BadInput("this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy)
+                raise BadInput(
+                    "this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy
+                )
             count += 1
         return count
 
@@ -172,7 +174,7 @@ def grouped(lines: Iterable[Line], together: int) -> Iterator[list[Line]]:
         yield group
 
 
-def located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:
+def located(group: list[Line], ask: Callable[[list[str]], Answer]) -> Answer:
     """An answer's complaint about text number n of a group is one about its file and line."""
     try:
         return ask([line.text for line in group])

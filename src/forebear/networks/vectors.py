@@ -46,7 +46,9 @@ def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     return x[ends - lengths if pooling == "first" else ends - 1]
 
 
-def _mixed(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]) -> Iterator[tuple[list[int], Tensor]]:
+def _mixed(
+    model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]
+) -> Iterator[tuple[list[int], Tensor]]:
     """The numbers of some rows, and the (T, D) mixture of their layers, until all rows were there."""
     model = for_many(model.eval(), sum(map(len, rows)))
     for batch in batches([len(row) for row in rows]):

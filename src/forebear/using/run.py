@@ -13,7 +13,6 @@ from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.adapted import loaded_for_task
-from forebear.training.checkpoint import digest
 from forebear.training.corpora import learned_from
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
@@ -21,7 +20,6 @@ from forebear.training.recipe import amount
 from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
-    from forebear.networks.model import Model
     from forebear.networks.restorer import Restorer
     from forebear.tasks.answering import Answer
     from forebear.tasks.choice import Chosen
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
-    from forebear.using.vectors import Embedded, Layers, Long, Matrix, Pooling
+    from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
 class Run:
@@ -86,24 +84,6 @@ class Run:
             network = loaded(self.folder.milestone, self.tokenizer, weights, self.facts.get("heads"))
         self.notes += notes
         return network
-
-    @property
-    def weights_digest(self) -> str:
-        """sha256 of the file that its weights are read from."""
-        return digest(self.folder.weights()[0])
-
-    @property
-    def encoding_network(self) -> Model:
-        """The network, if it has vectors."""
-        if self.folder.milestone.learning == "counting":
-            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
-        return self.network
-
-    def compile(self) -> None:
-        """Has torch compile the network: it takes a while, and gains nothing on the processors it was measured on."""
-        from forebear.networks.compiling import compile_blocks
-
-        compile_blocks(self.encoding_network)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -182,16 +162,10 @@ class Run:
         normalise: bool = True,
     ) -> list[Embedded]:
         """A vector for each text, and for each of its words, from any layer or mixture of layers."""
-        from forebear.using.vectors import embed
+        from forebear.using.vectors import embed, network_of
 
         how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(self.encoding_network, self.tokenizer, texts, **how)
-
-    def matrix(self, texts: Sequence[str], **how: Any) -> Matrix:
-        """`embed` for very many texts: all vectors in one array."""
-        from forebear.using.vectors import matrix
-
-        return matrix(self.encoding_network, self.tokenizer, texts, **how)
+        return embed(network_of(self), self.tokenizer, texts, **how)
 
     def neighbours(
         self,

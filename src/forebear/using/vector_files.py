@@ -68,7 +68,9 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
         found = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
     except (ValueError, KeyError, TypeError, EOFError) as error:
         what = f"is no file of vectors ({error})"
-        raise BadInput(what, file=target, remedy="write it again, with: forebear embed RUN --in FILE --out …") from error
+        raise BadInput(
+            what, file=target, remedy="write it again, with: forebear embed RUN --in FILE --out …"
+        ) from error
     if found.ndim != 2 or found.dtype.kind != "f" or not found.shape[1]:
         what = f"holds an array of the shape {found.shape} and type {found.dtype}, not a row of numbers for each text"
         raise BadInput(what, file=target, remedy="name the file that embed has written")
