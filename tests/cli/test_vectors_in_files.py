@@ -81,7 +81,7 @@ def test_what_makes_no_sense_is_refused(run: Path, sentences: Path, capsys: Capt
     assert [path.name for path in folder.iterdir() if "v." in path.name] == []
 
 
-def test_a_full_disk_leaves_nothing(run: Path, sentences: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_leaves_nothing(sentences: Path, monkeypatch: pytest.MonkeyPatch):
     from forebear.using import vector_files
 
     def full(file: object) -> None:
@@ -94,18 +94,18 @@ def test_a_full_disk_leaves_nothing(run: Path, sentences: Path, capsys: Captured
 
 
 def test_a_killed_command_leaves_no_file_of_that_name(run: Path, tmp_path: Path):
-    """Texts come from a pipe that never ends; it is killed when numbers are on the disk."""
-    code = "from forebear.cli import embed, main; embed.TOGETHER = 2; main.run()"
-    command = [sys.executable, "-c", code, "embed", str(run), "-", "--out", str(tmp_path / "v.npy")]
-    with (
-        subprocess.Popen(["yes", SENTENCES[0]], stdout=subprocess.PIPE) as endless,
-        subprocess.Popen(command, stdin=endless.stdout) as process,
-    ):
+    """It is killed when numbers are on the disk, long before the end."""
+    file = tmp_path / "sentences.txt"
+    file.write_text("\n".join(SENTENCES * 5000), encoding="utf-8")
+    code = "from forebear.cli import embed, main; embed.TOGETHER = 8; main.run()"
+    command = [sys.executable, "-c", code, "embed", str(run), "--in", str(file), "--out", str(tmp_path / "v.npy")]
+    with subprocess.Popen(command) as process:
         end = time.monotonic() + 60
         while not any(path.stat().st_size > 10_000 for path in tmp_path.glob(".v.npy*")) and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(0.02)
         process.kill()
-        endless.kill()
+    assert time.monotonic() < end
+    file.unlink()
     assert [path.name[:7] for path in tmp_path.iterdir()] == [".v.npy."]
     assert not (tmp_path / "v.npy").exists()
 

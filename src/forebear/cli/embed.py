@@ -94,7 +94,7 @@ def embed(
 
         def tell(count: int, cut: int) -> None:
             texts_told.update(texts=count, cut=cut)
-            progress(texts_told["texts"], total or 0)
+            progress(texts_told["texts"], total)
 
         if as_array:
             assert output is not None
