@@ -20,7 +20,9 @@ from forebear.errors import ForebearError
 from forebear.using.run import Run
 from small_runs import opened
 
-SENTENCES = [f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")]
+SENTENCES = [
+    f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,15 @@ def test_every_form_has_the_same_vectors_in_order(
     assert (load_file(folder / "v.safetensors")["vectors"] == whole).all()
     lines = (folder / "v.jsonl").read_bytes()
     assert gzip.decompress((folder / "v.jsonl.gz").read_bytes()) == lines
-    assert [json.loads(line)["vector"] for line in lines.splitlines()] == [pytest.approx(row, abs=1e-6) for row in whole]
+    assert [json.loads(line)["vector"] for line in lines.splitlines()] == [
+        pytest.approx(row, abs=1e-6) for row in whole
+    ]
 
 
-def test_a_bad_line_is_told_before_any_work(run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Run, "matrix", lambda *_, **__: pytest.fail("it worked"))
+def test_a_bad_line_is_told_before_any_work(
+    run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("forebear.using.vectors.matrix", lambda *_, **__: pytest.fail("it worked"))
     for name, data, place in (("empty", b"a cat\n \nthe end\n", ":2"), ("bytes", b"a cat\nthe \xff end\n", ":2")):
         file = tmp_path / f"{name}.txt"
         file.write_bytes(data)
@@ -75,7 +81,7 @@ def test_what_makes_no_sense_is_refused(run: Path, sentences: Path, capsys: Capt
     assert [path.name for path in folder.iterdir() if "v." in path.name] == []
 
 
-def test_a_full_disk_leaves_nothing(run: Path, sentences: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_leaves_nothing(sentences: Path, monkeypatch: pytest.MonkeyPatch):
     from forebear.using import vector_files
 
     def full(file: object) -> None:
@@ -88,18 +94,18 @@ def test_a_full_disk_leaves_nothing(run: Path, sentences: Path, capsys: Captured
 
 
 def test_a_killed_command_leaves_no_file_of_that_name(run: Path, tmp_path: Path):
-    """Texts come from a pipe that never ends; it is killed when numbers are on the disk."""
-    code = "from forebear.cli import embed, main; embed.TOGETHER = 2; main.run()"
-    command = [sys.executable, "-c", code, "embed", str(run), "-", "--out", str(tmp_path / "v.npy")]
-    with (
-        subprocess.Popen(["yes", SENTENCES[0]], stdout=subprocess.PIPE) as endless,
-        subprocess.Popen(command, stdin=endless.stdout) as process,
-    ):
+    """It is killed when numbers are on the disk, long before the end."""
+    file = tmp_path / "sentences.txt"
+    file.write_text("\n".join(SENTENCES * 5000), encoding="utf-8")
+    code = "from forebear.cli import embed, main; embed.TOGETHER = 8; main.run()"
+    command = [sys.executable, "-c", code, "embed", str(run), "--in", str(file), "--out", str(tmp_path / "v.npy")]
+    with subprocess.Popen(command) as process:
         end = time.monotonic() + 60
         while not any(path.stat().st_size > 10_000 for path in tmp_path.glob(".v.npy*")) and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(0.02)
         process.kill()
-        endless.kill()
+    assert time.monotonic() < end
+    file.unlink()
     assert [path.name[:7] for path in tmp_path.iterdir()] == [".v.npy."]
     assert not (tmp_path / "v.npy").exists()
 

@@ -79,9 +79,17 @@ def test_what_transformers_says_of_the_same_weights(
 
 
 @pytest.mark.parametrize(
-    ("milestone", "task", "how"), [("albert", "one", "features"), ("gpt", "choice", "finetune"), ("bert", "tagging", "finetune")]
+    ("milestone", "task", "how"),
+    [
+        ("albert", "one", "features"),
+        ("gpt", "choice", "finetune"),
+        ("bert", "tagging", "finetune"),
+        ("bert", "number", "finetune"),
+    ],
 )
-def test_adapted_runs_say_what_they_do(milestone: str, task: str, how: str, cutters: dict[str, Tokenizer], tmp_path: Path):
+def test_adapted_runs_say_what_they_do(
+    milestone: str, task: str, how: str, cutters: dict[str, Tokenizer], tmp_path: Path
+):
     run = run_for(milestone, task, cutters[milestone], tmp_path / "run", how=how)
     run.export(tmp_path / "task.onnx", format="onnx")
     (note,) = [note for note in run.notes if "ONNX Runtime" in note]
@@ -93,7 +101,7 @@ def test_adapted_runs_say_what_they_do(milestone: str, task: str, how: str, cutt
     same = Tokenizer.load(tmp_path / told["tokenizer"])
     assert same.encode("the cat 北京").ids.tolist() == run.tokenizer.encode("the cat 北京").ids.tolist()
     found = answered(tmp_path / "task.onnx", batch(run.tokenizer.size, 2 if milestone != "gpt" else 0))
-    assert found["logits"].shape == {"one": (3, 3), "choice": (3,), "tagging": (3, 9, 5)}[task]
+    assert found["logits"].shape == {"one": (3, 3), "choice": (3,), "tagging": (3, 9, 5), "number": (3, 1)}[task]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "task.json", "task.onnx", "task.tokenizer.json"]
 
 
@@ -115,7 +123,7 @@ def test_a_file_that_differs_gets_no_name(run: Run, tmp_path: Path, monkeypatch:
 
 def test_what_cannot_be_is_refused_before_any_work(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exporting_onnx, "_write", lambda *_: pytest.fail("it worked"))
-    with pytest.raises(BadInput, match="ends in .onnx"):
+    with pytest.raises(BadInput, match="ONNX file's name"):
         run.export(tmp_path / "task.bin", format="onnx")
     (tmp_path / "task.json").touch()
     with pytest.raises(BadInput, match="exists already"):

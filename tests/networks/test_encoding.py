@@ -106,7 +106,9 @@ def test_neither_batches_nor_lengths_change_anything(name: str, lengths: list[in
         patch.setattr(batching, "AT_ONCE", at_once)
         patch.setattr(encoding, "ENOUGH", 0 if laid else 10**9)
         tokens = vectors(model, rows, {-1: 1.0, 1: 0.5})
-        means, firsts, lasts, largest = (pooled(model, rows, {-1: 1.0, 1: 0.5}, how) for how in ("mean", "first", "last", "max"))
+        means, firsts, lasts, largest = (
+            pooled(model, rows, {-1: 1.0, 1: 0.5}, how) for how in ("mean", "first", "last", "max")
+        )
     for number, row in enumerate(rows):
         with torch.inference_mode():
             layers = model.encoder(torch.from_numpy(row), [len(row)]).layers

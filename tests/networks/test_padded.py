@@ -71,7 +71,9 @@ def test_every_milestone(name: str, beyond: int):
 @pytest.mark.parametrize("task", TASKS)
 def test_every_head_of_a_task(task: str, read: Any, how: Any):
     model = model_of("bert", SMALL)
-    adapted = Adaptation(how=how).network(model, task_from(TASKS[task]), Layout((0,), (2,), (2,), read=read, segments=True))
+    adapted = Adaptation(how=how).network(
+        model, task_from(TASKS[task]), Layout((0,), (2,), (2,), read=read, segments=True)
+    )
     compared(drawn(adapted), 3)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from forebear.errors import BadInput
+from forebear.using import neighbours
 from forebear.using.run import Run
 from forebear.using.vector_files import write_vectors
+from forebear.using.vectors import Matrix, matrix_of
 from small_runs import opened
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -48,8 +51,12 @@ def test_vectors_are_made_once(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     file.write_text("\n".join(SENTENCES), encoding="utf-8")
     first = run.neighbours("The cat", among=file, top=3)
     made: list[int] = []
-    before = Run.matrix
-    monkeypatch.setattr(Run, "matrix", lambda self, texts, **how: made.append(len(texts)) or before(self, texts, **how))
+
+    def counted(run: Run, texts: list[str], **how: Any) -> Matrix:
+        made.append(len(texts))
+        return matrix_of(run, texts, **how)
+
+    monkeypatch.setattr(neighbours, "matrix_of", counted)
     assert run.neighbours("The cat", among=SENTENCES, top=3) == first  # by what they say, wherever they stand
     assert made == [1]
     assert run.neighbours("The cat", among=[*SENTENCES, "The end."], top=3)
@@ -59,7 +66,7 @@ def test_vectors_are_made_once(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_given_vectors_are_those_of_the_texts(run: Run, tmp_path: Path):
-    own = run.matrix(SENTENCES).vectors
+    own = matrix_of(run, SENTENCES).vectors
     write_vectors(tmp_path / "v.npy", [own])
     found = run.neighbours("The cat", among=SENTENCES, vectors=tmp_path / "v.npy")
     assert found == run.neighbours("The cat", among=SENTENCES)

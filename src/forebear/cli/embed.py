@@ -85,14 +85,16 @@ def embed(
         )
     using = opened(run, "embed", speaking)
     if compiled:
-        using.compile()
+        from forebear.networks.compiling import compile_blocks
+
+        compile_blocks(using.network)
     how = {"layers": layers_from(layers), "pooling": pooling, "long": long, "normalise": normalise}
     total, texts_told = many.count(texts), Counter[str]()
     with speaking.counting("texts") as progress:
 
         def tell(count: int, cut: int) -> None:
             texts_told.update(texts=count, cut=cut)
-            progress(texts_told["texts"], total or 0)
+            progress(texts_told["texts"], total)
 
         if as_array:
             assert output is not None
@@ -120,19 +122,21 @@ def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell
     """All vectors in a file, a group of texts at a time."""
     import json
 
+    from forebear.training.checkpoint import digest
     from forebear.using.vector_files import write_vectors
+    from forebear.using.vectors import matrix_of
 
     def groups() -> Iterator[np.ndarray]:
         count = 0
         for group in grouped(lines, TOGETHER):
-            made = located(group, lambda texts: run.matrix(texts, **how))
+            made = located(group, lambda texts: matrix_of(run, texts, **how))
             tell(len(group), int(made.cut.sum()))
             count += len(group)
             yield made.vectors
         if not count:
             raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
 
-    facts = {"run": run.name, "weights": run.weights_digest, "how": json.dumps(how)}
+    facts = {"run": run.name, "weights": digest(run.folder.weights()[0]), "how": json.dumps(how)}
     write_vectors(file, groups(), facts)
 
 

@@ -112,11 +112,8 @@ class ManyOptions:
                 fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
                 yield Line(line.removesuffix("\r"), source.name, number, fault)
 
-    def count(self, texts: Sequence[str] | None) -> int | None:
-        """How many texts there are, so that a fault in the last line is told before any work; None: from a pipe."""
-        file = self.input_file or (Path(STDIN) if STDIN in (texts or ()) else None)
-        if file is not None and not file.is_file():
-            return None
+    def count(self, texts: Sequence[str] | None) -> int:
+        """How many texts there are; a fault in the last line is told before any work."""
         count = 0
         for line in self.lines(texts):
             if line.file is not None and not line.text.strip():
@@ -183,7 +180,7 @@ def grouped(lines: Iterable[Line], together: int) -> Iterator[list[Line]]:
         yield group
 
 
-def located(group: list[Line], ask: Callable[[list[str]], list[Any]]) -> list[Any]:
+def located(group: list[Line], ask: Callable[[list[str]], Answer]) -> Answer:
     """An answer's complaint about text number n of a group is one about its file and line."""
     try:
         return ask([line.text for line in group])

@@ -69,7 +69,7 @@ def neighbours(
         As for embed.
     """
     from forebear.using.neighbours import searched
-    from forebear.using.vectors import layers_from
+    from forebear.using.vectors import layers_from, matrix_of
 
     using = opened(run, "neighbours", speaking)
     if top < 1:
@@ -88,7 +88,7 @@ def neighbours(
     def ask(group: list[str]) -> list[Neighbours]:
         nonlocal count
         count += len(group)
-        return found.near(group, using.matrix(group, **how).vectors, top, approximate=approximate)
+        return found.near(group, matrix_of(using, group, **how).vectors, top, approximate=approximate)
 
     answers = many.answer(many.lines(texts), ask, lambda answer: answer.facts(), TOGETHER)
     if not count:

@@ -21,7 +21,7 @@ STATES = "last_hidden_state"
 
 
 class Padded(nn.Module):
-    """(B, n) ids, a mask that is 1 where there is text and 0 behind it, and segments → states and each head's logits."""
+    """(B, n) ids, a mask that is 1 where there is text and 0 behind it, segments → the states, each head's logits."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

@@ -262,9 +262,10 @@ def _to_huggingface(run: Run, target: Path) -> None:
 
 
 def _to_onnx(run: Run, target: Path) -> None:
-    from forebear.using.exporting_onnx import to_onnx
+    from forebear.using.exporting_onnx import remarks, to_onnx
 
     apart = to_onnx(run, target)
+    run.notes += remarks(run)
     run.notes.append(f"ONNX Runtime's answers differ by {apart:.1e} at most from the run's, for batches of five shapes")
 
 

@@ -1,4 +1,4 @@
-"""A run as an ONNX file: padded batches of any size in, states and logits out, compared with the run before it is named."""
+"""A run as an ONNX file: padded batches in, states and logits out; compared with the run before it has its name."""
 
 from __future__ import annotations
 
@@ -60,8 +60,24 @@ def to_onnx(run: Run, target: Path) -> float:
     return apart
 
 
+def remarks(run: Run) -> list[str]:
+    """What the file cannot do for those who use it."""
+    made = []
+    if run.tokenizer.segmenter is not None:
+        made.append(
+            "its tokenizer cuts Chinese into words first, which others cannot do: take ids from forebear tokenize"
+        )
+    if run.task is not None and run.task.name == "pairs" and run.folder.milestone.layout(run.tokenizer).both_orders:
+        made.append(
+            "it looks back only: forebear shows two texts in both orders and averages the vectors that are read"
+        )
+    if getattr(dict(run.network.heads.items()).get("tag"), "crf", None) is not None:
+        made.append("which tag may follow which is not in the file: its numbers stand under crf in the .json beside it")
+    return made
+
+
 def _write(padded: Padded, file: Path, facts: dict[str, str]) -> None:
-    import onnx
+    import onnx  # pyright: ignore[reportMissingImports]
     import torch
 
     example = _batch(padded, 2, 8, np.random.default_rng(0))
@@ -114,33 +130,32 @@ def _batch(padded: Padded, rows: int, length: int, rng: np.random.Generator) -> 
 
 def _difference(run: Run, padded: Padded, file: Path) -> float:
     """The largest difference of the file's answers, by ONNX Runtime, to the run's own, where there is text."""
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     rng, apart = np.random.default_rng(1), 0.0
     for rows, length in (*SHAPES, (2, padded.encoder.context)):
         batch = _batch(padded, rows, length, rng)
-        theirs = dict(zip(padded.outputs, session.run(padded.outputs, batch), strict=True))
-        for name, own in _own(run, padded, batch).items():
-            inside = batch["attention_mask"].astype(bool)
-            other = (
-                theirs[name][inside]
-                if theirs[name].shape[:2] == inside.shape and len(own) == inside.sum()
-                else theirs[name]
-            )
-            if own.shape != other.shape or not np.isfinite(other).all():
-                raise ForebearError(
-                    f"the ONNX file's {name} is no answer of this run", remedy="this is a defect: report it"
-                )
-            gap = float(np.abs(own - other).max())
-            if gap > CLOSE * max(1.0, float(np.abs(own).max())):
-                raise ForebearError(f"the ONNX file's {name} differs by {gap:.2g} from the run's", remedy="report it")
-            apart = max(apart, gap)
+        answers = zip(padded.outputs, map(np.asarray, session.run(padded.outputs, batch)), strict=True)
+        for (name, other), own in zip(answers, _own(run, padded, batch), strict=True):
+            apart = max(apart, _apart(name, own, other, batch["attention_mask"].astype(bool)))
     return apart
 
 
-def _own(run: Run, padded: Padded, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the run itself says of these rows, by the names of the file's outputs: rows without padding."""
+def _apart(name: str, own: np.ndarray, other: np.ndarray, inside: np.ndarray) -> float:
+    """How far the file's answer is from the run's, which has no padding; too far is an error."""
+    other = other[inside] if other.ndim == own.ndim + 1 else other  # one for each token, else one for each row
+    remedy = "this is a defect of forebear or of a library beneath it: please report it"
+    if own.shape != other.shape or not np.isfinite(other).all():
+        raise ForebearError(f"the ONNX file's {name} is no answer of this run", remedy=remedy)
+    gap = float(np.abs(own - other).max())
+    if gap > CLOSE * max(1.0, float(np.abs(own).max())):
+        raise ForebearError(f"the ONNX file's {name} differs by {gap:.2g} from the run's", remedy=remedy)
+    return gap
+
+
+def _own(run: Run, padded: Padded, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What the run itself says of these rows, in the order of the file's outputs: rows without padding."""
     import torch
 
     inside = batch["attention_mask"].astype(bool)
@@ -151,7 +166,7 @@ def _own(run: Run, padded: Padded, batch: dict[str, np.ndarray]) -> dict[str, np
     with torch.inference_mode():
         states = network.encoder(**{name: torch.from_numpy(array) for name, array in inputs.items()})
         answers = [head(states) for head in network.heads.values()]
-    return {name: value.numpy() for name, value in zip(padded.outputs, [states.last, *answers], strict=True)}
+    return [value.numpy() for value in (states.last, *answers)]
 
 
 def _facts_inside(run: Run) -> dict[str, str]:

@@ -71,7 +71,7 @@ class Index:
     def __init__(self, matrix: np.ndarray, file: Path | None = None) -> None:
         """Made, or taken from the `file` if it is there; made once, it is kept there."""
         try:
-            from usearch.index import Index as Graph
+            from usearch.index import Index as Graph  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             remedy = "pip install 'forebear[usearch]', or leave --approximate out: exact search needs nothing"
             raise ForebearError("--approximate needs usearch, which is not installed", remedy=remedy) from error

@@ -15,7 +15,9 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.aside import cache
+from forebear.training.checkpoint import digest
 from forebear.using.nearest import Index, Nearest, nearest
+from forebear.using.vectors import matrix_of
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -68,7 +70,7 @@ class Searched:
         found: Nearest = self.index.nearest(vectors, top) if approximate else nearest(vectors, self.matrix, top)
         made = []
         for text, rows, cosines in zip(texts, found.rows.tolist(), found.cosines.tolist(), strict=True):
-            near = (Neighbour(self.texts[row], row + 1, cosine) for row, cosine in zip(rows, cosines, strict=True))
+            near = (Neighbour(self.texts[int(row)], row + 1, cosine) for row, cosine in zip(rows, cosines, strict=True))
             made.append(Neighbours(text, tuple(near)))
         return made
 
@@ -84,9 +86,9 @@ def neighbours(
     **how: Any,
 ) -> list[Neighbours]:
     """The `top` nearest of each text `among` texts, or among the lines of a file (see `searched`)."""
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    asked = [texts] if isinstance(texts, str) else list(texts)
     found = searched(run, lines_of(among) if isinstance(among, str | os.PathLike) else among, vectors=vectors, **how)
-    return found.near(texts, run.matrix(texts, **how).vectors, top, approximate=approximate)
+    return found.near(asked, matrix_of(run, asked, **how).vectors, top, approximate=approximate)
 
 
 def lines_of(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
@@ -130,7 +132,7 @@ def searched(
 def _made(run: Run, texts: list[str], how: dict[str, Any], progress: Progress | None) -> Iterator[np.ndarray]:
     for at in range(0, len(texts), TOGETHER):
         try:
-            yield run.matrix(texts[at : at + TOGETHER], **how).vectors
+            yield matrix_of(run, texts[at : at + TOGETHER], **how).vectors
         except BadInput as error:
             error.line = None if error.line is None else at + error.line
             raise
@@ -147,7 +149,7 @@ def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[s
         remedy = "make them of this file: forebear embed RUN --in FILE --out vectors.npy"
         raise BadInput(f"holds {len(found):,} vectors, and there are {len(texts):,} texts", file=file, remedy=remedy)
     places = sorted({0, len(texts) // 2, len(texts) - 1})
-    own = run.matrix([texts[place] for place in places], **how).vectors
+    own = matrix_of(run, [texts[place] for place in places], **how).vectors
     if own.shape[1] != found.shape[1]:
         remedy = "give the run with which they were made"
         raise BadInput(f"vectors are {found.shape[1]} wide, those of this run {own.shape[1]}", file=file, remedy=remedy)
@@ -161,8 +163,10 @@ def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[s
 
 def _key(run: Run, texts: list[str], how: dict[str, Any]) -> str:
     """A name for these vectors: a digest of all they depend on."""
-    digest = hashlib.sha256(json.dumps([run.weights_digest, run.tokenizer.digest, how], sort_keys=True).encode())
+    key = hashlib.sha256(
+        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, how], sort_keys=True).encode()
+    )
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:32]
+        key.update(len(data).to_bytes(8, "little") + data)
+    return key.hexdigest()[:32]

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 from forebear.errors import BadInput
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.adapted import loaded_for_task
-from forebear.training.checkpoint import digest
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
 from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
-    from forebear.networks.model import Model
     from forebear.networks.restorer import Restorer
     from forebear.networks.translator import Translator
     from forebear.tasks.task import Task
@@ -63,24 +61,6 @@ class Opened:
             network = loaded(self.folder.milestone, self.folder.tokenizers, weights, self.facts.get("heads"))
         self.notes += notes
         return network
-
-    @property
-    def weights_digest(self) -> str:
-        """sha256 of the file that its weights are read from."""
-        return digest(self.folder.weights()[0])
-
-    @property
-    def encoding_network(self) -> Model:
-        """The network, if it has vectors."""
-        if self.folder.milestone.learning == "counting":
-            raise BadInput("counts, and has no vectors", file=self.folder.path, remedy=self._able())
-        return self.network
-
-    def compile(self) -> None:
-        """Has torch compile the network: it takes a while, and gains nothing on the processors it was measured on."""
-        from forebear.networks.compiling import compile_blocks
-
-        compile_blocks(self.encoding_network)
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
     from forebear.using.translating import Search, Translated
-    from forebear.using.vectors import Embedded, Layers, Long, Matrix, Pooling
+    from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
 class Run(Opened):
@@ -63,16 +63,10 @@ class Run(Opened):
         normalise: bool = True,
     ) -> list[Embedded]:
         """A vector for each text, and for each of its words, from any layer or mixture of layers."""
-        from forebear.using.vectors import embed
+        from forebear.using.vectors import embed, network_of
 
         how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(self.encoding_network, self.tokenizer, texts, **how)
-
-    def matrix(self, texts: Sequence[str], **how: Any) -> Matrix:
-        """`embed` for very many texts: all vectors in one array."""
-        from forebear.using.vectors import matrix
-
-        return matrix(self.encoding_network, self.tokenizer, texts, **how)
+        return embed(network_of(self), self.tokenizer, texts, **how)
 
     def neighbours(
         self,

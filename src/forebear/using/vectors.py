@@ -15,6 +15,7 @@ from forebear.text.characters import sound
 if TYPE_CHECKING:
     from forebear.networks.model import Model
     from forebear.text.tokenizer import Pieces, Tokenizer
+    from forebear.using.run import Run
 
 Pooling = Literal["mean", "first", "last", "max"]
 Long = Literal["windows", "truncate"]
@@ -166,6 +167,19 @@ def _refuse_empty(counts: np.ndarray) -> None:
     for number in np.flatnonzero(counts == 0)[:1].tolist():
         remedy = "leave it out, or write some text"
         raise BadInput("this text has no tokens, so it has no vector", line=number + 1, remedy=remedy)
+
+
+def network_of(run: Run) -> Model:
+    """The run's network, if it has vectors."""
+    if run.folder.milestone.learning == "counting":
+        remedy = f"it can be asked to: {', '.join(run.verbs)}"
+        raise BadInput("counts, and has no vectors", file=run.folder.path, remedy=remedy)
+    return run.network
+
+
+def matrix_of(run: Run, texts: Sequence[str], **how: Any) -> Matrix:
+    """`matrix` by a run."""
+    return matrix(network_of(run), run.tokenizer, texts, **how)
 
 
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
