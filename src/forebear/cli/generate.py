@@ -100,8 +100,8 @@ def generate(
     how = {name: value for name, value in said.items() if value is not None}
     meant = way(how)
     using = opened(run, "generate", speaking)
-    several = how.get("samples", how.get("best", 1))
-    streams = many == ONE and len(prompts or [""]) == 1 and not meant and several == 1 and prompts != [STDIN]
+    single = many == ONE and len(prompts or [""]) == 1 and prompts != [STDIN]
+    streams = single and not meant and how.get("samples", 1) == 1
     with counting(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
             _stream(using, (prompts or [""])[0], {name: how[name] for name in how if name != "samples"}, count)

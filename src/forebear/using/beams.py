@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.using.sampling import at_least_one
-from forebear.using.texts import no_numbers
+from forebear.using.sampling import at_least_one, log_sums
 
 if TYPE_CHECKING:
     from forebear.using.predicting import Reader
@@ -72,7 +71,7 @@ def search(
     while len(of):
         rows, ids, logs = _likeliest(reader.next(), permitted, 2 * beams)
         values = totals[rows] + logs
-        order = np.lexsort((-values, of[rows]))  # stable: of equals the better row first, then the smaller id
+        order = np.lexsort((-values, of[rows]))  # stable: of equals the earlier row first, then the smaller id
         order = order[_ranks(of[rows[order]]) < 2 * beams]
         rows, ids, values = rows[order], ids[order], values[order]
         source, texts = of[rows], np.column_stack((said[rows], ids))
@@ -133,12 +132,7 @@ def _likeliest(scores: np.ndarray, permitted: Permit | None, count: int) -> tupl
     The vocabulary is cut into stripes that are laid over each other, and the largest of each place taken: below the
     count-th largest of these, nothing can be among the best. So nothing is sorted but a few.
     """
-    high = scores.max(axis=1, initial=-np.inf, keepdims=True)
-    if np.isnan(high).any():
-        raise no_numbers()
-    shifted = scores - np.where(np.isfinite(high), high, 0)  # not finite: where nothing is possible
-    with np.errstate(divide="ignore"):
-        whole = high[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
+    whole = log_sums(scores)
     allowed = scores if permitted is None else permitted(scores)
     size, places = allowed.shape[1], allowed.shape[1] // STRIPES
     least = np.full((len(allowed), 1), -np.inf)

@@ -20,6 +20,8 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.ledger import size
+from forebear.using.branching import AT_ONCE as BRANCHES
+from forebear.using.branching import told_along
 from forebear.using.prompts import reaching
 from forebear.using.texts import batches, end_of, log_probabilities, no_numbers, row_of, spelling_bits, unknown_sizes
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from forebear.using.predicting import Predictor
     from forebear.using.prompts import Fitted
 
+SPARED = 1 << 11  # tokens that need not be read again, from which on a tree of wordings is worth its beginning
 AT_ONCE = 1 << 12  # tokens that a network reads at once: bounds memory, changes no result
 
 
@@ -105,10 +108,24 @@ def _alike(rows: Sequence[np.ndarray]) -> int:
 
 
 def _predicted(predictor: Predictor, tokenizer: Tokenizer, asked: Sequence[_Counted]) -> np.ndarray:
-    end = end_of(tokenizer)
-    rows = [row_of(one.ids, end, ends=False) for one in asked]
+    """Few wordings are scored whole, many along the tree of what they share."""
+    end, found = end_of(tokenizer), np.empty(len(asked))
+    alike: dict[bytes, list[int]] = {}
+    for number, one in enumerate(asked):
+        alike.setdefault(one.ids[: one.begin].tobytes(), []).append(number)
+    whole: list[int] = []
+    for numbers in alike.values():
+        first = asked[numbers[0]]
+        if (len(numbers) - len(numbers) // BRANCHES - 1) * first.begin < SPARED:
+            whole += numbers
+            continue
+        tails = [asked[number].ids[first.begin :].tolist() for number in numbers]
+        found[numbers] = told_along(predictor, row_of(first.ids[: first.begin], end, ends=False), tails)
+    rows = [row_of(asked[number].ids, end, ends=False) for number in whole]
     told = (scores for group in batches(rows, len) for scores in log_probabilities(predictor, group))
-    return np.array([scores[one.begin : one.end].sum() for one, scores in zip(asked, told, strict=True)])
+    for number, scores in zip(whole, told, strict=True):
+        found[number] = scores[asked[number].begin : asked[number].end].sum()
+    return found
 
 
 def _restored(restorer: Restorer, asked: Sequence[_Counted]) -> np.ndarray:

@@ -20,7 +20,7 @@ class Reader(Protocol):
         ...
 
     def keep(self, rows: np.ndarray) -> None:
-        """Go on with these rows only (numbers among the present ones): others have ended."""
+        """Go on with these rows (numbers among the present ones), in this order; one named twice goes on twice."""
         ...
 
 

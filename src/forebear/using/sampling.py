@@ -24,6 +24,16 @@ def at_least_one(**counts: int) -> None:
             raise BadInput(f"{name} is {count}", remedy=f"give a {name} of at least 1, a whole number")
 
 
+def log_sums(scores: np.ndarray) -> np.ndarray:
+    """(B,) what logits (B, V) must be less to be log P; -inf where nothing is possible."""
+    high = scores.max(axis=1, initial=-np.inf, keepdims=True)
+    if not (high < np.inf).all():
+        raise no_numbers()
+    shifted = scores - np.where(np.isfinite(high), high, 0)
+    with np.errstate(divide="ignore"):
+        return high[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How one token is chosen. A temperature of 0 takes the best, the first of several; then nothing is random.

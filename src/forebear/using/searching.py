@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forebear.using.beams import Hypothesis
     from forebear.using.predicting import Predictor
 
+IMPOSSIBLE = beam.Hypothesis((), -math.inf, -math.inf, ended=True)  # the run holds no continuation possible
 BYTES = 4  # of a character, at most: tokens that may spell it together
 
 
@@ -67,9 +68,6 @@ def searched(
         for prompt, ids, hypotheses in zip(prompts[first:], mine, found, strict=False):
             told += [_written(tokenizer, prompt, ids, until, *one) for one in enumerate(hypotheses or [IMPOSSIBLE])]
     return told
-
-
-IMPOSSIBLE = beam.Hypothesis((), -math.inf, -math.inf, ended=True)  # the run holds no continuation possible
 
 
 def _stopped(
