@@ -199,8 +199,8 @@ def test_a_step_too_large_for_memory_is_divided(tmp_path: Path, monkeypatch: pyt
     assert memory.refused == 2  # in one, in two; from then on in four
     assert same(saved(small, tmp_path / "small"), saved(divided, tmp_path / "divided"))
     assert small.notes == [
-        "memory is too small for a step in 1: from now on it is made in 2 parts",
-        "memory is too small for a step in 2: from now on it is made in 4 parts",
+        "memory is too small for a step in 1 part: from now on it is made in 2",
+        "memory is too small for a step in 2 parts: from now on it is made in 4",
     ]
 
 
@@ -215,7 +215,7 @@ def test_all_divide_what_is_too_large_for_one(line: Leader, way: type[Way], monk
     found = taught(led)
     assert [one["next"] for one in found] == pytest.approx([one["next"] for one in expected], rel=1e-4)
     assert memory.refused == 1
-    assert led.notes == ["memory is too small for a step in 2: from now on it is made in 4 parts"]
+    assert led.notes == ["memory is too small for a step in 2 parts: from now on it is made in 4"]
 
 
 def test_memory_too_small_for_anything_is_said(monkeypatch: pytest.MonkeyPatch):

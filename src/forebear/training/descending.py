@@ -115,9 +115,8 @@ class Descending:
                 remedy="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
             )
         self.parts = 2 * len(parts)
-        self.notes.append(
-            f"memory is too small for a step in {len(parts)}: from now on it is made in {self.parts} parts"
-        )
+        many = f"{len(parts)} part{'s' * (len(parts) > 1)}"
+        self.notes.append(f"memory is too small for a step in {many}: from now on it is made in {self.parts}")
 
     def tried(self, batch: Batch) -> float:
         """Given a time, it depends on the clock anyway: so the clock may also say how many threads are fastest."""

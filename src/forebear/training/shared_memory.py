@@ -30,7 +30,9 @@ class SharedMemory:
         learned = {name: shapes[name] for name, one in learner.network.named_parameters() if one.requires_grad}
         sections = [shapes, *[learned] * (2 + line.size)]
         size = 4 * sum(_room(section) for section in sections)
-        numbers = torch.frombuffer(mmap.mmap(self._handle(size), size), dtype=torch.float32)
+        handle = self._handle(size)
+        numbers = torch.frombuffer(mmap.mmap(handle, size), dtype=torch.float32)
+        os.close(handle)  # what is mapped stays
         views = [dict(_laid_out(section, part)) for section, part in _cut(numbers, sections)]
         self.weights, self.means, self.squares = views[:3]
         self.gradients_of = views[3:]  # each process
