@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
         ("generate", 5, "of memory"),
         ("bert", 1, "making a batch takes"),
         ("tasks", 3, "of sgemm"),
-        ("translate", 2, "of sgemm"),
+        ("translate", 1, "of sgemm"),
     ],
 )
 def test_benchmark_runs(name, cases, said, tmp_path):
@@ -25,6 +25,5 @@ def test_benchmark_runs(name, cases, said, tmp_path):
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    missing = done.stdout.count("is not installed")
-    assert done.stdout.count("ours/theirs") == cases - missing * (name == "translate")
+    assert done.stdout.count("ours/theirs") == cases
     assert said in done.stdout
