@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import ForebearError
-from forebear.networks import batching, cross_entropy, decoding, layouts
-from forebear.networks.decoding import Decoder
+from forebear.networks import batching, cross_entropy, decoder, decoding, layouts
+from forebear.networks.decoder import Decoder
 from forebear.networks.predictor import NetworkPredictor
 from forebear.networks.windows import beginning, windows
 
@@ -138,9 +138,9 @@ def test_without_packing_and_without_copies(monkeypatch):
     rows = rows_of(5, 3)
     monkeypatch.setattr(layouts, "packs", lambda weight: False)
     follow_along(decoder_model(), rows, 3, 3, {})
-    monkeypatch.setattr(decoding, "MOST_COPIED", 0)
-    decoder = Decoder((model := decoder_model()).encoder, model.heads["next"])
-    assert decoder.layers(1)[1].__code__ is layouts.as_trained(torch.zeros(1, 1), None).__code__
+    monkeypatch.setattr(decoder, "MOST_COPIED", 0)
+    made = Decoder((model := decoder_model()).encoder, model.heads["next"])
+    assert made.layers(1)[1].__code__ is layouts.as_trained(torch.zeros(1, 1), None).__code__
     follow_along(decoder_model(), rows, 3, 3, {})
 
 

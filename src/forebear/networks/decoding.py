@@ -2,94 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forebear.networks.activation import ACTIVATIONS
+from forebear.errors import BadInput
 from forebear.networks.attention import attend
+from forebear.networks.decoder import Decoder
 from forebear.networks.embedding import places
-from forebear.networks.heads import TokenHead
-from forebear.networks.layouts import Product, as_trained, for_one_row, for_rows
-from forebear.networks.transformer import Block, Transformer
+from forebear.networks.memory import Memory
 from forebear.networks.windows import beginning
 
-MOST_COPIED = 4 << 30  # bytes of weights; a second copy of a larger model costs more than it gains
 AT_ONCE = 4096  # tokens of prompts read in one go: bounds memory
-NormValues = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One block, flattened: calling modules costs as much time as a small model's arithmetic."""
-
-    attention_norm: NormValues
-    query_key_value: Product
-    output: Product
-    feedforward_norm: NormValues
-    expand: Product
-    contract: Product
-
-
-class Decoder:
-    """A causal Transformer and its head, laid out for reading; made once, used for any number of rows."""
-
-    def __init__(self, encoder: Transformer, head: TokenHead) -> None:
-        self.encoder, self.head = encoder, head
-        self.width, self.heads, self.depth = encoder.width, encoder.heads, encoder.depth
-        self.context, self.pre, self.epsilon = encoder.context, encoder.norm_place == "pre", encoder.epsilon
-        self.activation = ACTIVATIONS[encoder.activation]
-        weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
-        self._copies = weights <= MOST_COPIED
-
-    def layers(self, rows: int) -> tuple[list[Layer], Product]:
-        """The blocks in order and the product with the vocabulary, for so many rows at a time."""
-        return self._for_one_row if rows == 1 else self._for_rows
-
-    @cached_property
-    def _for_one_row(self) -> tuple[list[Layer], Product]:
-        return self._laid_out(for_one_row if self._copies else as_trained)
-
-    @cached_property
-    def _for_rows(self) -> tuple[list[Layer], Product]:
-        return self._laid_out(for_rows if self._copies else as_trained)
-
-    @torch.inference_mode()
-    def _laid_out(self, lay: Callable[[Tensor, Tensor | None], Product]) -> tuple[list[Layer], Product]:
-        blocks = []
-        for block in self.encoder.blocks:
-            assert isinstance(block, Block)
-            attention = block.attention
-            blocks.append(
-                Layer(
-                    (block.attention_norm.weight, block.attention_norm.bias),
-                    lay(attention.query_key_value.weight, attention.query_key_value.bias),
-                    lay(attention.output.weight, attention.output.bias),
-                    (block.feedforward_norm.weight, block.feedforward_norm.bias),
-                    lay(block.expand.weight, block.expand.bias),
-                    lay(block.contract.weight, block.contract.bias),
-                )
-            )
-        return [blocks[number % len(blocks)] for number in range(self.depth)], lay(self.head.weight, self.head.bias)
-
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        embedding = self.encoder.embedding
-        x = functional.embedding(tokens, embedding.token.weight)
-        x += functional.embedding(positions, embedding.position.weight)
-        x = x if embedding.norm is None else embedding.norm(x)
-        return x if self.encoder.project is None else self.encoder.project(x)
-
-    def normed(self, x: Tensor, values: NormValues) -> Tensor:
-        return torch.layer_norm(x, (self.width,), values[0], values[1], self.epsilon)
-
-    def logits(self, x: Tensor, vocabulary: Product) -> Tensor:
-        final = self.encoder.final_norm
-        return vocabulary(self.head.transformed(x if final is None else final(x)))
 
 
 class Rows:
@@ -98,14 +25,14 @@ class Rows:
     The cache is aligned at the end: all rows write to the same slot, and a shorter row has masked slots before it. So
     rows of unequal lengths are one batch without scattered writes. A row that has filled the context forgets its older
     half and is read again (see `windows.beginning`), alone, whatever the others do.
+    Rows with a `memory` look at their sources too. They begin empty, and must end within the context.
     """
 
-    def __init__(self, decoder: Decoder, rows: Sequence[np.ndarray], room: int) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: Decoder, rows: Sequence[np.ndarray], room: int, memory: Memory | None = None) -> None:
+        self._decoder, self._memory = decoder, memory
         texts = [np.asarray(row)[beginning(len(row), decoder.context) :] for row in rows]
         self._lengths = np.array([len(text) for text in texts], np.int64)  # tokens that are seen of each row
         self._taken: np.ndarray | None = None
-        device, dtype = decoder.head.weight.device, decoder.head.weight.dtype
         self._end = int(self._lengths.max())  # the slot that is written next
         slots = min(self._end + room, _slots(decoder.context))
         self._tokens = np.zeros((len(rows), slots), np.int64)  # what stands in the slots
@@ -113,9 +40,11 @@ class Rows:
             self._tokens[row, self._end - len(text) : self._end] = text
         shape = (2, decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
         with torch.inference_mode():
-            self._cache = torch.zeros(shape, device=device, dtype=dtype)  # keys and values; room for rows to come too
-            self._mask = torch.zeros((len(rows), 1, 1, slots), device=device, dtype=dtype)
-            self._x = self._reread(range(len(rows)))
+            self._cache = decoder.like.new_zeros(shape)  # keys and values; room for rows to come too
+            self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
+            self._x = (
+                self._reread(range(len(rows))) if self._end else decoder.like.new_zeros((len(rows), decoder.width))
+            )
             self._placed()
 
     def next(self) -> np.ndarray:
@@ -139,6 +68,8 @@ class Rows:
             picked = torch.from_numpy(chosen).to(self._cache.device)
             self._mask, self._x, self._lengths = self._mask[picked], self._x[picked], self._lengths[chosen]
             self._taken = None if self._taken is None else self._taken[chosen]
+            if self._memory is not None:
+                self._memory.keep(chosen)
             if len(chosen):
                 self._placed()
 
@@ -148,6 +79,8 @@ class Rows:
             return self._x
         context = self._decoder.context
         full = np.flatnonzero(self._lengths == context).tolist()
+        if full and self._memory is not None:
+            raise BadInput(f"a translation is longer than the context of {context} tokens", remedy="ask for less")
         if self._end == self._tokens.shape[1]:
             self._make_room()
         self._tokens[: len(ids), self._end] = ids
@@ -167,7 +100,7 @@ class Rows:
         mask = self._mask[..., self._first : self._end] if self._masked else None
         held = self._cache[:, :, :rows, :, self._first : self._end]
         (keys, values), new = (half.unbind() for half in held), held[..., -1:, :].unbind(1)
-        pre, normed, activation = decoder.pre, decoder.normed, decoder.activation
+        pre, normed, memory = decoder.pre, decoder.normed, self._memory
         attention = functional.scaled_dot_product_attention
         x = decoder.embed(ids, self._positions.clamp(max=decoder.context - 1))  # a full row is read again anyway
         for number, layer in enumerate(layers):
@@ -177,9 +110,11 @@ class Rows:
             mixed = attention(parts[0], keys[number], values[number], mask)
             x = x + layer.output(mixed.reshape(rows, -1))
             x = x if pre else normed(x, layer.attention_norm)
-            inside = normed(x, layer.feedforward_norm) if pre else x
-            x = x + layer.contract(activation(layer.expand(inside)))
-            x = x if pre else normed(x, layer.feedforward_norm)
+            if memory is not None and layer.cross is not None:
+                inside = normed(x, layer.cross.norm) if pre else x
+                x = x + memory.looked_across(number, layer.cross, inside)
+                x = x if pre else normed(x, layer.cross.norm)
+            x = decoder.fed(x, layer)
         return x
 
     def _reread(self, rows: Sequence[int]) -> Tensor:
@@ -221,10 +156,7 @@ class Rows:
                 for row in rows:
                     self._cache[:, number, row, :, slots] = part[:, 1:].transpose(0, 1)
             x = x + layer.output(attend(both, lengths, decoder.heads, past_only=True))
-            x = x if pre else normed(x, layer.attention_norm)
-            inside = normed(x, layer.feedforward_norm) if pre else x
-            x = x + layer.contract(decoder.activation(layer.expand(inside)))
-            x = x if pre else normed(x, layer.feedforward_norm)
+            x = decoder.fed(x if pre else normed(x, layer.attention_norm), layer)
         return x
 
     def _placed(self) -> None:
@@ -278,6 +210,8 @@ class Rows:
         found = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
         known = rows < count  # a row that is not in use holds what it held
         known[known] = self._lengths[rows[known]] == self._lengths[others[known]]
+        if self._memory is not None:  # equal tokens that looked at another source
+            known[known] = self._memory.alike(rows[known], others[known])
         return np.where(known, found, self._first).tolist()
 
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.attention import attend
-from forebear.networks.initial import Linear
-from forebear.networks.layouts import Product, for_rows, packs
+from forebear.networks.layouts import Product, for_rows, packs, product
 from forebear.networks.model import Model
 from forebear.networks.states import States
 from forebear.networks.transformer import Block, Transformer
@@ -99,9 +98,5 @@ class Encoding(nn.Module):
 
 def _laid(block: Block) -> Laid:
     attention = block.attention
-    return Laid(block, *map(_product, (attention.query_key_value, attention.output, block.expand, block.contract)))
-
-
-def _product(layer: nn.Module) -> Product:
-    """Packed; a layer of another kind, such as one of small integers, has its own way."""
-    return for_rows(layer.weight, layer.bias) if type(layer) is Linear else layer
+    layers = (attention.query_key_value, attention.output, block.expand, block.contract)
+    return Laid(block, *(product(layer, for_rows) for layer in layers))

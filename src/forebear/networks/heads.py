@@ -49,7 +49,11 @@ class TokenHead(nn.Module):
 
     def forward(self, states: States) -> Tensor:
         """(T, V) logits."""
-        return functional.linear(self.transformed(states.last), self.weight, self.bias)
+        return self.scored(self.transformed(states.last))
+
+    def scored(self, x: Tensor) -> Tensor:
+        """(T, D) that were `transformed` → (T, V) logits."""
+        return functional.linear(x, self.weight, self.bias)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""

@@ -12,10 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
+from forebear.networks.heads import TokenHead
+from forebear.networks.initial import Linear
+
 Product = Callable[[Tensor], Tensor]
+Lay = Callable[[Tensor, Tensor | None], Product]
+
+
+def product(layer: nn.Module, lay: Lay) -> Product:
+    """A linear layer, laid out; one of another class, such as one of small integers, has its own way."""
+    return lay(layer.weight, layer.bias) if type(layer) is Linear else layer
+
+
+def vocabulary_product(head: TokenHead, lay: Lay) -> Product:
+    """What scores every token of the vocabulary, by the same rule; `head.transformed` comes before it."""
+    return lay(head.weight, head.bias) if type(head) is TokenHead else head.scored
 
 
 def for_one_row(weight: Tensor, bias: Tensor | None) -> Product:

@@ -12,7 +12,8 @@ from torch import Tensor
 from forebear.errors import ForebearError
 from forebear.networks.batching import batches, states_of, tensor
 from forebear.networks.cross_entropy import log_probabilities, parts_of
-from forebear.networks.decoding import Decoder, Rows
+from forebear.networks.decoder import Decoder
+from forebear.networks.decoding import Rows
 from forebear.networks.heads import TokenHead
 from forebear.networks.model import Model
 from forebear.networks.states import States
