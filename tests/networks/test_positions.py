@@ -11,8 +11,9 @@ from building import VOCABULARY, inputs, rows_of
 from torch.nn import functional
 
 from forebear.errors import BadInput
-from forebear.networks.embedding import Embedding, looked_up, places
+from forebear.networks.embedding import Embedding, places
 from forebear.networks.heads import TokenHead
+from forebear.networks.initial import looked_up
 from forebear.networks.model import Model
 from forebear.networks.positions import sinusoid
 from forebear.networks.predictor import NetworkPredictor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from forebear.networks.initial import linear
+from forebear.networks.initial import Linear, linear
 from forebear.networks.similarities import Dot, weighed
 
 
@@ -34,8 +34,12 @@ class Attention(nn.Module):
 
     def _kept(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor, dropout: float) -> Tensor:
         width, layer = x.shape[1], self.query_key_value
-        queries = functional.linear(x[kept], layer.weight[:width], layer.bias[:width])
-        keys_values = functional.linear(x, layer.weight[width:], layer.bias[width:])
+        if type(layer) is Linear:
+            queries = functional.linear(x[kept], layer.weight[:width], layer.bias[:width])
+            keys_values = functional.linear(x, layer.weight[width:], layer.bias[width:])
+        else:  # it multiplies in its own way, and whole
+            both = layer(x)
+            queries, keys_values = both[kept, :width], both[:, width:]
         ends = torch.tensor(lengths, device=x.device).cumsum(0)
         upto = torch.searchsorted(kept, ends).tolist()  # how many of those kept stand before the end of each row
         counts = [end - begin for begin, end in pairwise([0, *upto])]

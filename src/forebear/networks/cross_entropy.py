@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,14 +22,14 @@ def summed_cross_entropy(
     """
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return _Summed.apply(x, weight, bias, target, smoothing)  # pyright: ignore[reportReturnType]
-    return -log_probabilities(x, weight, bias, target).sum()
+    return -log_probabilities(lambda x: functional.linear(x, weight, bias), x, target, len(weight)).sum()
 
 
-def log_probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
-    """(N,) log softmax(x · weightᵀ + bias)[target]."""
+def log_probabilities(scored: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocabulary: int) -> Tensor:
+    """(N,) log softmax(scored(x))[target], where `scored` gives a score to each entry of the vocabulary."""
     found = torch.zeros(len(x), device=x.device)
-    for part in parts_of(len(x), len(weight)):
-        scores = functional.linear(x[part], weight, bias).float()
+    for part in parts_of(len(x), vocabulary):
+        scores = scored(x[part]).float()
         wanted = scores.gather(1, target[part, None])
         highest = scores.amax(1, keepdim=True)
         total = scores.sub_(highest).exp_().sum(1, keepdim=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from forebear.errors import BadInput
-from forebear.networks.initial import layer_norm, table
+from forebear.networks.initial import layer_norm, looked_up, table
 from forebear.networks.positions import Placing, position_table
 
 
@@ -47,10 +46,10 @@ class Embedding(nn.Module):
                 f"a row of {longest} tokens is longer than the context of {self.positions}",
                 remedy="cut the text into shorter rows, or train with a larger --context",
             )
-        x = looked_up(self.token.weight, tokens)
+        x = self.token(tokens)
         x = self._placed(x if self.scale == 1 else x * self.scale, lengths)
         if self.segment is not None:
-            x = x + (self.segment.weight[0] if segments is None else looked_up(self.segment.weight, segments))
+            x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x)
@@ -64,17 +63,6 @@ class Embedding(nn.Module):
         if all(length == first for length in lengths):  # a sum over rows is a far cheaper gradient than a scatter
             return (x.view(len(lengths), first, -1) + weight[:first]).view(x.shape)
         return x + looked_up(weight, places(lengths, x.device))
-
-
-def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:
-    """(T,) numbers of entries of an (N, D) table → (T, D).
-
-    Both ways give the same bits. On a processor the first finds the gradient of a small table in half the time; on
-    other devices it would add it up in any order, and so give other bits each time.
-    """
-    if weight.device.type == "cpu":
-        return weight.index_select(0, numbers)
-    return functional.embedding(numbers, weight)
 
 
 def places(lengths: tuple[int, ...], device: torch.device | None = None) -> Tensor:

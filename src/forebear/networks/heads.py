@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.networks.activation import ACTIVATIONS
-from forebear.networks.cross_entropy import summed_cross_entropy
+from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
 from forebear.networks.embedding import Embedding
-from forebear.networks.initial import layer_norm, linear
+from forebear.networks.initial import Table, layer_norm, linear
 from forebear.networks.states import States
 
 
@@ -43,9 +43,18 @@ class TokenHead(nn.Module):
         self.transform_norm = layer_norm(embedding.width, epsilon) if transform else None
 
     @property
+    def vocabulary(self) -> int:
+        return self._read_by[0].vocabulary
+
+    @property
+    def table(self) -> Table:
+        """The embedding's own; where it is one of small integers, it only reads."""
+        return self._read_by[0].token
+
+    @property
     def weight(self) -> Tensor:
         """(V, D) the embedding's own."""
-        return self._read_by[0].token.weight
+        return self.table.weight
 
     def forward(self, states: States) -> Tensor:
         """(T, V) logits."""
@@ -53,12 +62,18 @@ class TokenHead(nn.Module):
 
     def scored(self, x: Tensor) -> Tensor:
         """(T, D) that were `transformed` → (T, V) logits."""
-        return functional.linear(x, self.weight, self.bias)
+        return self.table.scores(x, self.bias)
+
+    def log_probabilities(self, x: Tensor, target: Tensor) -> Tensor:
+        """(N,) log P of these tokens by the last vectors (N, D)."""
+        return log_probabilities(self.scored, self.transformed(x), target, self.vocabulary)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
         asked = (target >= 0).nonzero().squeeze(1)
         x = states.last if len(asked) == len(states.last) == len(target) else states.at(asked)
+        if type(self.table) is not Table:
+            return -self.log_probabilities(x, target[asked]).sum()
         smoothing = self.smoothing if self.training else 0.0
         return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked], smoothing)
 

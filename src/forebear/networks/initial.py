@@ -6,6 +6,7 @@ import hashlib
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 SPREAD = 0.02  # the standard deviation of GPT and BERT, whose states are WIDE numbers wide
 WIDE = 768
@@ -18,9 +19,17 @@ class Linear(nn.Linear):
 
 
 class Table(nn.Embedding):
-    """As above."""
+    """As above. A row for each entry, which is looked up by its number, or scores what stands for it."""
 
     def reset_parameters(self) -> None: ...
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """(T,) → (T, D)."""
+        return looked_up(self.weight, numbers)
+
+    def scores(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """(T, D) → (T, entries)."""
+        return functional.linear(x, self.weight, bias)
 
 
 class Norm(nn.LayerNorm):
@@ -48,7 +57,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, width: int | None = 
     return layer
 
 
-def table(entries: int, width: int) -> nn.Embedding:
+def table(entries: int, width: int) -> Table:
     """A vector for each of so many entries, on the meta device."""
     made = Table(entries, width, device="meta")
     made.spread = spread_for(width)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
@@ -57,6 +66,17 @@ def table(entries: int, width: int) -> nn.Embedding:
 
 def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
     return Norm(width, epsilon, device="meta")
+
+
+def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:
+    """(T,) numbers of entries of an (N, D) table → (T, D).
+
+    Both ways give the same bits. On a processor the first finds the gradient of a small table in half the time; on
+    other devices it would add it up in any order, and so give other bits each time.
+    """
+    if weight.device.type == "cpu":
+        return weight.index_select(0, numbers)
+    return functional.embedding(numbers, weight)
 
 
 def first_values(model: nn.Module, seed: int) -> dict[str, Tensor]:

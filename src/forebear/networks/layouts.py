@@ -17,19 +17,23 @@ from torch.nn import functional
 
 from forebear.networks.heads import TokenHead
 from forebear.networks.initial import Linear
+from forebear.networks.quantised import QuantisedLinear, QuantisedTable
 
 Product = Callable[[Tensor], Tensor]
 Lay = Callable[[Tensor, Tensor | None], Product]
 
 
 def product(layer: nn.Module, lay: Lay) -> Product:
-    """A linear layer, laid out; one of another class, such as one of small integers, has its own way."""
-    return lay(layer.weight, layer.bias) if type(layer) is Linear else layer
+    """A linear layer, laid out; one of small integers has its own way, and so has any other."""
+    if type(layer) is Linear:
+        return lay(layer.weight, layer.bias)
+    return layer.laid_out() if isinstance(layer, QuantisedLinear) else layer
 
 
 def vocabulary_product(head: TokenHead, lay: Lay) -> Product:
     """What scores every token of the vocabulary, by the same rule; `head.transformed` comes before it."""
-    return lay(head.weight, head.bias) if type(head) is TokenHead else head.scored
+    table = head.table
+    return table.product(head.bias) if isinstance(table, QuantisedTable) else lay(head.weight, head.bias)
 
 
 def for_one_row(weight: Tensor, bias: Tensor | None) -> Product:

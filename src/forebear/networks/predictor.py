@@ -11,7 +11,7 @@ from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.networks.batching import batches, states_of, tensor
-from forebear.networks.cross_entropy import log_probabilities, parts_of
+from forebear.networks.cross_entropy import parts_of
 from forebear.networks.decoder import Decoder
 from forebear.networks.decoding import Rows
 from forebear.networks.heads import TokenHead
@@ -86,5 +86,5 @@ class NetworkPredictor:
         return Decoder(self.encoder, self.head)
 
     def _log_probabilities(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        found = log_probabilities(self.head.transformed(x), self.head.weight, self.head.bias, targets)
+        found = self.head.log_probabilities(x, targets)
         return found.float().cpu().numpy()

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.networks.batching import AT_ONCE, batches, states_of, tensor
-from forebear.networks.cross_entropy import log_probabilities
 from forebear.networks.heads import TextHead, TokenHead
 from forebear.networks.model import Model
 from forebear.networks.states import States
@@ -54,7 +53,7 @@ class Restorer:
         for row in rows:
             hidden = np.flatnonzero(row == self.mask)
             answers = [self._distributions(row, places) for places in _within(hidden, self.room)]
-            found.append(np.concatenate(answers) if answers else np.empty((0, len(self.head.weight)), np.float32))
+            found.append(np.concatenate(answers) if answers else np.empty((0, self.head.vocabulary), np.float32))
         return found
 
     def _distributions(self, row: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -116,7 +115,7 @@ class Restorer:
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0, np.int64)
 
     def _log_probabilities(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        found = log_probabilities(self.head.transformed(x), self.head.weight, self.head.bias, targets)
+        found = self.head.log_probabilities(x, targets)
         return found.float().cpu().numpy()
 
     def _between(self, text: np.ndarray) -> np.ndarray:

@@ -10,7 +10,6 @@ import torch
 
 from forebear.errors import ForebearError
 from forebear.networks.batching import batches, tensor
-from forebear.networks.cross_entropy import log_probabilities
 from forebear.networks.decoder import Decoder
 from forebear.networks.decoding import Rows
 from forebear.networks.encoder_decoder import EncoderDecoder
@@ -47,7 +46,7 @@ class Translator:
                 [len(source) for source in read],
             )
             asked = tensor(self.model, np.concatenate(written))
-            scores = log_probabilities(self.head.transformed(states.last), self.head.weight, self.head.bias, asked)
+            scores = self.head.log_probabilities(states.last, asked)
             for number, part in zip(batch, scores.float().cpu().split(lengths), strict=True):
                 found[number] = part.numpy()
         return found
