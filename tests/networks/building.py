@@ -9,16 +9,25 @@ from torch import Tensor
 from forebear.networks.embedding import Embedding
 from forebear.networks.heads import TokenHead
 from forebear.networks.model import Model
+from forebear.networks.positions import Placing
 from forebear.networks.transformer import Norm, Transformer
 
 VOCABULARY = 53
 
 
 def decoder_model(
-    *, norm: Norm = "pre", context: int = 24, depth: int = 2, width: int = 32, shared: bool = False, spread: float = 8.0
+    *,
+    norm: Norm = "pre",
+    context: int = 24,
+    depth: int = 2,
+    width: int = 32,
+    shared: bool = False,
+    spread: float = 8.0,
+    placing: Placing = "learned",
+    scale: float = 1.0,
 ) -> Model:
     """A causal model whose weights are large enough that its answers differ clearly from token to token."""
-    embedding = Embedding(VOCABULARY, width, positions=context)
+    embedding = Embedding(VOCABULARY, width, positions=context, placing=placing, scale=scale)
     encoder = Transformer(
         embedding,
         depth=depth,

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from forebear.errors import ForebearError
 from forebear.networks import batching, cross_entropy, decoder, decoding, layouts
 from forebear.networks.decoder import Decoder
+from forebear.networks.heads import TokenHead
+from forebear.networks.initial import Linear
 from forebear.networks.predictor import NetworkPredictor
 from forebear.networks.windows import beginning, windows
 
@@ -52,6 +54,35 @@ def test_rows_of_unequal_lengths(norm):
 
 def test_one_row_and_one_block_for_every_depth():
     follow_along(decoder_model(shared=True, depth=3), rows_of(5), 8, 8, {})
+
+
+@pytest.mark.parametrize("placing", ["sinusoid", "none"])
+def test_waves_and_scaled_vectors(placing):
+    follow_along(decoder_model(placing=placing, scale=0.5), rows_of(5, 9), 8, 8, {})
+
+
+class Doubled(Linear):
+    """A layer of another class: what it does is not what its weight says."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+class Halved(TokenHead):
+    def scored(self, x: torch.Tensor) -> torch.Tensor:
+        return super().scored(x) / 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_layers_and_heads_of_another_class_keep_their_own_way(count):
+    """Such as those of small integers: they are called, not copied, whatever they hold."""
+    model = decoder_model()
+    plain = NetworkPredictor(model).read(rows_of(*range(4, 4 + count)), 4).next()
+    for block in model.encoder.blocks:
+        block.attention.query_key_value.__class__ = block.contract.__class__ = Doubled
+    model.heads["next"].__class__ = Halved
+    follow_along(model, rows_of(*range(4, 4 + count)), 4, 4, {})
+    assert abs(NetworkPredictor(model).read(rows_of(*range(4, 4 + count)), 4).next() - plain).max() > 0.1
 
 
 def test_ended_rows_are_dropped_in_any_order():

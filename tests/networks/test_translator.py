@@ -8,8 +8,9 @@ import torch
 from building import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_encoder_decoder import VOCABULARY, inputs, ours
+from test_encoder_decoder import CONTEXT, VOCABULARY, inputs, ours
 
+from forebear.errors import BadInput
 from forebear.networks.translator import Translator
 
 START = 3
@@ -35,12 +36,60 @@ def test_step_by_step_is_teaching(lengths, norm, data):
         found = reader.next()
         for (number, written), logits in zip(rows, found, strict=True):
             np.testing.assert_allclose(logits, wanted(model, sources[number], written), rtol=1e-4, atol=1e-4)
-        kept = sorted(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6)))
-        kept = sorted(kept, key=lambda row: rows[row][0])
-        ids = [data.draw(st.integers(0, VOCABULARY - 1)) for _ in kept]
+        kept = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6))
+        ids = [data.draw(st.integers(0, data.draw(st.sampled_from([0, VOCABULARY - 1])))) for _ in kept]
         reader.keep(np.array(kept))
         reader.take(np.array(ids))
         rows = [(rows[row][0], [*rows[row][1], token]) for row, token in zip(kept, ids, strict=True)]
+
+
+def follow_along(model, sources: list[np.ndarray], steps: list[tuple[list[int], list[int]]]) -> None:
+    """Rows that are kept and the tokens they take, step by step; every answer must be teaching's."""
+    reader = Translator(model).begin(sources, START, 8)
+    rows: list[tuple[int, list[int]]] = [(number, []) for number in range(len(sources))]
+    for kept, ids in steps:
+        reader.next()
+        reader.keep(np.array(kept))
+        reader.take(np.array(ids))
+        rows = [(rows[row][0], [*rows[row][1], token]) for row, token in zip(kept, ids, strict=True)]
+        for (number, written), logits in zip(rows, reader.next(), strict=True):
+            np.testing.assert_allclose(logits, wanted(model, sources[number], written), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_equal_tokens_of_other_sources_are_not_equal(norm):
+    """A row that takes another's place takes all of it, though the tokens of both are the same."""
+    same = [([0, 1, 2], [5, 5, 5]), ([0, 1, 2], [7, 7, 7]), ([1, 1, 2], [9, 9, 9]), ([2, 0], [9, 9])]
+    follow_along(ours(norm, joint=False), rows_of(4, 9, 6), same)
+
+
+def test_sources_are_dropped_while_others_have_more_rows():
+    steps = [([0, 0, 1, 1, 2, 3], [4, 5, 6, 7, 8, 9]), ([2, 3, 2, 5], [1, 2, 3, 4]), ([3, 0, 3, 0, 1], [5, 5, 6, 7, 8])]
+    follow_along(ours("post", joint=False), rows_of(3, 12, 7, 5), [*steps, ([4], [2]), ([0, 0, 0], [1, 2, 3])])
+
+
+def test_a_translation_may_fill_the_context_and_no_more():
+    model, sources = ours("pre", joint=True), rows_of(5, 2)
+    reader = Translator(model).begin(sources, START, 3)  # and has more room than was asked for
+    written = rows_of(CONTEXT - 1, CONTEXT - 1, seed=9)
+    for ids in np.stack(written, 1):
+        reader.next()
+        reader.take(ids)
+    for source, tokens, logits in zip(sources, written, reader.next(), strict=True):
+        np.testing.assert_allclose(logits, wanted(model, source, tokens.tolist()), rtol=1e-4, atol=1e-4)
+    reader.take(np.array([1, 1]))
+    with pytest.raises(BadInput, match=f"longer than the context of {CONTEXT}"):
+        reader.next()
+
+
+def test_taking_twice_and_keeping_none():
+    model, sources = ours("post", joint=False), rows_of(5)
+    reader = Translator(model).begin(sources, START, 4)
+    reader.take(np.array([8]))
+    reader.take(np.array([2]))
+    np.testing.assert_allclose(reader.next()[0], wanted(model, sources[0], [8, 2]), rtol=1e-4, atol=1e-4)
+    reader.keep(np.array([], np.int64))
+    assert reader.next().shape == (0, VOCABULARY)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

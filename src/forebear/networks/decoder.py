@@ -1,4 +1,9 @@
-"""A causal Transformer and its head, laid out for reading a token at a time: what GPTs and translators share."""
+"""A causal Transformer and its head, laid out for reading a token at a time: what GPTs and translators share.
+
+Measured with one thread on a shared AVX2 processor, a GPT-2 of 4 blocks of 256 and a vocabulary of 8,000, one row: of a
+step two thirds are the matrix products, whose weights come from memory, 8 % attention, 2 % norms. Slower were, in µs:
+256 → 1,024 by addmv 29 instead of 23, attention to 100 tokens by two batched products and a softmax 12 instead of 10.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +55,9 @@ class Decoder:
         self.width, self.heads, self.depth = encoder.width, encoder.heads, encoder.depth
         self.context, self.pre, self.epsilon = encoder.context, encoder.norm_place == "pre", encoder.epsilon
         self.activation = ACTIVATIONS[encoder.activation]
-        self.like = next(encoder.blocks[0].parameters())  # of what kind its numbers are, and where
+        first = encoder.blocks[0]
+        assert isinstance(first, Block | WritingBlock)
+        self.like = first.attention_norm.weight  # what numbers are like: a norm is never of small integers
         self._project = encoder.project if isinstance(encoder, Transformer) else None
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
         self._copies = weights <= MOST_COPIED
