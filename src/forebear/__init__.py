@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
+    from forebear.using.quantising import quantise
     from forebear.using.run import Run
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "load",
     "positions",
     "pretrain",
+    "quantise",
     "rerun",
     "resume",
     "runs",
@@ -57,6 +59,7 @@ _PLACES = {
     "explain": "forebear.using.explaining",
     "lens": "forebear.inspecting.lens",
     "positions": "forebear.inspecting.positions",
+    "quantise": "forebear.using.quantising",
     "runs": "forebear.using.listing",
     "why": "forebear.inspecting.attributing",
     **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),

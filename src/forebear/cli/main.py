@@ -24,6 +24,7 @@ COMMANDS = {
     "pretrain": "Train a milestone on your text.",
     "adapt": "Teach a run a task from your labelled examples.",
     "distil": "Teach a smaller run what a larger one knows.",
+    "quantise": "A run of small integers: a quarter as large, faster, with its price measured.",
     "classify": "What a text, or a pair of texts, is.",
     "tag": "Names and other parts of a text, word by word.",
     "answer": "Where in a passage the answer to a question stands.",

@@ -23,7 +23,7 @@ class Table(nn.Embedding):
 
     def reset_parameters(self) -> None: ...
 
-    def forward(self, numbers: Tensor) -> Tensor:
+    def forward(self, numbers: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """(T,) → (T, D)."""
         return looked_up(self.weight, numbers)
 

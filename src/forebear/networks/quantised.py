@@ -1,7 +1,7 @@
 """Networks of small integers, for reading only: a quarter of the memory, and products that are several times as fast.
 
 Weights are integers from -127 to 127 with a scale for each row. What comes in is made of integers too, token by token:
-x ≈ low + step · q, so that W x + b ≈ step · (W q) + low · (the sums of W's rows) + b, and a token's answer never depends
+x ≈ low + step · q, so that W x + b ≈ step · (W q) + low · (the sums of W's rows) + b, and a token never depends
 on its neighbours. A product of integers is exact; its readable twin is `product_in_floats`, and a test compares them.
 A scale from -|x| to |x| would waste half of q on numbers that GELU never gives: MiniLM's vectors had a cosine of 0.9973
 to those of floats with it, and have one of 0.9989.
@@ -16,9 +16,11 @@ oneDNN would be faster there for many rows, but where there is no VNNI it is slo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from forebear.networks.initial import Linear, Table
 
 LARGEST = 127  # of the integers that weights become
 SMALLEST = 1e-30  # a token whose numbers are all the same has some step
+_AS_ROWS: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)  # of torch itself, for its packed matrices
 FEW = 64  # rows; of more, the product takes far longer than the calls around it
 
 
@@ -166,7 +169,9 @@ def engine(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     torch.backends.quantized.engine = "fbgemm"  # torch asks for it by a setting that holds everywhere
     try:
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        rows = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch moves tensors of this kind elsewhere; without them, see has_fbgemm
+            rows = _AS_ROWS(weight, scale.double(), zeros, 0)
         packed = torch.ops.quantized.linear_prepack(rows, None)
     finally:
         torch.backends.quantized.engine = kept
@@ -192,5 +197,6 @@ def levels() -> int:
 @cache
 def has_fbgemm(kind: str) -> bool:
     """Whether the engine is there for tensors on this kind of device."""
-    known = hasattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    known = _AS_ROWS is not None
+    known = known and hasattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32")
     return kind == "cpu" and known and "fbgemm" in torch.backends.quantized.supported_engines

@@ -11,6 +11,7 @@ from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.task import Task
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
+from forebear.training.learners import filled
 from forebear.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -54,7 +55,13 @@ def taken(given: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
 
 
 def loaded_for_task(
-    milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation, weights: Path
+    milestone: Milestone,
+    tokenizer: Tokenizer,
+    task: Task,
+    adaptation: Adaptation,
+    weights: Path,
+    *,
+    quantised: bool = False,
 ) -> Any:
     """The network that was adapted, with these weights, strictly."""
     if milestone.learning == "counting":
@@ -63,10 +70,8 @@ def loaded_for_task(
         model = linear(milestone, tokenizer, task, adaptation)
         model.load(load_file(weights))
         return model
-    from safetensors.torch import load_file
-
     model = adaptation.network(milestone.network(tokenizer), task, milestone.layout(tokenizer))
-    return model.load(load_file(weights), file=str(weights)).eval()
+    return filled(model, weights, quantised)
 
 
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:

@@ -163,6 +163,15 @@ class RunFolder:
         """How it was adapted."""
         return Adaptation(**self.facts["adaptation"])
 
+    def is_of_floats(self, otherwise: str, verb: str) -> None:
+        """An error where its weights are small integers; what is meant is done with the run it was made of."""
+        if "quantised" in self.facts:
+            raise BadInput(otherwise, file=self.path, remedy=f"{verb} {self.facts['parent']}, which it was made of")
+
+    def may_learn(self) -> None:
+        """An error where its weights cannot change."""
+        self.is_of_floats("quantised: small integers cannot learn", "train or teach with")
+
     @property
     def going_on(self) -> str:
         """The command that goes on with it."""

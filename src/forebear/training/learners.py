@@ -29,7 +29,12 @@ def learner_for(
 
 
 def loaded(
-    milestone: Milestone, tokenizer: Tokenizer | Sides, weights: Path, heads: Sequence[str] | None = None
+    milestone: Milestone,
+    tokenizer: Tokenizer | Sides,
+    weights: Path,
+    heads: Sequence[str] | None = None,
+    *,
+    quantised: bool = False,
 ) -> Any:
     """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
     network = milestone.network(tokenizer)
@@ -38,8 +43,17 @@ def loaded(
 
         network.load(load_file(weights))
         return network
-    from safetensors.torch import load_file
-
     if heads is not None:
         network = network.only(heads)
+    return filled(network, weights, quantised)
+
+
+def filled(network: Any, weights: Path, quantised: bool) -> Any:
+    """A network with these weights, which may be small integers."""
+    from safetensors.torch import load_file
+
+    if quantised:
+        from forebear.networks.quantised import quantise
+
+        quantise(network.encoder)
     return network.load(load_file(weights), file=str(weights)).eval()

@@ -84,6 +84,7 @@ def first_facts(what: Plan, asked: dict[str, Any], folder: Path, command: str | 
 def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Together = ALONE) -> RunFolder:
     """Goes on with an adaptation that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
+    run.may_learn()
     watcher = watcher or Watcher()
     if run.finished:
         watcher.note("this run is finished already: nothing was trained")

@@ -35,6 +35,7 @@ class Beginning:
     def of(cls, run: str, add_words: str | None = None) -> Beginning:
         """`add_words` is a file with a word a line."""
         folder = RunFolder.open(run)
+        folder.may_learn()
         if folder.milestone.learning == "counting":
             raise BadInput("counts: there is nothing to go on from", file=run, remedy="count all text at once")
         if "weights" not in folder.facts:

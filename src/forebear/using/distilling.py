@@ -80,6 +80,7 @@ def distil(
 def resume(folder: PathLike, *, watcher: Watcher | None = None) -> Run:
     """Goes on with a distillation that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
+    run.may_learn()
     told = run.facts.get("distilled")
     if told is None:
         raise BadInput("was not distilled", file=run.path, remedy=f"go on with it by: {run.going_on}")

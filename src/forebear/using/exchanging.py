@@ -7,20 +7,16 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import milestone_named
-from forebear.milestones.milestone import Milestone
-from forebear.text.aside import disk_told, sync_folder
+from forebear.text.aside import disk_told
 from forebear.text.tokenizer import Tokenizer
-from forebear.training.card import write_card
-from forebear.training.checkpoint import digest
 from forebear.training.folder import RunFolder
-from forebear.training.learner import WEIGHTS
 from forebear.using.exchanging_tasks import adapted, task_of, with_heads
+from forebear.using.founding import founded
 from forebear.using.run import Run
 
 if TYPE_CHECKING:
@@ -83,7 +79,8 @@ def _from_found(
         save_file(network.tensors(), file)
 
     notes = [*found.report.notes(), *notes]
-    return _begun(target, milestone, found.milestone, tokenizer, source, write, notes, told)
+    told |= {"imported": source, "notes": notes}
+    return founded(target, milestone, found.milestone, tokenizer, write, told)
 
 
 def _tokenizer_of(folder: Path) -> Tokenizer:
@@ -151,53 +148,9 @@ def _from_arpa(path: Path, target: Path) -> RunFolder:
         save_file(network.arrays(), file)
 
     spaces = "words are what stands between spaces: write text for it as it was cut when it was counted"
-    return _begun(target, milestone, "ngram", tokenizer, str(path), write, [*read.notes, spaces])
-
-
-def _begun(
-    target: Path,
-    milestone: Milestone,
-    name: str,
-    tokenizer: Tokenizer,
-    source: str,
-    write: Callable[[Path], None],
-    notes: list[str],
-    more: dict[str, Any] | None = None,
-) -> RunFolder:
-    """A finished run around weights that came from elsewhere; it has its name only when it is whole."""
-    aside = target.with_name(f".{target.name}.tmp")
-    with disk_told(target):
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        try:
-            write(aside / WEIGHTS)
-            facts: dict[str, Any] = {
-                "name": target.name,
-                "milestone": name,
-                "size": None,
-                "fields": asdict(milestone),
-                "parent": None,
-                "imported": source,
-                "recipe": {},
-                "data": None,
-                "weights": {"sha256": digest(aside / WEIGHTS), "bytes": (aside / WEIGHTS).stat().st_size, "step": 0},
-                "step": 0,
-                "seconds": 0.0,
-                "notes": notes,
-                "state": "finished",
-                **(more or {}),
-            }
-            run = RunFolder.begin(aside, facts, tokenizer, None)
-            run.tell(parameters=Run(run).parameters)
-            write_card(run)
-            if target.is_dir():
-                target.rmdir()
-            aside.rename(target)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-        sync_folder(target.parent)
-    return RunFolder.open(target)
+    return founded(
+        target, milestone, "ngram", tokenizer, write, {"imported": str(path), "notes": [*read.notes, spaces]}
+    )
 
 
 def form_of(run: Run) -> str:
@@ -209,6 +162,7 @@ def form_of(run: Run) -> str:
 def exported(run: Run, form: str, to: str) -> Path:
     """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
     name, target, ways = run.facts["milestone"], Path(to), _ways(run)
+    run.folder.is_of_floats("quantised: other programs have their own small integers", "export")
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name)
         what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")

@@ -54,11 +54,14 @@ class Opened:
 
     @cached_property
     def network(self) -> Any:
-        weights, notes = self.folder.weights()
+        (weights, notes), small = self.folder.weights(), "quantised" in self.facts
+        milestone = self.folder.milestone
         if self.task is not None:
-            network = loaded_for_task(self.folder.milestone, self.tokenizer, self.task, self.folder.adaptation, weights)
+            how = self.folder.adaptation
+            network = loaded_for_task(milestone, self.tokenizer, self.task, how, weights, quantised=small)
         else:
-            network = loaded(self.folder.milestone, self.folder.tokenizers, weights, self.facts.get("heads"))
+            heads = self.facts.get("heads")
+            network = loaded(milestone, self.folder.tokenizers, weights, heads, quantised=small)
         self.notes += notes
         return network
 

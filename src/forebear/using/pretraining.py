@@ -118,6 +118,7 @@ def first_facts(
 def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Together = ALONE) -> RunFolder:
     """Goes on with a run that was broken off; the folder knows the rest."""
     run = RunFolder.open(folder)
+    run.may_learn()
     if run.finished:
         (watcher or Watcher()).note("this run is finished already: nothing was trained")
         return run
@@ -139,6 +140,7 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Togethe
 def again(folder: str | Path, to: str | Path, *, overwrite: bool = False, watcher: Watcher | None = None) -> RunFolder:
     """Repeats a finished run, step by step as it was, into another folder."""
     run = RunFolder.open(folder)
+    run.may_learn()
     if run.facts.get("data") is None:
         raise BadInput("was imported: there is no training to repeat", file=run.path, remedy="repeat a run made here")
     if "distilled" in run.facts or "task" in run.facts:

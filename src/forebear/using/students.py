@@ -87,6 +87,7 @@ def plan(
 ) -> Plan:
     """`student` is a run or a milestone; `settings` are the recipe's and the milestone's own fields."""
     run = RunFolder.open(teacher)
+    run.may_learn()
     if "weights" not in run.facts:
         raise BadInput("is not finished", file=run.path, remedy=f"finish it first: {run.going_on}")
     settings = {name: value for name, value in (settings or {}).items() if value is not None}

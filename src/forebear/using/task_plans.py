@@ -113,6 +113,7 @@ def _beginning(run: str) -> Beginning:
         what = "there is no such run, and no milestone of that name"
         raise BadInput(what, file=run, remedy=f"{nearest(run, LINEAGE)} (forebear runs lists the runs)")
     folder = RunFolder.open(run)
+    folder.may_learn()
     if "weights" not in folder.facts:
         raise BadInput("is not finished", file=run, remedy=f"finish it first: {folder.going_on}")
     return Beginning(str(folder.path.absolute()), folder.facts["weights"]["sha256"])
