@@ -1,6 +1,7 @@
 """Generation beside transformers and CTranslate2: the same weights and prompts, equal tokens; prints the ratios.
 
-    ./dev bench generate                  greedy and beam 4, batch 1 and 8, equal and unequal prompts; one thread
+    ./dev bench generate                  greedy and beam 4, batch 1 and 8, equal and unequal prompts, floats and
+                                          integers of 8 bits; one thread
     ./dev bench generate --only small     or 124M
     ./dev bench generate --write          put the figures into both READMEs
 
@@ -9,6 +10,8 @@ Ours and the peers take turns in one process; rates are medians over the rounds,
 Time is the processor's with one thread, so that others who use the machine disturb less, else the clock's.
 Every token must be that of transformers' `generate` with its cache; of CTranslate2, whose rounding is its own and whose
 beam search is another, the share of equal tokens is told. No text ends early: all have the same number of steps.
+Integers of 8 bits stand beside transformers' floats, which has none for a processor, and beside CTranslate2's; what
+they cost in perplexity is told by `forebear quantise` on trained runs, as random weights have none to speak of.
 Behind the ratios stands the share of the machine's limit: for one row the memory's speed, as every weight is read once
 for a token, for more the matrix product's.
 """
@@ -34,6 +37,7 @@ from gpt2 import TINY, Size, natural_ids, peer_of, small
 from side_by_side import machine, sgemm, write_figures
 
 from forebear.networks.predictor import NetworkPredictor
+from forebear.networks.quantised import small_copy
 from forebear.using.beams import search
 
 SIZES = {"small": small(256), "124M": Size("124M", {}, 50257, 0, 32)}
@@ -112,8 +116,8 @@ def transformers(peer: Any) -> Side:
     return continued
 
 
-def ctranslate2(peer: Any, vocabulary: int, folder: Path) -> Side:
-    from ctranslate2 import Generator
+def ctranslate2(peer: Any, vocabulary: int, folder: Path) -> dict[str, Side]:
+    """Its way with floats and with integers."""
     from ctranslate2.converters.transformers import GPT2Loader
 
     loader = GPT2Loader()
@@ -123,8 +127,15 @@ def ctranslate2(peer: Any, vocabulary: int, folder: Path) -> Side:
     made.validate()
     made.optimize(quantization=None)
     made.save(str(folder))
+    kinds = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
+    return {name: _continued(folder, kind) for name, kind in kinds.items()}
+
+
+def _continued(folder: Path, kind: str) -> Side:
+    from ctranslate2 import Generator
+
     threads = torch.get_num_threads()
-    generator = Generator(str(folder), device="cpu", compute_type="float32", intra_threads=threads, inter_threads=1)
+    generator = Generator(str(folder), device="cpu", compute_type=kind, intra_threads=threads, inter_threads=1)
 
     def continued(work: Work) -> list[list[int]]:
         begun = [[f"t{token}" for token in prompt] for prompt in work.prompts]
@@ -145,27 +156,44 @@ def measured(size: Size, works: list[Work], rounds: int, limits: tuple[float, fl
     weights = network.parameter_count - size.milestone().context * size.milestone().width
     told = []
     with tempfile.TemporaryDirectory() as folder:
-        sides = {"ours": ours(network), "transformers": transformers(peer)}
+        sides = {"ours": ours(network), "ours, int8": ours(small_copy(network)), "transformers": transformers(peer)}
         if find_spec("ctranslate2") is not None:
-            sides["CTranslate2"] = ctranslate2(peer, size.vocabulary, Path(folder))
+            sides |= ctranslate2(peer, size.vocabulary, Path(folder))
         for work in works:
             seconds, found = turns(sides, work, rounds)
             assert found["ours"] == found["transformers"], f"{size.label}, {work.label}: the tokens differ"
-            rate = len(work.prompts) * work.length / statistics.median(seconds["ours"])
-            one, several = 4 * weights * rate / limits[0], 2 * weights * rate * work.beams / limits[1]
-            share = f"{one:.2f} of memory" if work.rows == 1 else f"{several:.2f} of sgemm"
-            ratios = {
-                name: statistics.median(theirs / mine for mine, theirs in zip(seconds["ours"], times, strict=True))
-                for name, times in seconds.items()
-            }
-            other = "CTranslate2 is not installed"
-            if "CTranslate2" in sides:
-                alike = np.mean(np.ravel(found["ours"]) == np.ravel(found["CTranslate2"]))
-                other = f"ours/CTranslate2 = {ratios['CTranslate2']:.2f} ({alike:.0%} alike)"
-            label, ratio = f"generation, {size.label}, {work.label}", f"{ratios['transformers']:.2f}"
-            print(f"{label:78}{rate:7,.0f} tokens/s   ours/theirs = {ratio}   {other}   {share}", flush=True)
-            told.append([label, f"{rate:,.0f}", ratio, share])
+            for own, other, size_of in (("ours", "CTranslate2", 4), ("ours, int8", "CTranslate2, int8", 1)):
+                told.append(line(size.label, work, (own, other), seconds, found, (weights, size_of), limits))
     return told
+
+
+def line(
+    model: str,
+    work: Work,
+    names: tuple[str, str],
+    seconds: dict[str, list[float]],
+    found: dict[str, Any],
+    weights: tuple[int, int],
+    limits: tuple[float, float],
+) -> list[str]:
+    """Ours beside transformers and beside CTranslate2's with numbers of the same kind; `weights` and their bytes."""
+    own, other = names
+    rate = len(work.prompts) * work.length / statistics.median(seconds[own])
+    memory_share = weights[0] * weights[1] * rate / limits[0]
+    several = 2 * weights[0] * rate * work.beams / limits[1]
+    share = f"{memory_share:.2f} of memory" if work.rows == 1 else f"{several:.2f} of sgemm"
+    ratios = {
+        name: statistics.median(theirs / mine for mine, theirs in zip(seconds[own], times, strict=True))
+        for name, times in seconds.items()
+    }
+    beside = "CTranslate2 is not installed"
+    if other in seconds:
+        alike = np.mean(np.ravel(found[own]) == np.ravel(found[other]))
+        beside = f"ours/{other} = {ratios[other]:.2f} ({alike:.0%} alike)"
+    label = f"generation, {model}, {work.label}" + own.removeprefix("ours")
+    ratio = f"{ratios['transformers']:.2f}"
+    print(f"{label:84}{rate:7,.0f} tokens/s   ours/theirs = {ratio}   {beside}   {share}", flush=True)
+    return [label, f"{rate:,.0f}", ratio, share]
 
 
 def turns(sides: dict[str, Side], work: Work, rounds: int) -> tuple[dict[str, list[float]], dict[str, Any]]:

@@ -16,6 +16,7 @@ oneDNN would be faster there for many rows, but where there is no VNNI it is slo
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,13 @@ LARGEST = 127  # of the integers that weights become
 SMALLEST = 1e-30  # a token whose numbers are all the same has some step
 _AS_ROWS: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)  # of torch itself, for its packed matrices
 FEW = 64  # rows; of more, the product takes far longer than the calls around it
+
+
+def small_copy(model: Any) -> Any:
+    """The same model, with the weights of its encoder as integers."""
+    made = copy.deepcopy(model)
+    quantise(made.encoder)
+    return made.load(quantised_tensors(made, model.tensors())).eval()
 
 
 def quantise(model: nn.Module) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -69,11 +68,9 @@ def _writing(network: Any) -> Callable[[Path], None]:
     def write(file: Path) -> None:
         from safetensors.torch import save_file
 
-        from forebear.networks.quantised import quantise, quantised_tensors
+        from forebear.networks.quantised import small_copy
 
-        small = copy.deepcopy(network)
-        quantise(small.encoder)
-        save_file(quantised_tensors(small, network.tensors()), file)
+        save_file(small_copy(network).tensors(), file)
 
     return write
 
