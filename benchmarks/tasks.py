@@ -139,7 +139,7 @@ class Sides:
 
     def reset(self) -> None:
         self.learner.network.load({name: tensor.clone() for name, tensor in self.first.items()})
-        self.learner._ready()
+        self.learner.ready()
 
 
 # --- fine-tuning ---

@@ -23,6 +23,7 @@ SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
 NAMES = list(LINEAGE)
 READING = learning_from_text()
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
+ENCODING = [name for name in NEURAL if name in READING]  # their encoder reads one text; the Transformer reads pairs
 WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
 PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
 HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]

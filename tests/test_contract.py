@@ -24,7 +24,7 @@ from forebear.training.metrics import Metrics
 from forebear.training.trainer import Report, Watcher
 from forebear.using import pretraining
 from forebear.using.run import Run
-from small_runs import HIDING, NAMES, NEURAL, PREDICTING, READING, opened, settings, trained, weights
+from small_runs import ENCODING, HIDING, NAMES, NEURAL, PREDICTING, READING, opened, settings, trained, weights
 
 KINDS = ("words", "characters", "bytepair")
 
@@ -187,7 +187,7 @@ def test_prompts_together_give_what_each_gives_alone(predicting: Run):
         assert together == [predicting.generate(prompt, length=30, **how)[0].text for prompt in prompts]
 
 
-@pytest.mark.parametrize("name", sorted({*NEURAL} & {*READING}))
+@pytest.mark.parametrize("name", ENCODING)
 def test_texts_together_have_the_vectors_they_have_alone(name: str, runs: Callable[[str], Run]):
     run, texts = runs(name), ["The cat sat.", "A bird", "The young hare sat by the red roof and ran to the hill."]
     for text, one in zip(texts, run.embed(texts, layers=[0, -1]), strict=True):
@@ -264,6 +264,6 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rerun_repeats_every_bit(name: str, tmp_path: Path):
-    run = trained(name, tmp_path, **({"time": 2} if name in NEURAL else {}))
+    run = trained(name, tmp_path, **({"time": 1} if name in NEURAL else {}))
     again = pretraining.again(run.path, tmp_path / "again")
     assert weights(again) == weights(run)

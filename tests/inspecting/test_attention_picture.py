@@ -94,7 +94,7 @@ def test_a_map_need_not_be_square(axes: list):
 
 def test_borders_between_texts_are_marked(axes: list):
     weights = drawn(1, 1, 5).weights
-    picture(view(Map(weights, CHINESE[:1] * 5, CHINESE[:1] * 5, "self", "self", (3,)), 1, 1), "run", "svg")
+    picture(view(Map(weights, ("a",) * 5, ("a",) * 5, "self", "self", (3,)), 1, 1), "run", "svg")
     ((on, _),) = axes
     assert sorted(line.get_xdata()[0] for line in on.lines) == [-0.5, 2.5]
 

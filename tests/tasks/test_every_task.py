@@ -15,7 +15,7 @@ from forebear.tasks.every_example import EveryExample
 from forebear.tasks.task import task_from
 from forebear.using.run import Run
 from labelled_texts import TASKS, adapted, planned, written
-from small_runs import NEURAL, trained, weights
+from small_runs import ENCODING, trained, weights
 
 SOME = ["gpt", "bert", "albert", "roberta"]
 
@@ -158,7 +158,7 @@ def test_a_head_that_reads_the_first_token_begins_with_what_was_learned_of_it(ru
     assert ready.learner.network.heads["label"].pool.weight.equal(pooler)
 
 
-@pytest.mark.parametrize("name", NEURAL)
+@pytest.mark.parametrize("name", ENCODING)
 def test_every_network_learns_a_task_from_nothing(name: str, tmp_path: Path):
     """Whether a sentence is scrambled: what a bag of words cannot know, in English here."""
     made = adapted(name, "classification", tmp_path, count=200, steps=8)

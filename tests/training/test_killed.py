@@ -31,12 +31,13 @@ def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_
         env={**os.environ, "PYTHONPATH": str(here.parent), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["kills"] >= 20
-    assert told["inside"] >= 5
-    assert told["places"] >= 3
+    counted = json.loads(done.stdout.splitlines()[-1])
+    assert counted["kills"] >= 20
+    assert counted["inside"] >= 5
+    assert counted["places"] >= 3
     killed = RunFolder.open(tmp_path / "killed")
     assert killed.finished
     assert weights(killed) == weights(whole)
-    assert killed.facts["metrics"]["held_out"]["bits_per_byte"] == whole.facts["metrics"]["held_out"]["bits_per_byte"]
+    told, expected = ({**run.facts["metrics"]["held_out"], "seconds": 0} for run in (killed, whole))
+    assert told == expected
     assert not list((tmp_path / "killed" / "checkpoints").glob(".*"))

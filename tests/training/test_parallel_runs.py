@@ -31,10 +31,20 @@ BEGUN = {"steps": STEPS, "evaluate_every": 10, "save_every": 0.001, "dropout": 0
 CODE = "from forebear.cli.main import run; run()"
 
 
-@pytest.fixture
-def whole(tmp_path: Path) -> RunFolder:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The run that one process makes, dividing its steps in two."""
-    return trained("gpt2", tmp_path, to="whole", accumulate=2, **BEGUN)
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
+        return trained("gpt2", folder, accumulate=2, **BEGUN)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With the text that all of them learn from."""
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    return tmp_path
 
 
 class At(Notes):
@@ -65,28 +75,28 @@ def of(group: Together) -> list[subprocess.Popen[bytes]]:
     return group.line.processes
 
 
-def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: RunFolder, tmp_path: Path):
+def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: RunFolder, folder: Path):
     with together(2) as group:
         assert group is not None
-        run = begun(tmp_path, "two", group)
+        run = begun(folder, "two", group)
         assert run.facts["processes"] == 2
         others = of(group)
     assert [process.poll() for process in others] == [0]
     assert weights(run) == weights(whole)
     assert losses(run) == losses(whole)
     assert run.facts["asked"]["recipe"] == whole.facts["asked"]["recipe"] | {"accumulate": 1}
-    assert weights(pretraining.again(run.path, tmp_path / "again")) == weights(run)
+    assert weights(pretraining.again(run.path, folder / "again")) == weights(run)
 
 
-def test_a_run_is_gone_on_with_by_another_number_of_processes(whole: RunFolder, tmp_path: Path):
+def test_a_run_is_gone_on_with_by_another_number_of_processes(whole: RunFolder, folder: Path):
     """From two to one to two. The same command finds the same run."""
     for processes, step in ((2, 10), (1, 20)):
         with pytest.raises(Interrupted, match="everything is saved"):
-            by(processes, tmp_path, At(step, lambda: signal.raise_signal(signal.SIGINT)))
-        run = RunFolder.open(tmp_path / "run")
+            by(processes, folder, At(step, lambda: signal.raise_signal(signal.SIGINT)))
+        run = RunFolder.open(folder / "run")
         assert run.facts["state"] == "interrupted"
         assert run.facts["step"] >= step
-    run = by(2, tmp_path, Notes())
+    run = by(2, folder, Notes())
     assert run.finished
     assert run.facts["step"] == STEPS
     assert losses(run)[0] == losses(whole)[0]
@@ -100,17 +110,17 @@ def by(processes: int, folder: Path, watcher: Notes) -> RunFolder:
         return begun(folder, "run", group, watcher)
 
 
-def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, tmp_path: Path):
+def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, folder: Path):
     def fail() -> None:
         with together(2) as group:
             assert group is not None
-            begun(tmp_path, "run", group, At(20, lambda: os.kill(of(group)[0].pid, signal.SIGKILL)))
+            begun(folder, "run", group, At(20, lambda: os.kill(of(group)[0].pid, signal.SIGKILL)))
 
     with pytest.raises(ForebearError, match=r"process 1 \(of 0 to 1\) was killed by signal 9") as caught:
         fail()
     assert caught.value.exit_code == 1
     assert "goes on" in caught.value.remedy
-    run = by(2, tmp_path, watcher := Notes())
+    run = by(2, folder, watcher := Notes())
     assert any(words.startswith("going on from step 20") for words in watcher.words)
     assert weights(run) == weights(whole)
 
@@ -147,13 +157,12 @@ def reached(run: Path) -> int:
     return max((line["step"] for line in Metrics(run / "metrics.jsonl").read()), default=0)
 
 
-def test_no_process_outlives_the_first_and_ctrl_c_saves(tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
-    longer = command(tmp_path, "run", "--processes", 2, steps=100_000)
+def test_no_process_outlives_the_first_and_ctrl_c_saves(folder: Path):
+    longer = command(folder, "run", "--processes", 2, steps=100_000)
     for how, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
         process = subprocess.Popen([sys.executable, "-c", CODE, *longer], stderr=subprocess.PIPE, text=True)
-        before = reached(tmp_path / "run")
-        until(lambda before=before, process=process: reached(tmp_path / "run") > before + 20 or process.poll())
+        before = reached(folder / "run")
+        until(lambda before=before, process=process: reached(folder / "run") > before + 20 or process.poll())
         others = children(process.pid)
         assert len(others) == 1
         process.send_signal(how)
@@ -162,7 +171,7 @@ def test_no_process_outlives_the_first_and_ctrl_c_saves(tmp_path: Path):
         assert process.stderr is not None
         told = process.stderr.read()
         assert ("everything is saved" in told) == (how == signal.SIGINT)
-    run = RunFolder.open(tmp_path / "run")
+    run = RunFolder.open(folder / "run")
     assert run.facts["state"] == "interrupted"
     assert run.checkpoints.good()[0].step == run.facts["step"]  # pyright: ignore[reportOptionalMemberAccess]
 
@@ -178,11 +187,11 @@ def torchrun(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_torchrun_starts_the_processes(whole: RunFolder, tmp_path: Path):
-    done = torchrun(tmp_path, *command(tmp_path, "run"), "--json")
+def test_torchrun_starts_the_processes(whole: RunFolder, folder: Path):
+    done = torchrun(folder, *command(folder, "run"), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["processes"] == 2  # one document: the others say nothing
-    assert weights(RunFolder.open(tmp_path / "run")) == weights(whole)
+    assert weights(RunFolder.open(folder / "run")) == weights(whole)
 
 
 def test_what_is_refused_ends_all_that_torchrun_started(tmp_path: Path):
@@ -194,30 +203,28 @@ def test_what_is_refused_ends_all_that_torchrun_started(tmp_path: Path):
 # -- tasks, and what means nothing
 
 
-def test_a_task_is_learned_by_two_processes(tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
-    parent = trained("bert", tmp_path, steps=5, context=48, to="bert")
+def test_a_task_is_learned_by_two_processes(folder: Path):
+    parent = trained("bert", folder, steps=5, context=48, to="bert")
     from forebear.training.labelled import labelled_source
 
-    source, _ = labelled_source(str(file_of("tagging", tmp_path, 60)), task=None, form={})
+    source, _ = labelled_source(str(file_of("tagging", folder, 60)), task=None, form={})
     made = []
     for to, processes, parts in (("one", 1, 2), ("two", 2, 1)):
         settings = {"steps": 12, "threads": 1, "accumulate": parts}
         what = adapting.plan(str(parent.path), source, options={"crf": True}, settings=settings)
         with together(processes) as group:
             assert group is not None
-            made.append(adapting.adapt(what, tmp_path / to, group=group))
+            made.append(adapting.adapt(what, folder / to, group=group))
     assert weights(made[0]) == weights(made[1])
     assert made[0].facts["metrics"] == made[1].facts["metrics"]
 
 
-def test_what_means_nothing_is_refused(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
-    start = ("pretrain", "ngram", tmp_path / "text.txt", "--to", tmp_path / "run")
+def test_what_means_nothing_is_refused(folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    start = ("pretrain", "ngram", folder / "text.txt", "--to", folder / "run")
     assert "means nothing to ngram, which counts" in refused(capsys, *start, "--processes", 2)
     assert "at least 1" in refused(capsys, *start, "--processes", 0)
     assert "say among how many" in refused(capsys, *start, "--shard")
-    assert not (tmp_path / "run").exists()
+    assert not (folder / "run").exists()
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.setenv(name, "1")
     with pytest.raises(BadInput, match="was started as one of several"), together(2):

@@ -70,11 +70,13 @@ def test_every_public_name_is_there_typed_and_documented():
 
 
 def test_the_words_are_those_of_the_command_line():
-    from forebear.cli.pretrain import TrainingOptions, pretrain
+    from forebear.cli.pretrain import PairOptions, TrainingOptions, pretrain
     from forebear.training.recipe import Recipe
     from forebear.using.planning import OPTIONS
 
-    options = set(inspect.signature(pretrain).parameters) - {"training", "reading", "speaking", "fields", "resume"}
+    groups = {"parallel", "training", "reading", "speaking"}
+    options = set(inspect.signature(pretrain).parameters) - groups - {"fields", "resume"}
+    options |= set(PairOptions.__dataclass_fields__)
     assert options <= set(inspect.signature(fb.pretrain).parameters)
     assert set(OPTIONS) <= {*options, "resume", "from"}  # which is no name in Python
     assert set(TrainingOptions.__dataclass_fields__) <= set(Recipe.__dataclass_fields__)
