@@ -13,6 +13,8 @@ Ours and each peer alternate in one process; figures are medians over the rounds
   sorted         transformers, rows sorted by length, as many at a time as the budget of tokens allows
   ONNX Runtime   sorted too, with the graph that its own optimiser makes of transformers' model
   CTranslate2    sorted too; it leaves padding away by itself, as ours does
+  int8           integers of 8 bits, ours beside CTranslate2's: both are compared with the vectors of floats, by cosines
+                 and by how many rows keep their nearest neighbour
 Where a peer is not installed, that is said. The last line is the whole way from text, ours beside transformers'.
 """
 
@@ -37,6 +39,7 @@ from side_by_side import alternated, machine, natural_text, sgemm, told, write_f
 from transformers import AutoTokenizer, BertConfig, BertModel, BertTokenizerFast
 from transformers import logging as their_logging
 
+from forebear.networks.quantised import small_copy
 from forebear.networks.vectors import pooled
 from forebear.text.sentences import split_sentences
 from forebear.using.calling import import_run
@@ -137,7 +140,7 @@ def onnx_of(source: Path, folder: Path) -> Encoder | None:
     return encode
 
 
-def ctranslate2_of(source: Path, folder: Path) -> Encoder | None:
+def ctranslate2_of(source: Path, folder: Path, kind: str = "float32") -> Encoder | None:
     if find_spec("ctranslate2") is None:
         return None
     import ctranslate2
@@ -145,7 +148,7 @@ def ctranslate2_of(source: Path, folder: Path) -> Encoder | None:
     there = folder / "ctranslate2"
     ctranslate2.converters.TransformersConverter(str(source)).convert(str(there), force=True)
     threads = torch.get_num_threads()
-    model = ctranslate2.Encoder(str(there), device="cpu", compute_type="float32", intra_threads=threads)
+    model = ctranslate2.Encoder(str(there), device="cpu", compute_type=kind, intra_threads=threads)
 
     def encode(ids: np.ndarray, mask: np.ndarray) -> torch.Tensor:
         view = ctranslate2.StorageView.from_array(ids.astype(np.int32))
@@ -228,6 +231,36 @@ def compared(
     return cells
 
 
+def compared_small(
+    tokens: float, floats: np.ndarray, ours: Callable[[], np.ndarray], theirs: Callable[[], np.ndarray], rounds: int
+) -> list[str]:
+    """The same for integers, whose vectors need not agree but must be close to those of floats."""
+    mine, others, said = [], [], []
+    for own, other, my_seconds, their_seconds in alternated(ours, theirs, rounds):
+        mine.append(my_seconds)
+        others.append(their_seconds)
+        said = [("ours", own), ("theirs", other)]
+    cells = told("CTranslate2, sorted by length, int8", tokens, mine, others, "")
+    for who, vectors in said:
+        cosines = (unit(floats) * unit(vectors)).sum(1)
+        same = (neighbours(floats) == neighbours(vectors)).mean()
+        close = f"cosine to floats {cosines.mean():.4f} in the mean, {cosines.min():.4f} at least"
+        print(f"{'':52}{who}: {close}; {same:.1%} keep their nearest of {len(floats):,}", flush=True)
+        assert who == "theirs" or cosines.mean() > 0.995
+    return cells
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def neighbours(vectors: np.ndarray) -> np.ndarray:
+    """(N,) the number of each vector's nearest other one."""
+    cosines = unit(vectors) @ unit(vectors).T
+    np.fill_diagonal(cosines, -2)
+    return cosines.argmax(1)
+
+
 def work(fields: dict[str, Any], lengths: np.ndarray) -> float:
     """Floating-point operations: 2 for each token and weight of the blocks, and attention's two products."""
     width, inner = fields["width"], fields.get("inner") or 4 * fields["width"]
@@ -298,6 +331,17 @@ def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: 
                 lambda batches=batches, encode=encode: padded(rows, batches, encode),
                 rounds,
                 work(run.facts["fields"], lengths),
+            )
+        )
+    small, their_small = small_copy(network), ctranslate2_of(source, folder, "int8")
+    if their_small is not None:
+        cells.append(
+            compared_small(
+                float(lengths.sum()),
+                pooled(network, rows, {-1: 1.0}, "mean"),
+                lambda: pooled(small, rows, {-1: 1.0}, "mean"),
+                lambda: padded(rows, by_length(rows, BUDGETS["CTranslate2"]), their_small),
+                rounds,
             )
         )
     cells.append(from_text(run, model, AutoTokenizer.from_pretrained(source), texts, rounds))
