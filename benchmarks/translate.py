@@ -3,11 +3,13 @@
     ./dev bench translate                     a small run, trained for three minutes first, one thread
     ./dev bench translate --run runs/de-en    a run of one's own
     ./dev bench translate --beams 1 --threads 2
+    ./dev bench translate --write             put the figures into both READMEs
 
 Text is Multi30k of ../shared/data (or $FOREBEAR_DATA), else a made-up language. All sides get token ids and sort the
 sentences by length; transformers in batches of 32 sentences, CTranslate2 with its own best settings (batches by
 tokens). Sides alternate in one process; figures are medians over the rounds. Translations are compared: equal ones are
-counted. CTranslate2 ends its search by another rule, so that some of its translations differ.
+counted. Integers of 8 bits, ours and CTranslate2's, stand beside each other. CTranslate2 ends its search by another
+rule, so that some of its translations differ.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import random
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,11 +28,14 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
 
 import torch
-from side_by_side import DATA, alternated, machine, sgemm
+from side_by_side import DATA, alternated, machine, sgemm, write_figures
 from translating_peers import ctranslate2_model, marian
 
 import forebear as fb
+from forebear.networks.quantised import small_copy
+from forebear.networks.translator import Translator
 from forebear.using.run import Run
+from forebear.using.translating import translate
 
 MULTI30K = DATA / "tasks" / "multi30k"
 LONGER, MORE = 2.0, 20  # the most tokens of a translation, as ours
@@ -93,8 +99,8 @@ def _until(row: list[int], ends: set[int]) -> list[int]:
 
 def compared(
     name: str, ours: Callable[[], list], theirs: Callable[[], list], count: int, rounds: int
-) -> tuple[list[list[int]], float]:
-    """Prints one line; what we said, and in how many seconds."""
+) -> tuple[list[list[int]], float, list[str]]:
+    """Prints one line; what we said, in how many seconds, and cells of the table."""
     mine, others, said, their_words = [], [], [], []
     for said, their_words, own, other in alternated(ours, theirs, rounds):  # noqa: B007 - the last are compared
         mine.append(own)
@@ -102,10 +108,11 @@ def compared(
     same = sum(one == two for one, two in zip(said, their_words, strict=True)) / count
     ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
     rate = count / statistics.median(mine)
-    print(f"{name:34}{rate:8,.1f} sentences/s   ours/theirs = {ratio:.2f}   {same:.1%} of translations are the same")
+    told = f"{rate:8,.1f} sentences/s   ours/theirs = {ratio:.2f}   {same:.1%} of translations are the same"
+    print(f"{name:34}{told}", flush=True)
     if same < LEAST_SAME and name.startswith("transformers"):  # CTranslate2 ends its search by another rule
         raise SystemExit("the sides say different things: the comparison means nothing")
-    return said, statistics.median(mine)
+    return said, statistics.median(mine), [f"translation, beside {name}", f"{rate:,.0f} sentences", f"{ratio:.2f}", "–"]
 
 
 def share_of_sgemm(run: Run, rows: list[list[int]], said: list[list[int]], beams: int, seconds: float) -> float:
@@ -127,6 +134,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=3)
     asked.add_argument("--sentences", type=int, default=500)
     asked.add_argument("--time", default="3m", help="how long to train where no --run is given")
+    asked.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     asked.add_argument("--quick", action="store_true", help="a tiny run and few sentences, to see that it works")
     given = asked.parse_args()
     torch.set_num_threads(given.threads)
@@ -143,12 +151,15 @@ def main() -> None:
         rows = [[*sides.source.encode(text).ids.tolist(), end] for text in sentences]
         words = [[str(token) for token in row] for row in rows]
 
-        def ours() -> list[list[int]]:
-            return [list(one) for one in translated(run, sentences, given.beams)]
+        networks = {"float32": run.translator, "int8": Translator(small_copy(run.network))}
+
+        def ours(kind: str = "float32") -> list[list[int]]:
+            said = translate(networks[kind], sides, sentences, beams=given.beams)
+            return [sides.target.encode(one.text).ids.tolist() for one in said]
 
         theirs = marian(run)
         print(f"{len(rows)} sentences, {given.beams} beams; {run.parameters:,} parameters; {machine(given.threads)}")
-        said, seconds = compared(
+        said, seconds, cells = compared(
             "transformers, batches of 32",
             ours,
             lambda: by_transformers(theirs, rows, given.beams, pad),
@@ -156,6 +167,7 @@ def main() -> None:
             given.rounds,
         )
         share = share_of_sgemm(run, rows, said, given.beams, seconds)
+        cells[-1], rows_told = f"{share:.2f}", [cells]
         print(f"{'':34}the products alone, by sgemm, would take {share:.0%} of our time: of sgemm")
         there = find_spec("ctranslate2") is not None
         if not there:
@@ -163,13 +175,12 @@ def main() -> None:
         for compute in ("float32", "int8") if there and not given.quick else ():
             other = ctranslate2_model(run, folder / compute, given.threads, compute)
             name = f"CTranslate2, {compute}"
-            compared(name, ours, lambda other=other: by_ctranslate2(other, words, given.beams), len(rows), given.rounds)
-
-
-def translated(run: Run, sentences: list[str], beams: int) -> list[tuple[int, ...]]:
-    """The ids of the best translations."""
-    target = run.folder.sides.target
-    return [tuple(target.encode(one.text).ids.tolist()) for one in run.translate(sentences, beams=beams)]
+            own = partial(ours, compute)
+            peer = partial(by_ctranslate2, other, words, given.beams)
+            rows_told.append(compared(name, own, peer, len(rows), given.rounds)[2])
+        if given.write:
+            chinese = {"translation, beside ": "翻译，对手 ", "batches of 32": "每批 32 句", " sentences": " 句"}
+            write_figures("translate", rows_told, machine(given.threads), given.rounds, chinese)
 
 
 if __name__ == "__main__":
