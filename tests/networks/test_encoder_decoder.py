@@ -93,7 +93,8 @@ class Peer(nn.Module):
 
     def placed(self, embedding: Embedding, rows: list[Tensor]) -> tuple[Tensor, Tensor]:
         tokens = pad_sequence(rows, batch_first=True)
-        x = embedding.token(tokens) * WIDTH**0.5 + embedding.position.weight[: tokens.shape[1]]
+        x = functional.embedding(tokens, embedding.token.weight) * WIDTH**0.5
+        x = x + embedding.position.weight[: tokens.shape[1]]
         return x, torch.arange(tokens.shape[1]) >= torch.tensor([len(row) for row in rows])[:, None]
 
 

@@ -10,7 +10,10 @@ import pytest
 
 import forebear as fb
 from forebear.errors import BadInput
+from forebear.networks.quantised import small_copy
+from forebear.using.vectors import matrix
 
+MRPC = Path("tasks") / "mrpc" / "msr_paraphrase_test.txt"
 TEXTS = [
     "The cat sat on the mat.",
     "A feline rested on a rug.",
@@ -67,3 +70,23 @@ def test_minilm_does_not_fill(minilm: Path, tmp_path: Path):
     run = fb.import_run(minilm, to=tmp_path / "minilm")
     with pytest.raises(BadInput, match="does not find hidden tokens"):
         run.fill("the cat ____ on the mat")
+
+
+def test_minilm_of_integers_has_nearly_the_same_vectors(minilm: Path, tmp_path: Path):
+    run = fb.import_run(minilm, to=tmp_path / "minilm")
+    small = fb.quantise(run, to=tmp_path / "small", limit=20_000)
+    told = small.facts["quantised"]
+    assert told["cosine"]["mean"] > 0.995
+    assert told["bytes"]["integers"] < 0.27 * told["bytes"]["floats"]
+    one, two = (np.stack([found.vector for found in which.embed(TEXTS)]) for which in (run, small))
+    assert (one * two).sum(1).min() > 0.99
+
+
+def test_minilm_of_integers_has_the_same_neighbours(minilm: Path, tmp_path: Path, data: Path):
+    """Of sentences that mostly have one that says the same."""
+    lines = (data / MRPC).read_text(encoding="utf-8-sig").splitlines()[1:300]
+    texts = list(dict.fromkeys(text for line in lines for text in line.split("\t")[3:5]))
+    network = fb.import_run(minilm, to=tmp_path / "minilm")
+    found = [matrix(one, network.tokenizer, texts).vectors for one in (network.network, small_copy(network.network))]
+    nearest = [(vectors @ vectors.T - 2 * np.eye(len(texts))).argmax(1) for vectors in found]
+    assert (nearest[0] == nearest[1]).mean() >= 0.97

@@ -32,6 +32,8 @@ def product(layer: nn.Module, lay: Lay) -> Product:
 
 def vocabulary_product(head: TokenHead, lay: Lay) -> Product:
     """What scores every token of the vocabulary, by the same rule; `head.transformed` comes before it."""
+    if type(head) is not TokenHead:
+        return head.scored
     table = head.table
     return table.product(head.bias) if isinstance(table, QuantisedTable) else lay(head.weight, head.bias)
 
