@@ -46,6 +46,9 @@ def test_it_is_smaller_and_its_cost_is_told(home: Path, name: str):
     told = json.loads((home / f"{name}-8" / "run.json").read_text())["quantised"]
     assert told["bytes"]["integers"] < 0.5 * told["bytes"]["floats"]  # of so small a network, norms are a part
     assert "held out" in told["on"]
+    assert "perplexity, integers" in (card := (home / f"{name}-8" / "card.md").read_text()) or "same answers" in card
+    line = next(line for line in fb.runs(home) if line.folder.endswith(f"{name}-8"))
+    assert (line.state, line.size.endswith("int8"), line.bits_per_byte) == ("finished", True, None)
     if name in ("gpt2", "bert", "translator"):
         assert told["perplexity"]["integers"] == pytest.approx(told["perplexity"]["floats"], rel=0.01)
     if name in ("gpt2", "bert"):

@@ -27,6 +27,7 @@ def card(facts: Mapping[str, Any]) -> str:
         "## What it is",
         _table({"size": facts.get("size"), **facts["fields"], "parameters": facts.get("parameters")}),
         *_task(facts),
+        *_integers(facts),
         "## What it was made from",
         _table(_data(facts)),
         "## How it was trained",
@@ -47,6 +48,17 @@ def _task(facts: Mapping[str, Any]) -> list[str]:
         return []
     shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in facts["task"].items()}
     return ["## What it was adapted to", _table({**shown, **facts.get("adaptation", {}), "from": facts.get("parent")})]
+
+
+def _integers(facts: Mapping[str, Any]) -> list[str]:
+    """What it cost to make small integers of the weights, where they are."""
+    if "quantised" not in facts:
+        return []
+    shown = {}
+    for name, value in facts["quantised"].items():
+        sides = value.items() if isinstance(value, Mapping) else [("", value)]
+        shown |= {f"{name.replace('_', ' ')}, {side}" if side else name.replace("_", " "): one for side, one in sides}
+    return ["## What its small integers cost", _table({**shown, "made of": facts.get("parent")})]
 
 
 def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:

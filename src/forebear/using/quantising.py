@@ -18,6 +18,7 @@ from forebear.using.run import Run
 
 PathLike = str | os.PathLike[str]
 OWN = ("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes")
+FIGURES = ("metrics", "baseline", "price")  # of the run it was made of, which are not its own
 
 
 def quantise(
@@ -43,8 +44,9 @@ def quantise(
         remedy = f"finish it first: {opened.folder.going_on}"
         raise BadInput("is not finished: there are no weights to make smaller", file=opened.folder.path, remedy=remedy)
     there = _cleared(target, opened.folder.path, overwrite)
-    more = {name: value for name, value in facts.items() if name not in OWN}
+    more = {name: value for name, value in facts.items() if name not in (*OWN, *FIGURES)}
     more |= {"parent": str(opened.folder.path.absolute()), "quantised": {"bits": 8}, "notes": []}
+    more["size"] = " ".join(filter(None, (facts.get("size"), "int8")))
     paths = [os.fspath(one) for one in ([on] if isinstance(on, str | os.PathLike) else on)]
     with replaced(there):
         name, tokenizers = facts["milestone"], opened.folder.tokenizers
