@@ -19,7 +19,7 @@ from forebear.using.run import Run
 from forebear.using.translations import TranslationsMeasured, measure_translations
 
 TASKS = DATA / "tasks"
-SHAPE = {"width": 192, "heads": 4, "inner": 512}  # by what five trials of 150 seconds reached on held-out pairs
+SHAPE = {"width": 192, "heads": 4, "inner": 512}  # see NOTES
 MINUTES = (2, 5, 10, 15, 20, 25)  # after which weights are set aside, to be measured when the run is over
 SHOWN = 10  # examples, drawn by chance
 HELD_OUT = 1000  # English sentences of Tatoeba that no run sees
@@ -151,7 +151,34 @@ PUBLISHED: dict[str, list[Row]] = {
         }
     ]
 }
-JUDGED: dict[str, str] = {}  # translations among the examples, and what a reader said of them
+NOTES = {
+    "multi30k": "Width and batch were picked from seven trials of three minutes at most, one of them disturbed, by pairs "
+    "held out of the training file. dev is the data's val, test its test_2016_flickr, by which nothing was picked.",
+    "tatoeba": "Settings are those of Multi30k. Test and dev (498 pairs) are drawn by the hash of the English text, with "
+    "one reference each; what they say is on neither side of any pair that teaches.",
+}
+JUDGED: dict[str, str] = {  # whether these say what their sources say, as we read them; others have not been read
+    "A man in a uniform and a man in a blue shirt stand in front of a cart.": "yes",
+    "A little boy in red pants is standing in the street.": "yes",
+    "A woman is laying on a couch and laughing.": "yes",
+    "The two kids play on the playground.": "yes",
+    "Two teenage women embracing in the background, one is wearing a bicycle helmet.": "partly",
+    "A female gymnast in red and white in tribal beams on a useuminated balcony.": "no",
+    "A middle-aged man with red-hair and glasses is holding an infant.": "yes",
+    "This is a clown in a green school.": "partly",
+    "A very young boy is looking for a small object in front of a small object.": "no",
+    "A man wearing sunglasses is riding a scooter.": "yes",
+    "这本书多读点了，你会更多的书。": "no",
+    "汤姆说他永远不会去波士顿。": "no",
+    "我们在说什么呢？": "yes",
+    "不要害怕犯了。": "partly",
+    "你的建议是真的。": "no",
+    "你没告诉我玛丽这么漂亮。": "yes",
+    "这家工厂生是1000米。": "no",
+    "我打算去国外读书。": "partly",
+    "我吃了这个肉。": "yes",
+    "她住在他旁边的门。": "partly",
+}
 
 
 def told(name: str, one: Row) -> list[str]:
@@ -164,7 +191,8 @@ def told(name: str, one: Row) -> list[str]:
     how = f"batches of {recipe['batch']:,} tokens, rate {recipe['rate']:g}, dropout {fields['dropout']:g}"
     how += f", smoothing {fields['smoothing']:g}, seed {recipe['seed']}"
     paid = f"{run['step']:,} steps in {run['seconds'] / 60:.1f} minutes, {run['tokens'] / run['seconds']:,.0f} tokens/s"
-    lines = [f"## {one['title']}", "", f"{shape}; vocabulary of {words} entries; {how}. {paid}.", ""]
+    lines = [f"## {one['title']}", "", f"{shape}; vocabulary of {words} entries; {how}. {paid}, by the clock.", ""]
+    lines += [NOTES[name], ""]
     lines += ["| on the test | BLEU | chrF | seconds |", "|---|---|---|---|"]
     for row in [*one["rows"], *PUBLISHED.get(name, [])]:
         system = row["system"] + (f" ({row['note']})" if row.get("note") else "")
@@ -179,7 +207,7 @@ def told(name: str, one: Row) -> list[str]:
     for at in one["curve"]:
         lines.append(f"| {at['seconds'] / 60:.1f} | {at['loss']:.3f} | {at['bleu']:.1f} | {at['chrf']:.1f} |")
     lines += ["", f"Drawn by chance from the test, with {one['rows'][1]['system']}:", ""]
-    lines += ["| source | translation | reference | |", "|---|---|---|---|"]
+    lines += ["| source | translation | reference | says the same |", "|---|---|---|---|"]
     for row in one["examples"]:
         lines.append(f"| {' | '.join([*row.values(), JUDGED.get(row['translation'], '')])} |")
     return lines
