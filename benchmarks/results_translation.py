@@ -152,10 +152,10 @@ PUBLISHED: dict[str, list[Row]] = {
     ]
 }
 NOTES = {
-    "multi30k": "Width and batch were picked from seven trials of three minutes at most, one of them disturbed, by pairs "
-    "held out of the training file. dev is the data's val, test its test_2016_flickr, by which nothing was picked.",
-    "tatoeba": "Settings are those of Multi30k. Test and dev (498 pairs) are drawn by the hash of the English text, with "
-    "one reference each; what they say is on neither side of any pair that teaches.",
+    "multi30k": "Width and batch were picked from seven trials of three minutes at most, one of them disturbed, by "
+    "pairs held out of the training file. dev is the data's val, test its test_2016_flickr, which picked nothing.",
+    "tatoeba": "Settings are those of Multi30k. Test and dev (498 pairs) are drawn by the hash of the English text, "
+    "with one reference each; what they say is on neither side of any pair that teaches.",
 }
 JUDGED: dict[str, str] = {  # whether these say what their sources say, as we read them; others have not been read
     "A man in a uniform and a man in a blue shirt stand in front of a cart.": "yes",
