@@ -2,6 +2,7 @@
 
     ./dev bench results                        lists the experiments
     ./dev bench results sst2 mrpc --write      runs these, and writes their figures into docs/results.md
+    ./dev bench results --write                writes the page anew from the figures of docs/results.json
     ./dev bench results all --write --to DIR   all of them; runs are kept in DIR, and what is finished is not run again
 
 Data is that of ../shared/data (or $FOREBEAR_DATA). MiniLM is installed by the extra dev. Each experiment says its
@@ -22,6 +23,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import results_translation
 from real_runs import Bench, Row, Telling, as_transformers_answers
 from side_by_side import DATA, ROOT, machine
 from their_loop import fine_tuned
@@ -277,6 +279,7 @@ EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
     "parts-of-bert": parts_of_bert,
     "parts-on-names": parts_on_names,
 }
+NAMES = [*EXPERIMENTS, *results_translation.EXPERIMENTS]
 
 
 # --- what is written ---
@@ -294,37 +297,53 @@ def told(title: str, shown: list[str], rows: list[Row]) -> list[str]:
     return lines
 
 
+def section(name: str, one: Row) -> list[str]:
+    if name in results_translation.EXPERIMENTS:
+        return results_translation.told(name, one)
+    return told(one["title"], one["shown"], one["rows"])
+
+
 def write(results: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     lines = ["# Results", "", "<!-- written by `./dev bench results --write`: do not edit by hand -->", ""]
     lines += [
         "What a laptop reaches on real data, beside a baseline and published figures, which are marked by their source."
     ]
-    for name in EXPERIMENTS:
+    for name in NAMES:
         if name in results:
             one = results[name]
-            lines += ["", *told(one["title"], one["shown"], one["rows"]), "", f"{one['when']}, {one['machine']}."]
+            lines += ["", *section(name, one), "", f"{one['when']}, {one['machine']}."]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run(name: str, bench: Bench) -> Row:
+    if name in results_translation.EXPERIMENTS:
+        return results_translation.EXPERIMENTS[name](bench)
+    title, shown, rows = EXPERIMENTS[name](bench)
+    return {"title": title, "shown": shown, "rows": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"all, or some of {', '.join(EXPERIMENTS)}")
+    parser.add_argument("names", nargs="*", help=f"all, or some of {', '.join(NAMES)}")
     parser.add_argument("--to", type=Path, default=ROOT / ".results", help="where runs are kept")
     parser.add_argument("--write", action="store_true", help="write docs/results.md")
     options = parser.parse_args()
-    names = list(EXPERIMENTS) if options.names == ["all"] else options.names
-    if not names or (unknown := [name for name in names if name not in EXPERIMENTS]):
-        sys.exit(f"give some of: {', '.join(EXPERIMENTS)}" + (f"; not {unknown[0]}" if names else ""))
+    names = NAMES if options.names == ["all"] else options.names
+    if options.write and not names:
+        write(json.loads(RESULTS.read_text(encoding="utf-8")))
+        return
+    if not names or (unknown := [name for name in names if name not in NAMES]):
+        sys.exit(f"give some of: {', '.join(NAMES)}" + (f"; not {unknown[0]}" if names else ""))
     options.to.mkdir(parents=True, exist_ok=True)
     for name in names:
         print(name, flush=True)
-        title, shown, rows = EXPERIMENTS[name](Bench(options.to))
-        print("\n".join(told(title, shown, rows)), flush=True)
+        found = run(name, Bench(options.to))
+        print("\n".join(section(name, found)), flush=True)
         when, where = datetime.now(UTC).strftime("%Y-%m-%d"), machine(len(os.sched_getaffinity(0)))
         if options.write:
             known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-            write(known | {name: {"title": title, "shown": shown, "rows": rows, "when": when, "machine": where}})
+            write(known | {name: {**found, "when": when, "machine": where}})
 
 
 if __name__ == "__main__":

@@ -115,4 +115,4 @@ class Transformer(Milestone):
                 "memory": 0.98,
                 "decay": 0.0,
             }
-        return {"rate": 0.256 / self.width, "batch": 3072, "memory": 0.98, "decay": 0.01}
+        return {"rate": 0.256 / self.width, "batch": 1024, "memory": 0.98, "decay": 0.01}
