@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.inspecting.labels import following, has_joined, labels
+from forebear.inspecting.labels import WHY_JOINED, WHY_PARTS, following, labels, notes_on
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 
@@ -26,7 +26,7 @@ def test_pieces_of_wordpiece_have_a_point_instead_of_hashes(cutters: dict[str, T
     found = told(cutters["wordpiece"], "the catsat")
     assert found[0] == "the"
     assert "".join(found[1:]).replace("·", "") == "catsat"
-    assert has_joined(found)
+    assert notes_on(found) == [WHY_JOINED]
     assert all(name.startswith("·") for name in found[2:])
 
 
@@ -36,12 +36,13 @@ def test_pieces_of_bytes_have_no_sign_for_a_space_before_a_word(cutters: dict[st
     assert told(cutter, "the catz")[-2:] == ["cat", "·z"]
     assert told(cutter, "cat, the")[:3] == ["cat", ",", "the"]  # behind a comma nothing goes on
     assert told(cutter, "the  ")[-1] in ("␣", "␣␣")  # of spaces alone they are all there is
-    assert not has_joined(told(cutter, "北京的天气"))  # Chinese has no spaces, and nothing to be joined
+    assert notes_on(told(cutter, "北京 的 天气")) == []  # Chinese has no spaces, and nothing to be joined
 
 
 def test_a_character_of_several_pieces_is_named_in_each(cutters: dict[str, Tokenizer]):
     cutter = cutters["bytepair"]
     assert told(cutter, "cat é")[-2:] == ["é 1/2", "é 2/2"]
+    assert notes_on(told(cutter, "cat é")) == [WHY_PARTS]
     three = told(cutter, "鑫")
     assert three == [f"鑫 {part}/{len(three)}" for part in range(1, len(three) + 1)]
     assert len(three) > 1

@@ -138,13 +138,13 @@ def _draw_all(console: Console, views: list[tuple[View, int | None]], written: l
 
 
 def _draw(console: Console, view: View, top: int | None) -> None:
-    from forebear.inspecting.labels import WHY_JOINED, has_joined
+    from forebear.inspecting.labels import notes_on
 
     of = view.map
     tokens = f"{len(of.rows):,} tokens" + (f" that look at {len(of.columns):,}" if of.kind == "cross" else "")
     console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {tokens}")
-    if has_joined((*of.rows, *of.columns)):
-        console.print(WHY_JOINED, style="dim")
+    for note in notes_on((*of.rows, *of.columns)):
+        console.print(note, style="dim")
     if top is None:
         _draw_maps(console, view)
     several = len(view.panels) > 1

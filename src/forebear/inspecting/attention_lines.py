@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebear.inspecting.drawing import LARGEST, SOFT, new_figure, short
-from forebear.inspecting.labels import WHY_JOINED, has_joined
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.views import Edge, View
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def lines_of(view: View, title: str, edges: Sequence[Edge]) -> Figure:
     tokens = f"{len(of.rows)} tokens" if of.kind != "cross" else f"{len(of.rows)} and {len(of.columns)} tokens"
     figure.suptitle(f"{title}\n{of.name}, {view.about}: the {len(edges)} strongest edges of {tokens}", fontsize=11)
     _key(figure, colours, most)
-    if has_joined([of.rows[n] for n in left] + [of.columns[n] for n in right]):
-        axes.text(0.5, lowest + 1.2, WHY_JOINED, ha="center", va="center", fontsize=7.5, color=SOFT)
+    if notes := notes_on([of.rows[n] for n in left] + [of.columns[n] for n in right]):
+        axes.text(0.5, lowest + 1.2, "; ".join(notes), ha="center", va="center", fontsize=7.5, color=SOFT)
         axes.set_ylim(lowest + 1.6, -2)
     return figure
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.inspecting.labels import WHY_JOINED, has_joined
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.maps import Map
 from forebear.inspecting.views import Head, Panel, View, roll_outs, view
 
@@ -61,8 +61,10 @@ def _about(of: Map) -> str:
         "masked": "every token looks at itself and at those before it",
         "cross": "every token of the translation looks at all of the source",
     }
-    joined = f" ({WHY_JOINED})" if has_joined((*of.rows, *of.columns)) else ""
-    return f"{of.layers} layers of {of.heads} heads; {sees[of.kind]}. What a token looks at sums to 1.{joined}"
+    notes = "; ".join(notes_on((*of.rows, *of.columns)))
+    return f"{of.layers} layers of {of.heads} heads; {sees[of.kind]}. What a token looks at sums to 1." + (
+        f" ({notes})" if notes else ""
+    )
 
 
 def _data(of: View, top: int | None) -> dict[str, Any]:

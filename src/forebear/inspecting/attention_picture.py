@@ -10,7 +10,7 @@ import numpy as np
 
 from forebear.inspecting.attention_lines import lines_of
 from forebear.inspecting.drawing import ACCENT, INK, LARGEST, SOFT, blues, drawing, hatched, new_figure, saved, short
-from forebear.inspecting.labels import WHY_JOINED, has_joined
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.views import Panel, View
 from forebear.text.characters import codes_of, is_han
 
@@ -223,7 +223,7 @@ def _legend(figure: Figure, view: View, image: AxesImage, axes: Axes | list[Axes
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     about = ["hatched: comes later, is not seen"] if view.map.kind == "masked" else []
     about += ["dashed: the second text begins"] if view.map.borders and view.map.kind != "cross" else []
-    about += [WHY_JOINED] if has_joined((*view.map.rows, *view.map.columns)) else []
+    about += notes_on((*view.map.rows, *view.map.columns))
     if about or notes:
         told = [*notes, *(["; ".join(about)] if about else [])]
         figure.supxlabel("\n".join(told), fontsize=8, color=SOFT)

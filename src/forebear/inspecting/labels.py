@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ START, END = "(start)", "(end)"
 JOINED = "·"  # before a piece that goes on with the word before it
 PARTS = 8  # tokens: no character has more bytes, and few share one
 WHY_JOINED = f"{JOINED}x: goes on with the word before it"
+WHY_PARTS = "x 1/2: the first of two pieces of a character"
+PART = re.compile(r".+ \d/\d")
 
 
 def labels(tokenizer: Tokenizer, ids: Sequence[int], end: int | None = None) -> tuple[str, ...]:
@@ -44,8 +47,10 @@ def following(tokenizer: Tokenizer, ids: Sequence[int], number: int) -> str:
     return labels(tokenizer, [*ids[-1:], number])[-1]
 
 
-def has_joined(names: Sequence[str]) -> bool:
-    return any(name.startswith(JOINED) and len(name) > 1 for name in names)
+def notes_on(names: Sequence[str]) -> list[str]:
+    """What has to be said of these labels for them to be understood."""
+    joined = any(name.startswith(JOINED) and len(name) > 1 for name in names)
+    return [WHY_JOINED] * joined + [WHY_PARTS] * any(map(PART.fullmatch, names))
 
 
 def _label(tokenizer: Tokenizer, number: int, before: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.inspecting.drawing import ACCENT, INK, SOFT, blues, drawing, new_figure, saved, short
-from forebear.inspecting.labels import WHY_JOINED, has_joined
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.lens import Lens
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ def _candidates(axes: Axes, lens: Lens, names: list[list[str]]) -> None:
                 axes.add_patch(frame)
     axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.number}" for layer in lens.layers[1:])])
     axes.set_xticks(range(len(names[0])), [str(rank + 1) for rank in range(len(names[0]))])
-    joined = f"; {WHY_JOINED}" if has_joined([name for line in names for name in line]) else ""
-    axes.set_xlabel(f"likeliest first; framed: what is said in the end{joined}")
+    notes = notes_on([name for line in names for name in line])
+    axes.set_xlabel("; ".join(["likeliest first", "framed: what is said in the end", *notes]))
     axes.tick_params(length=0)
