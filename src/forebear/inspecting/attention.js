@@ -81,7 +81,7 @@ function live(section, map) {
     });
     const at = column ?? best;
     const nothing = map.edges && !now[row * m + at];
-    says.textContent = nothing ? `no edge of ${map.rows[row]} (${row + 1}) is among the strongest` : `${map.rows[row]} (${row + 1}) looks at ${map.columns[at]} (${at + 1}): ${now[row * m + at].toFixed(3)}`
+    says.textContent = nothing ? `no edge of ${map.rows[row]} (${row + 1}) is among the strongest` : `${map.rows[row]} (${row + 1}) ${head.value === "roll-out" ? "has of" : "looks at"} ${map.columns[at]} (${at + 1}): ${now[row * m + at].toFixed(3)}`
       + (column === undefined ? ", most of all" : "");
     for (const one of place.querySelectorAll(".map .lit")) one.classList.remove("lit");
     names[0][row]?.classList.add("lit");
