@@ -94,6 +94,8 @@ def test_a_browser_draws_it(kind: str, shape: tuple[int, int], tmp_path: Path):
         found.weights[1, 2].ravel(), found.seen.ravel(), strict=True)]  # fmt: skip
     assert cells == wanted
     assert done.stdout.count("<canvas") == 6
+    assert ("to write each ↓" if kind == "cross" else "each ↓ looks at") in body
+    assert f"{found.weights[1, 2].max():.2f}: the strongest here" in done.stdout
     row = 3 if kind == "masked" else 1
     best = int(found.weights[1, 2, row].argmax())
     assert f"a{row} ({row + 1}) looks at {found.columns[best]} ({best + 1})" in done.stdout

@@ -11,10 +11,12 @@ from test_maps import drawn
 
 from forebear.errors import BadInput
 from forebear.inspecting import attention_picture
+from forebear.inspecting.attention_lines import _asides
 from forebear.inspecting.attention_picture import picture
 from forebear.inspecting.drawing import SHARP
+from forebear.inspecting.labels import WHY_JOINED
 from forebear.inspecting.maps import Map
-from forebear.inspecting.views import EDGES, view
+from forebear.inspecting.views import EDGES, Edge, Panel, view
 
 pytest.importorskip("matplotlib")
 
@@ -54,6 +56,57 @@ def test_one_head_has_its_tokens_on_both_sides_and_its_numbers(kind: str, axes: 
     assert len(drawn_on.texts) == found.seen.sum()
     assert drawn_on.texts[0].get_text() == f"{values[0, 0]:.2f}".removeprefix("0").replace("1.00", "1")
     assert "layer 2, head 1" in drawn_on.figure.get_suptitle()
+
+
+@pytest.mark.parametrize(("rollout", "kind"), [(False, "self"), (False, "cross"), (True, "self")])
+def test_the_sides_say_who_looks_at_whom(rollout: bool, kind: str, axes: list):
+    one = view(drawn(2, 2, 4, kind=kind), 1, None if rollout else 1, rollout=rollout)
+    picture(one, "run", "png")
+    ((on, _),) = axes
+    assert (on.get_ylabel(), on.get_xlabel()) == one.sides
+    words = {"self": "looks at", "cross": "of the source"}["cross" if kind == "cross" else "self"]
+    assert ("so much of" if rollout else words) in on.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "n"), [(1, 1, 3), (1, 1, 60), (2, 2, 14), (2, 2, 40), (4, 4, 16), (12, 12, 9)]
+)
+def test_pictures_fit_a_page_and_their_letters_can_be_read(layers: int, heads: int, n: int, axes: list):
+    one = view(drawn(layers, heads, n))
+    wide, high = size(picture(one, "run", "png"))
+    assert max(wide, high) < 12.5 * SHARP
+    cells = [image.get_window_extent() for _, image in axes]
+    assert all(cell.width == pytest.approx(cell.height, rel=0.01) for cell in cells)  # squares
+    filled = sum(cell.width * cell.height for cell in cells) / axes[0][0].figure.dpi ** 2 * SHARP**2 / (wide * high)
+    assert filled > (0.25 if n < 5 else 0.5)  # of the picture is maps
+    for on in {on for on, _ in axes}:
+        names = [*on.get_xticklabels(), *on.get_yticklabels()]
+        assert all(name.get_fontsize() >= 6 for name in names if name.get_text())
+
+
+def test_pieces_of_words_are_explained_where_there_are_any(axes: list):
+    weights = drawn(1, 1, 3).weights
+    for names, told in ((("do", "·ing", "."), True), (("do", "ing", "·"), False)):
+        picture(view(Map(weights, names, names, "self", "self-attention"), 1, 1), "run", "png")
+        assert (WHY_JOINED in (axes[-1][0].figure.get_supxlabel() or "")) == told
+
+
+def test_letters_of_an_svg_need_no_font_and_its_title_can_be_found():
+    made = picture(view(drawn(), 1, 1), "run: “a text”", "svg")
+    tree = ElementTree.fromstring(made)
+    assert not list(tree.iter("{http://www.w3.org/2000/svg}text"))
+    title, *_ = tree.iter("{http://purl.org/dc/elements/1.1/}title")
+    assert title.text == "run: “a text”\nself, layer 1, head 1"
+
+
+def test_the_same_edge_of_several_heads_is_drawn_side_by_side():
+    edges = [Edge(Panel(layer, 1, np.eye(2)), row, 0, 0.5) for layer, row in ((1, 0), (2, 0), (3, 1), (4, 0))]
+    first, second, alone, third = _asides(edges)
+    assert alone == 0
+    assert first < second < third
+    assert first == pytest.approx(-third)
+    assert len(set(_asides(edges[:1] * 50))) == 50
+    assert max(_asides(edges[:1] * 50)) < 0.5  # never as far as the next token
 
 
 def test_grids_share_one_scale_and_say_which_head_is_which(axes: list):

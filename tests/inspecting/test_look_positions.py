@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
+from forebear.inspecting import positions_picture
+from forebear.inspecting.drawing import saved
 from forebear.inspecting.positions import best_map, missed_by_best, positions, rotation
 from small_runs import opened
 
@@ -68,3 +70,21 @@ def test_a_learned_table_is_the_runs_own(tmp_path: Path):
         positions(opened("ngram", tmp_path, to="counted"))
     with pytest.raises(BadInput, match="even number"):
         positions(width=7)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_nothing_in_the_picture_lies_on_something_else(learned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("matplotlib")
+    figures = []
+    monkeypatch.setattr(positions_picture, "saved", lambda figure, form: figures.append(figure) or saved(figure, form))
+    found = positions(opened("gpt2", tmp_path, steps=2)) if learned else positions()
+    positions_picture.picture(found, "positions", "png")
+    (figure,) = figures
+    steps = next(axes for axes in figure.axes if "linear map" in axes.get_title())
+    legend, notes = steps.get_legend().get_window_extent(), [note.get_window_extent() for note in steps.texts]
+    assert len(notes) == (0 if learned else 1)
+    assert not any(legend.overlaps(note) for note in notes)
+    titles = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+    assert not any(one.overlaps(other) for n, one in enumerate(titles) for other in titles[:n])
+    square = next(axes for axes in figure.axes if "cosine" in axes.get_title()).get_window_extent()
+    assert square.width == pytest.approx(square.height, rel=0.01)

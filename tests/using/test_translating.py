@@ -149,7 +149,7 @@ def test_attention_of_a_translation_looks_at_its_source(run: Run):
     cross, source, target = fb.attention(run, "hund läuft und katze", "cat and runs dog")
     assert cross.columns == ("hund", "läuft", "und", "katze", "(end)")
     assert cross.rows == ("cat", "and", "runs", "dog", "(end)")
-    assert (source.kind, target.kind, target.rows[0]) == ("self", "masked", "(end)")
+    assert (source.kind, target.kind, target.rows[0]) == ("self", "masked", "(start)")
     looked_at = cross.weights.mean(axis=(0, 1))[:4].argmax(axis=1).tolist()
     assert looked_at == [3, 2, 1, 0]
     assert fb.attention(run, "hund läuft und katze")[0].rows == cross.rows  # its own translation

@@ -138,9 +138,13 @@ def _draw_all(console: Console, views: list[tuple[View, int | None]], written: l
 
 
 def _draw(console: Console, view: View, top: int | None) -> None:
+    from forebear.inspecting.labels import notes_on
+
     of = view.map
     tokens = f"{len(of.rows):,} tokens" + (f" that look at {len(of.columns):,}" if of.kind == "cross" else "")
     console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {tokens}")
+    for note in notes_on((*of.rows, *of.columns)):
+        console.print(note, style="dim")
     if top is None:
         _draw_maps(console, view)
     several = len(view.panels) > 1
@@ -160,7 +164,7 @@ def _draw_maps(console: Console, view: View) -> None:
 
     of, colours = view.map, console.color_system is not None
     if len(view.panels) == 1:
-        console.print(f"{view.panels[0].title}: each row looks at the columns")
+        console.print(f"{view.panels[0].title}: {view.sides[0]} (down) {view.sides[1]} (across)")
         how = {"width": console.width, "colours": colours, "borders": of.borders}
         lines = heat(of.rows, of.columns, view.panels[0].weights, of.seen, **how)
     else:
@@ -173,12 +177,12 @@ def _draw_maps(console: Console, view: View) -> None:
             (shown.brief(one), list(small(one.weights, of.seen, colours=colours, most=most))) for one in shown.panels
         ]
         lines = beside(told, width=console.width)
-        sides = [("down", of.rows), ("across", of.columns)] if of.kind == "cross" else [("down and across", of.rows)]
+        same = "down those that look, across those they look at"
+        sides = [("down", of.rows), ("across", of.columns)] if of.kind == "cross" else [(same, of.rows)]
         for side, names in sides:
             console.print(f"{side}: {plain(' '.join(names))}", soft_wrap=True)
         if everything:
-            console.print(
-                "(--layer N shows the heads of one layer, --layer N --head N one with its numbers)", style="dim"
-            )
+            more = "--layer N shows the heads of one layer, --layer N --head N one with its numbers"
+            console.print(f"the mean of each layer's heads ({more})", style="dim")
     for line in lines:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -62,8 +62,8 @@ def positions(
         from forebear.inspecting.positions_picture import picture
 
         rows, wide = found.table.shape
-        named = found.name if found.name == found.placing else f"{found.name}: {found.placing}"
-        put(to, picture(found, f"{named}, {rows:,} positions × {wide:,} dimensions", form))
+        whose = "the Transformer's sinusoid" if using is None else f"{found.name} ({found.placing})"
+        put(to, picture(found, f"positions of {whose}: {rows:,}, each a vector of {wide:,}", form))
         facts["to"] = str(to)
     speaking.tell(facts, lambda console: _draw(console, found, to))
 

@@ -48,6 +48,9 @@ function live(section, map) {
   };
   const [layerLabel, layer] = chooser("layer", numbers(map.layers), map.start.layer);
   const [headLabel, head] = chooser("head", heads, map.start.head);
+  // what rows and columns are, and what the strongest colour means
+  const corner = made("th", { className: "corner" }), strongest = made("span");
+  const scale = made("p", { className: "scale" }, "0", made("i"), strongest);
   const says = made("p", { className: "says" }), body = made("div", { className: "parts" });
   says.setAttribute("aria-live", "polite");
   const tokens = (names, looks) => {
@@ -78,7 +81,7 @@ function live(section, map) {
     });
     const at = column ?? best;
     const nothing = map.edges && !now[row * m + at];
-    says.textContent = nothing ? `no edge of ${map.rows[row]} (${row + 1}) is among the strongest` : `${map.rows[row]} (${row + 1}) looks at ${map.columns[at]} (${at + 1}): ${now[row * m + at].toFixed(3)}`
+    says.textContent = nothing ? `no edge of ${map.rows[row]} (${row + 1}) is among the strongest` : `${map.rows[row]} (${row + 1}) ${head.value === "roll-out" ? "has of" : "looks at"} ${map.columns[at]} (${at + 1}): ${now[row * m + at].toFixed(3)}`
       + (column === undefined ? ", most of all" : "");
     for (const one of place.querySelectorAll(".map .lit")) one.classList.remove("lit");
     names[0][row]?.classList.add("lit");
@@ -87,7 +90,7 @@ function live(section, map) {
   }
 
   function table() {
-    const line = made("tr", {}, made("th"));
+    const line = made("tr", {}, corner);
     names = [[], map.columns.map((name) => made("th", { textContent: name }))];
     line.append(...names[1]);
     cells = map.rows.map(() => []);
@@ -107,7 +110,7 @@ function live(section, map) {
     }
     const whole = made("table", { className: "map" }, made("thead", {}, line), made("tbody", {}, ...rows));
     whole.style.setProperty("--cell", m <= NUMBERED ? "2.3em" : m <= 2 * NUMBERED ? "1.5em" : "1em");
-    return made("div", { className: "frame" }, whole);
+    return made("div", { className: "frame" }, whole, scale);
   }
 
   function list() {
@@ -125,7 +128,7 @@ function live(section, map) {
 
   const small = [];
   function overview() {
-    const all = made("div", { className: "all" }), wide = Math.max(26, Math.min(64, 560 / map.heads));
+    const all = made("div", { className: "all" }), wide = Math.max(26, Math.min(110, 560 / map.heads));
     all.style.gridTemplateColumns = `max-content repeat(${map.heads}, ${wide}px)`;
     all.append(made("span"), ...numbers(map.heads).map((one) => made("span", { textContent: one })));
     for (const one of numbers(map.layers)) {
@@ -155,6 +158,8 @@ function live(section, map) {
   function show() {
     now = weights(layer.value, head.value);
     most = now.reduce((one, other) => Math.max(one, other), 0);
+    strongest.textContent = `${most.toFixed(2)}: the strongest here`;
+    corner.textContent = head.value === "roll-out" ? "in each ↓ there is so much of these\u00a0→" : apart ? "to write each ↓ it looks at these\u00a0→" : "each ↓ looks at these\u00a0→";
     for (const one of small) one.button.setAttribute("aria-pressed", one.layer === layer.value && one.head === head.value);
     if (map.edges) {
       looking = Math.floor(now.indexOf(most) / m);

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from forebear.inspecting.drawing import LARGEST, SOFT, new_figure, short
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.views import Edge, View
 
 if TYPE_CHECKING:
@@ -29,24 +31,39 @@ def lines_of(view: View, title: str, edges: Sequence[Edge]) -> Figure:
     layers = sorted({edge.panel.layer for edge in edges})
     colours = dict(zip(layers, _colours(len(layers)), strict=True))
     most = max((edge.weight for edge in edges), default=1.0)
-    for edge in reversed(edges):
+    for edge, aside in zip(reversed(edges), _asides(edges[::-1]), strict=True):
         share = edge.weight / most
         how = {"color": colours[edge.panel.layer], "lw": _width(share), "alpha": 0.25 + 0.65 * share}
-        axes.plot((0, 1), (places[0][edge.row], places[1][edge.column]), solid_capstyle="round", **how)
+        ends = (places[0][edge.row] + aside, places[1][edge.column] + aside)
+        axes.plot((0, 1), ends, solid_capstyle="round", **how)
     for side, numbers, tokens in ((-1, left, of.rows), (1, right, of.columns)):
         edge_of, align = max(side, 0), "left" if side > 0 else "right"
         for number in numbers:
             at = places[edge_of][number]
             axes.text(edge_of + side * 0.02, at, str(number + 1), ha=align, va="center", fontsize=6, color=SOFT)
             axes.text(edge_of + side * 0.1, at, short(tokens[number], 18), ha=align, va="center", fontsize=8.5)
-        words = "… looks at" if side > 0 else "this token …"
-        axes.text(edge_of + side * 0.1, -1.4, words, ha=align, va="center", color=SOFT)
+        axes.text(edge_of + side * 0.1, -1.4, view.sides[edge_of], ha=align, va="center", color=SOFT)
     axes.set(xlim=(-0.55, 1.55), ylim=(lowest + 0.7, -2))
     axes.set_axis_off()
     tokens = f"{len(of.rows)} tokens" if of.kind != "cross" else f"{len(of.rows)} and {len(of.columns)} tokens"
     figure.suptitle(f"{title}\n{of.name}, {view.about}: the {len(edges)} strongest edges of {tokens}", fontsize=11)
     _key(figure, colours, most)
+    if notes := notes_on([of.rows[n] for n in left] + [of.columns[n] for n in right]):
+        axes.text(0.5, lowest + 1.2, "; ".join(notes), ha="center", va="center", fontsize=7.5, color=SOFT)
+        axes.set_ylim(lowest + 1.6, -2)
     return figure
+
+
+def _asides(edges: Sequence[Edge]) -> list[float]:
+    """How far each is drawn beside its place: the same edge of several heads would hide all but one."""
+    ends = [(edge.row, edge.column) for edge in edges]
+    alike, met = Counter(ends), Counter[tuple[int, int]]()
+    made = []
+    for one in ends:
+        apart = min(0.13, 0.6 / alike[one])
+        made.append(apart * (met[one] - (alike[one] - 1) / 2))
+        met[one] += 1
+    return made
 
 
 def _width(share: float) -> float:
@@ -75,8 +92,8 @@ def _colours(count: int) -> list[str]:
 def _key(figure: Figure, colours: Mapping[int, str], most: float) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=SOFT, lw=_width(share), label=f"{share * most:.2f}") for share in (1, 0.5)]
+    handles = [Line2D([], [], color=SOFT, lw=_width(share), label=f"weight {share * most:.2f}") for share in (1, 0.5)]
     layers = list(colours)
     some = sorted({round(at) for at in np.linspace(0, len(layers) - 1, min(len(layers), 8))}) if len(layers) > 1 else []
     handles += [Line2D([], [], color=colours[layers[n]], lw=2, label=f"layer {layers[n]}") for n in some]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), frameon=False, fontsize=8)

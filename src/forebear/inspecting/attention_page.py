@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.maps import Map
 from forebear.inspecting.views import Head, Panel, View, roll_outs, view
 
@@ -58,9 +59,12 @@ def _about(of: Map) -> str:
     sees = {
         "self": "every token looks at all",
         "masked": "every token looks at itself and at those before it",
-        "cross": "every token of the target looks at all of the source",
+        "cross": "every token of the translation looks at all of the source",
     }
-    return f"{of.layers} layers of {of.heads} heads; {sees[of.kind]}. What a token looks at sums to 1."
+    notes = "; ".join(notes_on((*of.rows, *of.columns)))
+    return f"{of.layers} layers of {of.heads} heads; {sees[of.kind]}. What a token looks at sums to 1." + (
+        f" ({notes})" if notes else ""
+    )
 
 
 def _data(of: View, top: int | None) -> dict[str, Any]:

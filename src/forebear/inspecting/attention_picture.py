@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.inspecting.attention_lines import lines_of
 from forebear.inspecting.drawing import ACCENT, INK, LARGEST, SOFT, blues, drawing, hatched, new_figure, saved, short
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.views import Panel, View
 from forebear.text.characters import codes_of, is_han
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 OTHERWISE = "; or --to FILE.html, which leaves fonts to the browser"
-NUMBERED = 14  # tokens: in a map of more there is no room for numbers
-NAMED = 16  # tokens and panels: where there are more, small maps have no names at their sides
+NUMBERED = 16  # tokens: in a map of more there is no room for numbers
+LINED = 40  # tokens: in a map of more, lines between cells are more than the cells
+NAMED = 16  # panels: more systems of coordinates with names would take minutes
+WIDE, LETTERS = 9.0, 6.0  # inches that maps side by side fill, and the smallest letters beside them, in points
 
 
 def picture(view: View, title: str, form: str, top: int | None = None) -> bytes:
@@ -32,23 +35,25 @@ def picture(view: View, title: str, form: str, top: int | None = None) -> bytes:
         elif len(view.panels) == 1:
             figure = _single(view, view.panels[0], title)
         else:
-            few = max(*of.weights.shape[2:], len(view.panels)) <= NAMED
+            few = len(view.panels) <= NAMED and _side(view) / max(of.weights.shape[2:]) * 72 >= LETTERS * 1.2
             figure = _grid(view, title) if few else _mosaic(view, title)
         return saved(figure, form)
 
 
 def _single(view: View, panel: Panel, title: str) -> Figure:
     rows, columns = panel.weights.shape
-    cell = float(np.clip(8.0 / max(rows, columns), 0.2, 0.62))
-    size = float(np.clip(cell * 72 * 0.42, 7, 11))
-    longest = max(len(short(token)) for token in view.map.rows) * size / 100
-    figure = new_figure(max(columns * cell + longest + 1.6, 4.6), max(rows * cell + longest + 1.1, 3.4))
+    cell = float(np.clip(6.4 / max(rows, columns), 0.16, 0.55))
+    size = float(np.clip(cell * 72 * 0.56, 7, 11))
+    beside, above = _longest(view, size)
+    figure = new_figure(columns * cell + beside + 1.5, rows * cell + above + 1.3, "compressed")
     axes = figure.add_subplot()
     image = _heat(axes, view, panel, float(panel.weights.max()))
     _named(axes, view, size)
-    axes.set_xlabel("… looks at", color=SOFT)
+    if max(rows, columns) <= LINED:
+        _lined(axes, rows, columns)
+    axes.set_ylabel(view.sides[0], color=SOFT)
+    axes.set_xlabel(view.sides[1], color=SOFT)
     axes.xaxis.set_label_position("top")
-    axes.set_ylabel("each token …", color=SOFT)
     if max(rows, columns) <= NUMBERED:
         _numbers(axes, view, panel, size)
     figure.suptitle(f"{title}\n{view.map.name}, {panel.title}", fontsize=11)
@@ -60,9 +65,11 @@ def _grid(view: View, title: str) -> Figure:
     """Few maps of few tokens, with the tokens beside them."""
     across, down = view.across, ceil(len(view.panels) / view.across)
     rows, columns = view.map.weights.shape[2:]
-    side = max(1.9, 0.24 * max(rows, columns))
-    wide, high = (side * length / max(rows, columns) for length in (columns, rows))
-    figure = new_figure(max(across * wide + 1.8, 5.5), down * (high + 0.22) + 1.4)
+    cell = _side(view) / max(rows, columns)
+    size = float(np.clip(cell * 72 * 0.78, LETTERS, 9))
+    beside, below = _longest(view, size)
+    wide, high = across * (columns * cell + 0.1), down * (rows * cell + 0.25)
+    figure = new_figure(wide + beside + 1.1, high + below + 1.2, "compressed")
     grid = figure.subplots(down, across, squeeze=False)
     images = []
     for number, axes in enumerate(grid.flat):
@@ -71,10 +78,32 @@ def _grid(view: View, title: str) -> Figure:
             continue
         images.append(_heat(axes, view, view.panels[number], _most(view)))
         axes.set_title(view.brief(view.panels[number]), fontsize=8, pad=3)
-        _named(axes, view, 7, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
+        _named(axes, view, size, left=number % across == 0, top=False, bottom=number + across >= len(view.panels))
     figure.suptitle(f"{title}\n{view.map.name}: {view.about}", fontsize=11)
-    _legend(figure, view, images[0], list(grid.flat))
+    _legend(figure, view, images[0], list(grid.flat), [_rows_and_columns(view)])
     return figure
+
+
+def _side(view: View) -> float:
+    """Inches of the longer side of each of several maps: together they are one page, and no cell is huge."""
+    down = ceil(len(view.panels) / view.across)
+    room = min(WIDE / view.across, (LARGEST - 2.5) / (down * 1.1))
+    return min(room, max(1.15, 0.32 * max(view.map.weights.shape[2:])))
+
+
+def _longest(view: View, size: float) -> tuple[float, float]:
+    """Inches that the longest names take, of rows and of columns; Chinese is twice as wide."""
+    wide = [
+        max(len(name) + int(is_han(codes_of(name)).sum()) for name in map(short, tokens))
+        for tokens in (view.map.rows, view.map.columns)
+    ]
+    return wide[0] * size * 0.62 / 72, wide[1] * size * 0.62 / 72
+
+
+def _rows_and_columns(view: View) -> str:
+    if view.map.kind == "cross":
+        return "rows: the translation, as it is written; columns: the source, at which it looks"
+    return "rows: the tokens that look; columns: those they look at"
 
 
 def _most(view: View) -> float:
@@ -88,8 +117,8 @@ def _mosaic(view: View, title: str) -> Figure:
     rows, columns = view.map.weights.shape[2:]
     wide, high = columns / max(rows, columns), rows / max(rows, columns)
     right, below = wide + 0.08, high + (0.08 if _is_whole(view) else 0.3)  # from one map to the next
-    side = min(1.15, LARGEST / (max(across, down) * 1.1))
-    figure = new_figure(max(across * right * side + 2.2, 6.5), down * below * side + 1.9)
+    side = _side(view)
+    figure = new_figure(max(across * right * side + 1.6, 6.5), down * below * side + 1.9, "compressed")
     axes = figure.add_subplot()
     images = []
     for number, panel in enumerate(view.panels):
@@ -99,7 +128,7 @@ def _mosaic(view: View, title: str) -> Figure:
             axes.text(x + wide / 2, y - 0.03, view.brief(panel), ha="center", va="bottom", fontsize=7)
     axes.set(xlim=(-0.05, across * right), ylim=(down * below, -0.05 if _is_whole(view) else -0.3))
     if _is_whole(view):
-        size = float(np.clip(side * 8, 5, 8))
+        size = float(np.clip(side * 8, 5, 9))
         heads, layers = ([one.head for one in view.panels[:across]], [one.layer for one in view.panels[::across]])
         axes.set_xticks([n * right + wide / 2 for n in range(across)], [f"head {n}" for n in heads], fontsize=size)
         axes.set_yticks([n * below + high / 2 for n in range(down)], [f"layer {n}" for n in layers], fontsize=size)
@@ -122,17 +151,16 @@ def _sequence(view: View) -> str:
     """The tokens in order, where there is no room to write them beside every map."""
 
     def line(tokens: tuple[str, ...]) -> str:
-        told = "  ".join(tokens[:40]) + ("  …" if len(tokens) > 40 else "")
         parts, held = [], ""
-        for word in told.split("  "):
-            if len(held) + len(word) > 90:
+        for word in tokens:
+            if len(held) + len(word) > 110:
                 parts, held = [*parts, held], ""
             held += ("  " if held else "") + word
         return "\n".join([*parts, held])
 
     if view.map.kind == "cross":
-        return f"down: {line(view.map.rows)}\nacross: {line(view.map.columns)}"
-    return f"down and across: {line(view.map.rows)}"
+        return f"rows: {line(view.map.rows)}\ncolumns: {line(view.map.columns)}"
+    return f"rows look, columns are looked at: {line(view.map.rows)}"
 
 
 def _heat(
@@ -152,6 +180,14 @@ def _heat(
         for ends in (((left, right), (y, y)), ((x, x), (bottom, top))):
             axes.plot(*ends, color=ACCENT, lw=1, ls=(0, (4, 2)), scalex=False, scaley=False)
     return image
+
+
+def _lined(axes: Axes, rows: int, columns: int) -> None:
+    """White lines between cells, so that an eye can follow a row."""
+    axes.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color="white", lw=0.8)
+    axes.tick_params(which="minor", length=0)
 
 
 def _named(axes: Axes, view: View, size: float, *, left: bool = True, top: bool = True, bottom: bool = False) -> None:
@@ -183,10 +219,11 @@ def _numbers(axes: Axes, view: View, panel: Panel, size: float) -> None:
 
 
 def _legend(figure: Figure, view: View, image: AxesImage, axes: Axes | list[Axes], notes: Sequence[str] = ()) -> None:
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02, label="weight; each row sums to 1")
+    bar = figure.colorbar(image, ax=axes, aspect=32, pad=0.02, fraction=0.05, label="weight: each row sums to 1")
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    about = ["hatched: not seen"] if view.map.kind == "masked" else []
+    about = ["hatched: comes later, is not seen"] if view.map.kind == "masked" else []
     about += ["dashed: the second text begins"] if view.map.borders and view.map.kind != "cross" else []
+    about += notes_on((*view.map.rows, *view.map.columns))
     if about or notes:
-        told = [*notes, *([" · ".join(about)] if about else [])]
+        told = [*notes, *(["; ".join(about)] if about else [])]
         figure.supxlabel("\n".join(told), fontsize=8, color=SOFT)

@@ -6,7 +6,7 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from forebear.errors import ForebearError
 from forebear.inspecting.fonts import families_for
@@ -53,11 +53,14 @@ def drawing(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """In inches. No pyplot: nothing is kept anywhere, and no window is ever asked for."""
+def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
+    """In inches. No pyplot: nothing is kept anywhere, and no window is ever asked for.
+
+    "compressed" is for maps whose cells are square: what leaves room beside them is moved together.
+    """
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout=layout)
 
 
 def saved(figure: Figure, form: str) -> bytes:
@@ -65,8 +68,9 @@ def saved(figure: Figure, form: str) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        more: dict[str, Any] = {"metadata": {"Date": None}} if form == "svg" else {"dpi": SHARP}
-        figure.savefig(buffer, format=form, **more)
+        about = {"Date": None, "Title": figure.get_suptitle()}
+        more: dict[str, Any] = {"metadata": about} if form == "svg" else {"dpi": SHARP}
+        figure.savefig(buffer, format=form, bbox_inches="tight", pad_inches=0.12, **more)
     if boxes := [str(one.message) for one in told if "missing from" in str(one.message)]:
         raise ForebearError(f"a character could not be drawn: {boxes[0]}", remedy="install a font that has it")
     return buffer.getvalue()

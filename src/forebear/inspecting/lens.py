@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.inspecting.maps import label
+from forebear.inspecting.labels import following, labels
 from forebear.text.characters import sound
 from forebear.using.texts import end_of, no_numbers, row_of
 
@@ -103,10 +103,11 @@ def lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> Lens:
         remedy = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.verbs)}"
         raise BadInput("predicts no tokens", file=run.folder.path, remedy=remedy)
     scores = _scores(run, head, row, place)
-    tokens = tuple(label(run.tokenizer, number) for number in row.tolist())
+    read = row.tolist()
+    before = read[: place + 1] if head == "next" else read[:place]
     chosen = int(scores[-1].argmax())
-    layers = (_layer(run, number, one, scores[-1], chosen, top) for number, one in enumerate(scores))
-    return Lens(text, tokens, place + 1, head, tuple(layers))
+    layers = (_layer(run, number, one, scores[-1], (chosen, before), top) for number, one in enumerate(scores))
+    return Lens(text, labels(run.tokenizer, read), place + 1, head, tuple(layers))
 
 
 def _following(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
@@ -163,10 +164,13 @@ def _scores(run: Run, head: str, row: np.ndarray, place: int) -> list[np.ndarray
     return found
 
 
-def _layer(run: Run, number: int, scores: np.ndarray, final: np.ndarray, chosen: int, top: int) -> Layer:
-    tokenizer = run.tokenizer
+def _layer(
+    run: Run, number: int, scores: np.ndarray, final: np.ndarray, asked: tuple[int, list[int]], top: int
+) -> Layer:
+    """`asked`: the token that is said in the end, and those that stand before it."""
+    tokenizer, (chosen, before) = run.tokenizer, asked
     best = np.argsort(-scores[: tokenizer.size], kind="stable")[:top].tolist()
-    told = (Said(tokenizer.token(i), i, label(tokenizer, i), math.exp(scores[i])) for i in best)
+    told = (Said(tokenizer.token(i), i, following(tokenizer, before, i), math.exp(scores[i])) for i in best)
     possible, likely = np.exp(scores) > 0, np.exp(final) > 0
     entropy = -float((np.exp(scores[possible]) * scores[possible]).sum()) / math.log(2)
     divergence = float((np.exp(final[likely]) * (final[likely] - scores[likely])).sum()) / math.log(2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.inspecting.drawing import ACCENT, INK, SOFT, blues, drawing, new_figure, saved, short
+from forebear.inspecting.labels import notes_on
 from forebear.inspecting.lens import Lens
 
 if TYPE_CHECKING:
@@ -15,27 +16,30 @@ if TYPE_CHECKING:
 
 def picture(lens: Lens, title: str, form: str) -> bytes:
     names = [[short(one.text, 10) for one in layer.candidates] for layer in lens.layers]
-    with drawing([title, lens.chosen.text, *(name for line in names for name in line)]):
+    asked = lens.tokens[lens.place - 1]
+    with drawing([title, "“”", asked, lens.chosen.text, *(name for line in names for name in line)]):
         columns = len(names[0])
         figure = new_figure(0.85 * columns + 5.2, 0.46 * len(names) + 1.7)
         left, middle, right = figure.subplots(1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True)
         _candidates(left, lens, names)
         said = short(lens.chosen.text)
         layers = [layer.number for layer in lens.layers]
-        middle.plot([layer.probability for layer in lens.layers], layers, marker="o", ms=3, color="#1c4f9c")
-        middle.set(xlim=(0, None), xlabel=f"probability of {said}")
-        middle.margins(x=0.1)
-        right.plot([layer.entropy for layer in lens.layers], layers, marker="o", ms=3, color=SOFT, label="entropy")
-        further = [layer.divergence for layer in lens.layers]
-        right.plot(further, layers, marker="s", ms=3, color=ACCENT, ls="--", label="KL to the end")
-        right.set(xlabel="bits", xlim=(0, None))
+        sure = [100 * layer.probability for layer in lens.layers]
+        unsure, further = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
+        how: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
+        middle.plot(sure, layers, marker="o", color="#1c4f9c", **how)
+        middle.set(xlim=(0, max(sure) * 1.1), xlabel=f"how sure of “{said}” (%)")
+        right.plot(unsure, layers, marker="o", color=SOFT, label="entropy: how unsure", **how)
+        right.plot(further, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **how)
+        right.set(xlabel="bits", xlim=(0, max(*unsure, *further, 0.1) * 1.1))
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
         for axes in (middle, right):
+            axes.locator_params(axis="x", nbins=4)
             axes.grid(axis="both", color="#eceae6", lw=0.6)
             axes.tick_params(length=0, labelleft=False)
             axes.spines[["top", "right"]].set_visible(False)
-        what = "comes next" if lens.head == "next" else "is hidden"
-        figure.suptitle(f"{title}\nwhat {what}, by every layer", fontsize=11)
+        after = f"comes after “{short(asked)}”" if lens.head == "next" else "is hidden"
+        figure.suptitle(f"{title}\nwhat {after}, if each layer were the last", fontsize=11)
         return saved(figure, form)
 
 
@@ -55,5 +59,6 @@ def _candidates(axes: Axes, lens: Lens, names: list[list[str]]) -> None:
                 axes.add_patch(frame)
     axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.number}" for layer in lens.layers[1:])])
     axes.set_xticks(range(len(names[0])), [str(rank + 1) for rank in range(len(names[0]))])
-    axes.set_xlabel("rank; framed: what is said in the end")
+    notes = notes_on([name for line in names for name in line])
+    axes.set_xlabel("; ".join(["likeliest first", "framed: what is said in the end", *notes]))
     axes.tick_params(length=0)

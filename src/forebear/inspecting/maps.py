@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from forebear.errors import BadInput
+from forebear.inspecting.labels import labels
 from forebear.text.characters import sound
-from forebear.using.continuing import readable
 from forebear.using.texts import no_numbers
 
 if TYPE_CHECKING:
-    from forebear.text.tokenizer import Tokenizer
     from forebear.using.run import Run
 
 Kind = Literal["self", "masked", "cross"]
@@ -102,10 +101,10 @@ def maps_of(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
             weights[number] = layer.float().cpu().numpy()
     if not np.isfinite(weights).all():
         raise no_numbers()
-    labels = tuple(label(run.tokenizer, token) for token in tokens.tolist())
+    names = labels(run.tokenizer, tokens.tolist())
     borders = tuple((np.flatnonzero(np.diff(segments)) + 1).tolist())
     kind: Kind = "masked" if encoder.sees == "past" else "self"
-    return [Map(weights, labels, labels, kind, NAMES[kind], borders)]
+    return [Map(weights, names, names, kind, NAMES[kind], borders)]
 
 
 def _row(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -136,9 +135,3 @@ def _ids(run: Run, text: str) -> np.ndarray:
     from forebear.using.filling import hidden
 
     return hidden(text, run.tokenizer, run.tokenizer.roles["mask"])[0].astype(np.int32)
-
-
-def label(tokenizer: Tokenizer, number: int) -> str:
-    """A token as it stands beside a map: what does not print by its escapes."""
-    text = readable(tokenizer, number)
-    return text if text.isprintable() else repr(text)[1:-1]

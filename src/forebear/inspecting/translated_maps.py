@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.inspecting.maps import NAMES, Map, label
+from forebear.inspecting.labels import labels
+from forebear.inspecting.maps import NAMES, Map
 from forebear.text.characters import sound
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
 
-END = "(end)"
 SIDES = ("cross", "source", "target")  # in this order
 
 
@@ -49,13 +49,10 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
         rows, read = (torch.from_numpy(ids).to(run.network.device) for ids in (seen, source))
         found = encoder.attention(rows, [len(seen)], read, [len(source)])
     both = (("source", sides.source, source), ("seen", sides.target, seen), ("written", sides.target, target))
-    labels: dict[str, Any] = {
-        name: tuple(END if token == side.roles["end"] else label(side, token) for token in ids.tolist())
-        for name, side, ids in both
-    }
+    names: dict[str, Any] = {name: labels(side, ids.tolist(), side.roles["end"]) for name, side, ids in both}
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for name, layers in found.items()}
     return [
-        Map(weights["cross"], labels["written"], labels["source"], "cross", NAMES["cross"]),
-        Map(weights["read"], labels["source"], labels["source"], "self", f"{NAMES['self']} of the source"),
-        Map(weights["written"], labels["seen"], labels["seen"], "masked", f"{NAMES['masked']} of the translation"),
+        Map(weights["cross"], names["written"], names["source"], "cross", NAMES["cross"]),
+        Map(weights["read"], names["source"], names["source"], "self", f"{NAMES['self']} of the source"),
+        Map(weights["written"], names["seen"], names["seen"], "masked", f"{NAMES['masked']} of the translation"),
     ]

@@ -81,13 +81,26 @@ class View:
             return f"head {panel.head}"
         return f"layer {panel.layer}" if len(heads) == 1 else f"layer {panel.layer} · head {panel.head}"
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What stands at the rows and at the columns: one sentence, from the ones to the others."""
+        if self.panels[0].head == "roll-out":
+            return "in each token …", "… there is so much of these"
+        if self.map.kind == "cross":
+            return "to write each token …", "… it looks at these of the source"
+        return "from each token …", "… to those it looks at"
+
     def edges(self, top: int) -> list[Edge]:
         """The strongest of each panel, so that one does not hide all others: `top` in all, at least one of each.
 
         The first token of a masked map can only look at itself, which says nothing.
         """
-        found = [edge for panel in self.panels for edge in self._strongest(panel, max(1, top // len(self.panels)))]
-        return sorted(found, key=lambda edge: -edge.weight)[:top]
+        each = max(1, top // len(self.panels))
+        found = [self._strongest(panel, each + 1) for panel in self.panels]
+        shared = [edge for edges in found for edge in edges[:each]]
+        more = sorted((edge for edges in found for edge in edges[each:]), key=lambda edge: -edge.weight)
+        shared += more[: max(0, top - len(shared))]
+        return sorted(shared, key=lambda edge: -edge.weight)[:top]
 
     def _strongest(self, panel: Panel, count: int) -> list[Edge]:
         skipped = int(self.map.kind == "masked")
