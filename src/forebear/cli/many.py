@@ -143,11 +143,15 @@ class ManyOptions:
 
         target = self.output_file
         with disk_told(target), written_aside(target) as aside, packed(aside, target.name.lower()) as file:
+            none = True
             for group in groups:
+                none = False
                 for answer in located(group, ask):
                     told = write(answer)
                     line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
                     file.write(line.encode() + b"\n")
+            if none:  # here, so that no empty file is taken for an answer
+                raise BadInput("there is no text", remedy='give "a text", or a file that has some: --in FILE')
         return []
 
 

@@ -60,8 +60,8 @@ def _drawn(console: Console, facts: dict[str, Any]) -> None:
     for name, about, digits in ROWS:
         made.add_row(about, f"{facts[name]:,.{digits}f}", style="bold" if name == "bleu" else "")
     console.print(made)
-    for signature in facts["signatures"].values():
-        console.print(signature, style="dim", markup=False, soft_wrap=True)
+    for (_, words, _), signature in zip(ROWS, facts["signatures"].values(), strict=False):
+        console.print(f"{words}: {signature}", style="dim", markup=False, soft_wrap=True)
     for example in facts["examples"]:
         console.print(f"\n{example['source']}", markup=False, soft_wrap=True)
         console.print(f"  {example['translation']}", markup=False, soft_wrap=True, style="bold")

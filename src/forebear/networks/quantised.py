@@ -149,10 +149,10 @@ def rounded(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def restored(y: Tensor, step: Tensor, low: Tensor, sums: Tensor, bias: Tensor | None) -> Tensor:
-    """In place: y · step + low · sums + bias."""
-    if bias is None:
-        return y.mul_(step).addmm_(low, sums[None])
-    return y.mul_(step).addmm_(torch.cat((low, torch.ones_like(low)), 1), torch.stack((sums, bias)))
+    """In place: y · step + low · sums + bias. By numbers alone: a matrix product would round by how many rows it has,
+    and a last digit more or less is an integer more or less in the next layer."""
+    y.mul_(step).addcmul_(low, sums)
+    return y if bias is None else y.add_(bias)
 
 
 @dataclass(frozen=True)

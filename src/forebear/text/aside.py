@@ -29,6 +29,13 @@ def written_aside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     sync_folder(target.parent)
 
 
+def readable(path: str | os.PathLike[str]) -> None:
+    """A file that another library wrote for its owner alone has the permissions that this person's files have."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
+
+
 def write_json(path: str | os.PathLike[str], facts: dict[str, Any]) -> None:
     with written_aside(path) as file:
         file.write(json.dumps(facts, indent=1, allow_nan=False).encode() + b"\n")

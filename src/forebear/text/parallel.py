@@ -48,6 +48,9 @@ class PairReading:
     def read(self, paths: Sequence[str], ledger: Ledger) -> Iterator[tuple[int, str, str]]:
         """(line, source, target) of all pairs; what lacks a side is dropped into the ledger. Two files must be equally
         long."""
+        if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
+            remedy = "give the translations as the second file"
+            raise BadInput("the same file stands for both sides", file=paths[0], remedy=remedy)
         sources = list(find(paths))
         if len(sources) > 2:
             what = f"{len(sources)} files are no parallel text"
@@ -81,7 +84,9 @@ class PairReading:
             raise self._unequal(one, two, *sizes)
 
     def _unequal(self, one: Source, two: Source, left: Sequence[int], right: Sequence[int]) -> BadInput:
-        line = first_suspicious(left, right)
+        line, shorter = first_suspicious(left, right), min(len(left), len(right))
+        if line >= shorter:  # all that is there fits: the end is missing
+            line = shorter + 1
         shown = []
         for source in (one, two):
             lines = (text for number, text in enumerate(self._lines(source, Ledger()), 1) if number == line)
@@ -202,7 +207,11 @@ def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
 def _field(record: Any, field: str, file: str, line: int) -> str:
     value = record
     for key in field.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, dict) or key not in value:
+            there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+            remedy = "name two that there are with --columns"
+            raise BadInput(f"there is no field {field!r}; there is: {there}", file=file, line=line, remedy=remedy)
+        value = value[key]
     if not isinstance(value, str):
         what = f"field {field!r} is {json.dumps(value)[:40]}, not text"
         raise BadInput(what, file=file, line=line, remedy="name the two fields with --columns, or mend the record")

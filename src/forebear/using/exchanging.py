@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput, ForebearError
 from forebear.lineage import milestone_named
-from forebear.text.aside import disk_told
+from forebear.text.aside import disk_told, readable
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
 from forebear.using.exchanging_tasks import adapted, task_of, with_heads
@@ -168,6 +168,8 @@ def exported(run: Run, form: str, to: str) -> Path:
         what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
         parent = run.facts.get("parent") or "the run that it was adapted from"
         remedy = f"it can be written as: {offered}" if offered else f"export {parent}"
+        if "translation" in run.heads:
+            remedy = "use it here: forebear translate"
         raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
     if target.exists() and (form in ("arpa", "onnx") or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
@@ -204,6 +206,8 @@ def _to_huggingface(run: Run, target: Path) -> None:
         specials = {role: (number, tokenizer.token(number)) for role, number in tokenizer.roles.items()}
         tensors = run.network.tensors()
         run.notes += huggingface.write_folder(aside, name, fields, tensors, specials, task) + remarks
+        for file in aside.glob("*.safetensors"):
+            readable(file)
         tokenizer.save(aside / "tokenizer.json")
         blueprint = json.loads((aside / "tokenizer.json").read_text(encoding="utf-8"))
         write_tokenizer(aside, name, blueprint, specials, fields["context"], marked=task is not None)

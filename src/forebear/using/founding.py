@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forebear.milestones.milestone import Milestone
-from forebear.text.aside import disk_told, sync_folder
+from forebear.text.aside import disk_told, readable, sync_folder
 from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.card import write_card
@@ -34,6 +34,7 @@ def founded(
         aside.mkdir(parents=True)
         try:
             write(aside / WEIGHTS)
+            readable(aside / WEIGHTS)
             facts: dict[str, Any] = {
                 "name": target.name,
                 "milestone": name,

@@ -58,7 +58,7 @@ def quantise(
             shutil.rmtree(target, ignore_errors=True)
             raise
     told["bytes"] = {"floats": facts["weights"]["bytes"], "integers": made.facts["weights"]["bytes"]}
-    made.tell(quantised=made.facts["quantised"] | told)
+    made.tell(metrics=told.pop("metrics", {}), quantised=made.facts["quantised"] | told)
     write_card(made)
     small.notes += opened.notes
     return small

@@ -36,7 +36,8 @@ Asked = Callable[[Run], Any]
 def cost(
     run: Run, small: Run, on: Sequence[str], limit: int | None, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Figures of the run of floats and of that of integers, and what they were measured on."""
+    """Figures of the run of floats and of that of integers, and what they were measured on; on what was held out, also
+    the `metrics` that the latter has of its own."""
     if limit is not None and limit < 1:
         raise BadInput(f"--limit is {limit}", remedy="give a number above 0")
     if run.task is not None:
@@ -77,6 +78,7 @@ def _of_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: Prog
             if before is not None and after is not None:
                 told[figure] = {"floats": before, "integers": after}
         told["pseudo"] = one.pseudo
+        told["metrics"] = {} if on else {"held_out": two.facts()}
     if len(sentences) > 1:
         told |= _of_vectors(run, small, sentences, progress, (questions - 1, questions))
     return told
@@ -147,6 +149,7 @@ def _of_translator(run: Run, small: Run, on: Sequence[str], limit: int, progress
     alike = [a.text == b.text for a, b in zip(one.translations, two.translations, strict=True)]
     return {
         "on": name,
+        "metrics": {} if on else {"held_out": after},
         **told,
         "same_answers": float(np.mean(alike)),
         "pairs": len(alike),
@@ -179,13 +182,15 @@ def _of_task(run: Run, small: Run, on: Sequence[str], limit: int, progress: Prog
         return task.answers(examples, rows, predicted(asked.network, rows))
 
     one, two, seconds = _both(run, small, answers, progress, (0, 1))
-    figures = [float(task.measured(examples, said)[task.score]) for said in (one, two)]
+    measured = [task.measured(examples, said) for said in (one, two)]
+    figures = [float(told[task.score]) for told in measured]
     said = [
         [task.verdict(example, answer).said for example, answer in zip(examples, all_, strict=True)]
         for all_ in (one, two)
     ]
     return {
         "on": name,
+        "metrics": {} if on else {"dev": measured[1]},
         task.score: {"floats": figures[0], "integers": figures[1]},
         "same_answers": float(np.mean([a == b for a, b in zip(*said, strict=True)])),
         "examples": len(examples),
