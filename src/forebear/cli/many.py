@@ -252,7 +252,7 @@ def opened(folder: Path, verb: str, speaking: Speaking) -> Run:
 
 @contextmanager
 def counting(speaking: Speaking, what: str) -> Iterator[Callable[[int], None]]:
-    """Tells on stderr, at the end, how many of something were done and how fast."""
+    """Tells on stderr how many of something were done and how fast: every now and then, and at the end."""
     import time
 
     done = 0
@@ -260,9 +260,11 @@ def counting(speaking: Speaking, what: str) -> Iterator[Callable[[int], None]]:
     def add(count: int) -> None:
         nonlocal done
         done += count
+        look(done, 0)
 
     began = time.monotonic()
-    yield add
+    with speaking.counting(what) as look:
+        yield add
     seconds = time.monotonic() - began
     if not speaking.quiet:
         print(f"{done:,} {what} in {seconds:.1f} s, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201

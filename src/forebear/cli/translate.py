@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,13 +65,22 @@ def translate(
     as_text = output is not None and output.suffix not in (".jsonl", ".json")
     if as_text and best > 1:
         raise BadInput(f"--best {best} does not fit into {output}, a line each", remedy="write to a .jsonl file")
-    count = cut = 0
+    count = cut = unknown = divided = 0
 
     def ask(group: list[str]) -> list[Translated]:
-        nonlocal count, cut
-        made = using.translate(group, **how)
+        nonlocal count, cut, unknown, divided
+        done = 0  # of this group, as far as was told
+
+        def look(now: int, _: int) -> None:
+            nonlocal done
+            told(min(now, len(group)) - done)
+            done = max(done, min(now, len(group)))
+
+        made = using.translate(group, **how, progress=look)
         count, cut = count + len(made), cut + sum(not one.ended for one in made)
-        told(len(made))
+        unknown += sum(one.unknown > 0 for one in made)
+        divided += sum(one.parts > 1 for one in made) if sentences == "whole" else 0
+        told(len(made) - done)
         return made
 
     with counting(speaking, "texts") as told:
@@ -78,7 +88,11 @@ def translate(
         answers: list[Translated] = many.answer(many.lines(texts), ask, write)
     if not count:
         raise BadInput("there is no text to translate", remedy='forebear translate RUN "a text", or --in FILE')
-    facts: dict[str, Any] = {"run": using.name, "settings": how}
+    told_of = ((unknown, "with words that the run does not know"), (divided, "too long for it: read in parts"))
+    notes = [f"{number:,} {'text' if number == 1 else 'texts'} {what}" for number, what in told_of if number]
+    for note in () if speaking.quiet else notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    facts: dict[str, Any] = {"run": using.name, "settings": how, "notes": [*using.notes, *notes]}
     if output is not None:
         facts |= {"texts": count, "cut_off": cut, "out": str(output)}
         said = f"{count:,} texts translated: {output}" + (f"; {cut:,} reached the greatest length" if cut else "")

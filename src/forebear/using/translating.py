@@ -75,6 +75,7 @@ class Search(TypedDict, total=False):
     penalty: float
     length: int | None
     sentences: Division
+    progress: Callable[[int, int], object] | None
 
 
 def translate(
