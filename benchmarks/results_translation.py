@@ -108,9 +108,9 @@ def multi30k(bench: Bench) -> Row:
 
 def tatoeba(bench: Bench) -> Row:
     train, dev, test = parts_of_tatoeba(bench.folder)
-    run, curve = learned(bench, "tatoeba", train, read(dev), time="15m")
+    run, curve = learned(bench, "tatoeba", train, read(dev), time="25m")
     count = sum(1 for _ in train.open(encoding="utf-8"))
-    title = f"Tatoeba, English to Chinese, {count:,} pairs, {HELD_OUT:,} in the test: 15 minutes of one core"
+    title = f"Tatoeba, English to Chinese, {count:,} pairs, {HELD_OUT:,} in the test: 25 minutes of one core"
     return measured(run, read(test), title, curve)
 
 
@@ -168,16 +168,16 @@ JUDGED: dict[str, str] = {  # whether these say what their sources say, as we re
     "This is a clown in a green school.": "partly",
     "A very young boy is looking for a small object in front of a small object.": "no",
     "A man wearing sunglasses is riding a scooter.": "yes",
-    "这本书多读点了，你会更多的书。": "no",
-    "汤姆说他永远不会去波士顿。": "no",
+    "这本书比较多，你会再知道的。": "no",
+    "汤姆说他永远也不去了波士顿。": "no",
     "我们在说什么呢？": "yes",
-    "不要害怕犯了。": "partly",
-    "你的建议是真的。": "no",
-    "你没告诉我玛丽这么漂亮。": "yes",
-    "这家工厂生是1000米。": "no",
-    "我打算去国外读书。": "partly",
+    "不要怕犯错。": "yes",
+    "你的提议已经来了。": "no",
+    "你没有告诉我玛丽真美丽。": "yes",
+    "正面的工厂生着100000米。": "no",
+    "我明年想在国外学习。": "yes",
     "我吃了这个肉。": "yes",
-    "她住在他旁边的门。": "partly",
+    "她住在他旁边。": "yes",
 }
 
 
