@@ -242,7 +242,7 @@ def compared_small(
         said = [("ours", own), ("theirs", other)]
     cells = told("CTranslate2, sorted by length, int8", tokens, mine, others, "")
     for who, vectors in said:
-        cosines = (unit(floats) * unit(vectors)).sum(1)
+        cosines = (floats * vectors).sum(1) / np.linalg.norm(floats, axis=1) / np.linalg.norm(vectors, axis=1)
         same = (neighbours(floats) == neighbours(vectors)).mean()
         close = f"cosine to floats {cosines.mean():.4f} in the mean, {cosines.min():.4f} at least"
         print(f"{'':52}{who}: {close}; {same:.1%} keep their nearest of {len(floats):,}", flush=True)
@@ -250,13 +250,10 @@ def compared_small(
     return cells
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
 def neighbours(vectors: np.ndarray) -> np.ndarray:
     """(N,) the number of each vector's nearest other one."""
-    cosines = unit(vectors) @ unit(vectors).T
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = units @ units.T
     np.fill_diagonal(cosines, -2)
     return cosines.argmax(1)
 

@@ -16,6 +16,6 @@ def test_encode_benchmark_runs(tmp_path):
     command = [sys.executable, str(ROOT / "benchmarks" / "encode.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("ours/theirs") + done.stdout.count("not installed") == 5
+    assert done.stdout.count("ours/theirs") + done.stdout.count("not installed") == 6
     assert done.stdout.count("of sgemm") >= 2
     assert "the vectors differ by" in done.stdout

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
     ("name", "cases", "said"),
     [
         ("gpt2", 1, "of sgemm"),
-        ("generate", 5, "of memory"),
+        ("generate", 10, "of memory"),
         ("bert", 1, "making a batch takes"),
         ("tasks", 3, "of sgemm"),
         ("translate", 1, "of sgemm"),

@@ -124,7 +124,7 @@ def serve(pipe: int) -> None:
         work = connection.recv()
         while True:
             connection.send(_answer(work, connection.recv()))
-    except (EOFError, ConnectionResetError, BrokenPipeError):
+    except (EOFError, OSError):  # also in the middle of a job that is being sent: work's own errors are answers
         return
 
 
