@@ -13,8 +13,7 @@ Ours and each peer alternate in one process; figures are medians over the rounds
   sorted         transformers, rows sorted by length, as many at a time as the budget of tokens allows
   ONNX Runtime   sorted too, with the graph that its own optimiser makes of transformers' model
   CTranslate2    sorted too; it leaves padding away by itself, as ours does
-  int8           integers of 8 bits, ours beside CTranslate2's: both are compared with the vectors of floats, by cosines
-                 and by how many rows keep their nearest neighbour
+  int8           integers of 8 bits beside CTranslate2's; both are compared with vectors of floats and their neighbours
 Where a peer is not installed, that is said. The last line is the whole way from text, ours beside transformers'.
 """
 
@@ -331,7 +330,9 @@ def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: 
             )
         )
     small, their_small = small_copy(network), ctranslate2_of(source, folder, "int8")
-    if their_small is not None:
+    if their_small is None:
+        print("CTranslate2, int8: not installed")
+    else:
         cells.append(
             compared_small(
                 float(lengths.sum()),
