@@ -51,7 +51,7 @@ def _both(run: Run, small: Run, ask: Asked, progress: Progress | None, at: tuple
     """What each answers to the same question, and how long it took; question number at[0] of at[1]."""
     answers, seconds = [], []
     for number, one in enumerate((run, small)):
-        assert one.network is not None  # it is loaded before the clock starts
+        one.ready_for(one.verbs[0])  # it is loaded before the clock starts
         began = time.monotonic()
         answers.append(ask(one))
         seconds.append(round(time.monotonic() - began, 3))
