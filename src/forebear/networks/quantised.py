@@ -1,7 +1,7 @@
 """Networks of small integers, for reading only: a quarter of the memory, and products that are several times as fast.
 
 Weights are integers from -127 to 127 with a scale for each row. What comes in is made of integers too, token by token:
-x ≈ low + step · q, so that W x + b ≈ step · (W q) + low · (the sums of W's rows) + b, and what becomes of a token never depends
+x ≈ low + step · q, so that W x + b ≈ step · (W q) + low · (the sums of W's rows) + b: a token never depends
 on its neighbours. A product of integers is exact; its readable twin is `product_in_floats`, and a test compares them.
 A scale from -|x| to |x| would waste half of q on numbers that GELU never gives: MiniLM's vectors had a cosine of 0.9973
 to those of floats with it, and have one of 0.9989.
