@@ -1,0 +1,1 @@
+"""Words as rows of a table: vectors learned by compiled loops, without torch."""
