@@ -38,6 +38,22 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.ngram:Ngram",
         ),
         Entry(
+            "onehot",
+            "one-hot",
+            1975,
+            "Salton et al.",
+            "a word is its place in the vocabulary, and like no other",
+            "forebear.milestones.onehot:OneHot",
+        ),
+        Entry(
+            "word2vec",
+            "word2vec",
+            2013,
+            "Mikolov et al.",
+            "a word is known by those around it: one layer, and billions of words",
+            "forebear.milestones.word2vec:Word2vec",
+        ),
+        Entry(
             "transformer",
             "Transformer",
             2017,

@@ -47,6 +47,11 @@ class Portion:
         return int((self.spans[:, 1] - self.spans[:, 0]).sum())
 
     @cached_property
+    def token_ends(self) -> np.ndarray:
+        """(n,) where each unit is over if all are put one after the other, with nothing between them."""
+        return np.cumsum(self.spans[:, 1] - self.spans[:, 0])
+
+    @cached_property
     def stream_ends(self) -> np.ndarray:
         """(n,) where each unit is over if all are put one after the other, each followed by one token for its end."""
         return np.cumsum(self.spans[:, 1] - self.spans[:, 0] + 1)
@@ -71,6 +76,10 @@ class Portion:
 
     def by_sentence(self) -> Portion:
         """The same text with every sentence a unit of its own."""
+        return self._sentences
+
+    @cached_property
+    def _sentences(self) -> Portion:
         first = ranges(self.units[:, 0], self.units[:, 1] - self.units[:, 0])
         return Portion(self.corpus, np.stack((first, first + 1), axis=1))
 

@@ -94,12 +94,12 @@ def explain(
         entry=LINEAGE[name],
         paper=title,
         changed=body,
-        sentence=_sentence(objective, batch, encoder, heads),
+        sentence=_sentence(objective, batch, encoder, heads, kind.learning),
         learning=kind.learning,
         tokenizer=kind.tokenizer,
         encoder=encoder,
         heads=heads,
-        verbs=verbs(heads, encodes=bool(encoder)),
+        verbs=verbs(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"),
         example=_example(batch, tokenizer, own.milestone.objective(tokenizer)),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         size=own.size,
@@ -116,7 +116,7 @@ def abilities(name: str) -> tuple[tuple[str, ...], str]:
         batch, _ = sample(_in_size(kind, kind.size))
     except Exception as error:  # noqa: BLE001 - a milestone under repair must not take the table of contents with it
         return (), f"{type(error).__name__}: {error}"
-    return verbs(batch.targets, encodes=kind.learning == "descending"), ""
+    return verbs(batch.targets, encodes=kind.learning != "counting", words=kind.tokenizer == "words"), ""
 
 
 def _in_size(kind: type[Milestone], size: str) -> Milestone:
@@ -157,12 +157,13 @@ def _as_corpus(texts: Sequence[str]) -> Corpus:
     return corpus
 
 
-def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str]) -> str:
+def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
     """The design's one sentence, with this milestone's values."""
     told = ", ".join(f"{name}: {what}" for name, what in heads.items())
     answering = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({told}) answer"
     if not encoder:
-        answering = " and ".join(f"{what} counts what follows what and answers {name}" for name, what in heads.items())
+        does = "counts what follows what" if learning == "counting" else "moves the vectors of words"
+        answering = " and ".join(f"{what} {does} and answers {name}" for name, what in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
     return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
 
@@ -170,7 +171,7 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
 def _parts(milestone: Milestone, tokenizer: Any) -> tuple[str, dict[str, str]]:
     """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
     network = milestone.network(tokenizer)
-    if milestone.learning == "counting":
+    if milestone.learning != "descending":
         return "", {name: type(network).__name__ for name in network.heads}
     return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
 

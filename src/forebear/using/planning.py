@@ -22,7 +22,7 @@ from forebear.text.sides import TARGET_TOKENIZER, Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
 from forebear.training.parallel_corpora import Cutting, parallel_corpus
-from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, amount, recipe_from
+from forebear.training.recipe import BUDGETS, OF_DESCENT, OF_TORCH, Recipe, amount, recipe_from
 from forebear.using.beginning import Beginning
 from forebear.using.pair_plans import fits
 
@@ -74,6 +74,7 @@ class Plan:
                 self.tokenizer,
                 default=self.milestone.tokenizer,
                 needs=self.milestone.needs,
+                least_count=self.milestone.least_count,
                 vocabulary=self.vocabulary,
                 held_out=self.recipe.held_out,
                 workers=workers,
@@ -229,11 +230,16 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
 
 def heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
+    idle = {
+        "counting": (("deterministic", *OF_DESCENT), "which counts"),
+        "sweeping": (OF_TORCH, "whose rows are moved word by word, and the last of which are kept"),
+        "descending": (("deterministic",), "which always ends alike with as many threads"),
+    }
+    names, why = idle[kind.learning]
+    for name in names:
+        if given.get(name) is not None:
+            raise BadInput(f"--{_dashed(name)} means nothing to {milestone}, {why}", remedy="leave it out")
     if kind.learning == "counting":
-        for name in OF_DESCENT:
-            if given.get(name) is not None:
-                what = f"--{_dashed(name)} means nothing to {milestone}, which counts"
-                raise BadInput(what, remedy="leave it out")
         if given.get("epochs") is not None and float(given["epochs"]) > 1:
             raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
