@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.objectives.batch import Batch
+from forebear.text.portion import Portion
 from forebear.text.workers import cores
 from forebear.training.learner import REMEMBERED, WEIGHTS
 from forebear.training.recipe import Recipe
@@ -29,6 +30,10 @@ class Sweeping:
         self.network, self.recipe, self.given = network, recipe, given
         self.threads = recipe.threads or cores()
         self.notes: list[str] = []
+
+    def meet(self, source: Portion) -> None:
+        """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
+        self.network.meet(source, self.given)
 
     def begin(self) -> None:
         self.network.begin(self.recipe.seed)
