@@ -48,7 +48,7 @@ class Sweeping:
             threads=self.threads,
             deterministic=bool(self.recipe.deterministic),
         )
-        return {} if loss is None else dict.fromkeys(self.network.heads, loss)
+        return {} if loss is None else {name: float(loss) for name in self.network.heads}
 
     def examine(self, batch: Batch) -> dict[str, float]:
         """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""
