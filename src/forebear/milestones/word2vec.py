@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from forebear.objectives.around import Around
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
-    from forebear.vectors.word2vec import Word2vecModel
+    from forebear.vectors.words_and_phrases import WordsAndPhrases
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree", "given")
 
@@ -82,22 +83,26 @@ class Word2vec(Milestone):
     def objective(self, tokenizer: Tokenizer) -> Around:
         return Around(self.unit)
 
-    def network(self, tokenizer: Tokenizer) -> Word2vecModel:
+    def network(self, tokenizer: Tokenizer) -> WordsAndPhrases:
         from forebear.vectors.subwords import Subwords
         from forebear.vectors.word2vec import Word2vecModel
+        from forebear.vectors.words_and_phrases import WordsAndPhrases
 
-        return Word2vecModel(
-            vocabulary=tokenizer.size,
-            never=tokenizer.specials,
-            width=self.width,
-            window=self.window,
-            architecture=self.architecture,
-            output=self.output,
-            negatives=self.negatives,
-            sample=self.sample,
-            subwords=Subwords() if self.subwords else None,
-            words=tokenizer.tokens() if self.subwords else None,
-        )
+        def make(words: Sequence[str]) -> Word2vecModel:
+            return Word2vecModel(
+                vocabulary=len(words),
+                never=tokenizer.specials,
+                width=self.width,
+                window=self.window,
+                architecture=self.architecture,
+                output=self.output,
+                negatives=self.negatives,
+                sample=self.sample,
+                subwords=Subwords() if self.subwords else None,
+                words=words if self.subwords else None,
+            )
+
+        return WordsAndPhrases(make, tokens=tokenizer.tokens(), never=tokenizer.specials, passes=self.phrases)
 
     def recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025

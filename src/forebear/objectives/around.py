@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
 from forebear.objectives.every_text import UNITS
 from forebear.text.order import shuffled
-from forebear.text.portion import Portion, ranges
+from forebear.text.portion import Portion
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,5 @@ class Around:
     def _stretch(self, source: Portion, begin: int, end: int) -> Batch:
         """The tokens from `begin` to `end` of all that teach, as rows: the first and the last may be parts of units."""
         units = source.by_sentence() if self.unit == "sentence" else source
-        first, last = np.searchsorted(units.token_ends, [begin, end - 1], side="right")
-        ends = units.token_ends[first : last + 1]
-        starts = units.spans[first : last + 1, 0].copy()
-        sizes = units.spans[first : last + 1, 1] - starts
-        lead = begin - int(ends[0] - sizes[0])  # tokens of the first unit that another stretch shows
-        starts[0] += lead
-        sizes[0] -= lead
-        sizes[-1] -= int(ends[-1]) - end
-        tokens = source.corpus.ids[ranges(starts, sizes)].astype(np.int32)
+        tokens, sizes = units.stretch(begin, end)
         return Batch({"tokens": tokens, "lengths": sizes}, {"around": tokens})

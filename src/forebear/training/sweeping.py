@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.objectives.batch import Batch
+from forebear.text.portion import Portion
 from forebear.text.workers import cores
 from forebear.training.learner import REMEMBERED, WEIGHTS
 from forebear.training.recipe import Recipe
@@ -30,6 +31,10 @@ class Sweeping:
         self.threads = recipe.threads or cores()
         self.notes: list[str] = []
 
+    def meet(self, source: Portion) -> None:
+        """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
+        self.network.meet(source, self.given)
+
     def begin(self) -> None:
         self.network.begin(self.recipe.seed)
         if self.given is not None:
@@ -43,7 +48,7 @@ class Sweeping:
             threads=self.threads,
             deterministic=bool(self.recipe.deterministic),
         )
-        return {} if loss is None else dict.fromkeys(self.network.heads, loss)
+        return {} if loss is None else {name: float(loss) for name in self.network.heads}
 
     def examine(self, batch: Batch) -> dict[str, float]:
         """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""

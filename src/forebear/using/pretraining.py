@@ -213,7 +213,7 @@ class Ready:
         given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
         learner = learner_for(milestone, tokenizer, recipe, given)
         if isinstance(learner, Sweeping):
-            learner.network.meet(split.train)
+            learner.meet(split.train)
         end = tokenizer.roles.get("end")
         unigram = None
         if end is not None and milestone.learning != "sweeping":

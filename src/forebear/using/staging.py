@@ -50,7 +50,7 @@ def stages(what: Plan, *, workers: int | None = None, progress: Progress | None 
         given, _ = what.beginning.tensors(what.milestone, tokenizer) if what.beginning else (None, [])
     learner = learner_for(what.milestone, corpus.tokenizer, what.recipe, given)
     if isinstance(learner, Sweeping):
-        learner.network.meet(split.train)
+        learner.meet(split.train)
     return nine(what, corpus, split, objective, learner, try_loss=True)
 
 

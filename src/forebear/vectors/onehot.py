@@ -63,7 +63,7 @@ class OneHotModel:
         """Nothing is learned: the place of a word in the vocabulary is its vector."""
         return 0
 
-    def meet(self, text: object) -> None:
+    def meet(self, source: object, given: object = None) -> None:
         """Needs to know nothing before."""
 
     def begin(self, seed: int) -> None:
