@@ -16,8 +16,8 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text.aside import cache
 from forebear.training.checkpoint import digest
+from forebear.using.embedding import matrix_of, settled
 from forebear.using.nearest import Index, Nearest, nearest
-from forebear.using.vectors import matrix_of
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -164,7 +164,7 @@ def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[s
 def _key(run: Run, texts: list[str], how: dict[str, Any]) -> str:
     """A name for these vectors: a digest of all they depend on."""
     key = hashlib.sha256(
-        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, how], sort_keys=True).encode()
+        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, settled(run, **how)], sort_keys=True).encode()
     )
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

@@ -124,8 +124,9 @@ class Opened:
     def pooled(self) -> Pooled:
         """Those words, of which vectors of texts are made."""
         from forebear.using.word_pooling import Pooled
+        from forebear.using.words import cutting_of
 
-        return Pooled(self.words, self.tokenizer)
+        return Pooled(cutting_of(self))
 
     @property
     def scorer(self) -> Predictor | Restorer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
 
@@ -11,26 +10,12 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.characters import sound
-from forebear.text.tokenizer import Tokenizer
 from forebear.using.nearest import SMALLEST
 from forebear.using.vectors import Embedded, Matrix, Pooling, Word, checked, refuse_empty
-from forebear.vectors.table import WordTable
+from forebear.using.word_cutting import NONE, Cutting, Spoken
 
 BLOCK = 1 << 22  # numbers taken up at once: bounds memory, changes no result
 RARE = 1e-3  # a word of this share of the text counts half (the paper's a)
-NONE = -1  # the row of a word that has no vector
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """The words of some texts, by their rows, and how many each text has."""
-
-    rows: np.ndarray
-    counts: np.ndarray
-    spans: list[list[tuple[int, int]]] | None = None
-
-    def owners(self) -> np.ndarray:
-        return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
 class Pooled:
@@ -43,15 +28,8 @@ class Pooled:
     the paper's was 0.995 and more on English and Chinese Wikipedia.
     """
 
-    def __init__(self, table: WordTable, tokenizer: Tokenizer) -> None:
-        self.table, self.tokenizer = table, tokenizer
-        self._composed: dict[str, int] = {}
-        self._more: list[np.ndarray] = []
-
-    @cached_property
-    def _rows(self) -> np.ndarray:
-        """The row of each of the tokenizer's tokens."""
-        return np.array([self.table.rows.get(token, NONE) for token in self.tokenizer.tokens()], np.int64)
+    def __init__(self, cutting: Cutting) -> None:
+        self.cutting, self.table = cutting, cutting.table
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -72,11 +50,11 @@ class Pooled:
 
     def matrix(self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = True) -> Matrix:
         """A vector for each text; words without one are counted as cut."""
-        return self._matrix(self._spoken(texts), pooling, normalise)
+        return self._matrix(self.cutting.spoken(texts), pooling, normalise)
 
     def embed(self, texts: Sequence[str], pooling: Pooling, words: bool, normalise: bool) -> list[Embedded]:
         """The same one by one; with `words`, those that have a vector too."""
-        spoken = self._spoken(texts, spans=words)
+        spoken = self.cutting.spoken(texts, spans=words)
         made = self._matrix(spoken, pooling, normalise)
         found: list[tuple[Word, ...] | None] = [None] * len(texts)
         if spoken.spans is not None:
@@ -136,7 +114,7 @@ class Pooled:
         own = rows < count
         made[own] = self.table.matrix[rows[own]]
         for place in np.flatnonzero(~own).tolist():
-            made[place] = self._more[rows[place] - count]
+            made[place] = self.cutting.more[rows[place] - count]
         return made
 
     @property
@@ -149,34 +127,6 @@ class Pooled:
 
     def _scaled(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST) if normalise else vectors
-
-    def _spoken(self, texts: Sequence[str], *, spans: bool = False) -> Spoken:
-        """The words of all texts; those that the tokenizer does not know are looked up as they are written."""
-        texts = [sound(text) for text in texts]
-        ids, counts = self.tokenizer.encode_many(texts)
-        rows = self._rows[ids]
-        begins = np.cumsum(counts) - counts
-        places: list[list[tuple[int, int]]] = [[] for _ in texts]
-        lacking = np.zeros(len(texts), bool)
-        lacking[np.repeat(np.arange(len(texts)), counts)[rows == NONE]] = True
-        for number in range(len(texts)) if spans else np.flatnonzero(lacking).tolist():
-            text, begin = texts[number], int(begins[number])
-            places[number] = self.tokenizer.encode(text).spans
-            for at in np.flatnonzero(rows[begin : begin + int(counts[number])] == NONE).tolist():
-                start, end = places[number][at]
-                rows[begin + at] = self._row(text[start:end])
-        return Spoken(rows, counts.astype(np.int64), places if spans else None)
-
-    def _row(self, word: str) -> int:
-        """A word that is no token: written otherwise, or composed once and kept."""
-        row = self.table.row(word)
-        if row is not None or self.table.compose is None:
-            return NONE if row is None else row
-        if word not in self._composed:
-            made = self.table.compose(word)
-            self._composed[word] = NONE if made is None else len(self.table.words) + len(self._more)
-            self._more += [] if made is None else [np.asarray(made, np.float32)]
-        return self._composed[word]
 
 
 def _portions(counts: Sequence[int], most: int) -> Iterator[slice]:

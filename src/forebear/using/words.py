@@ -9,13 +9,12 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.aside import cache
-from forebear.text.characters import sound
 from forebear.training.checkpoint import digest
-from forebear.using.lexicon import Cut, Lexicon
+from forebear.using.lexicon import Lexicon
+from forebear.using.word_cutting import Cutting
 from forebear.vectors.table import WordTable
 
 if TYPE_CHECKING:
-    from forebear.text.tokenizer import Tokenizer
     from forebear.using.opened import Opened
 
 TABLE = "encoder.embedding.token.weight"  # of networks, by its name among their weights
@@ -26,16 +25,9 @@ def is_table(run: Opened) -> bool:
     return run.folder.milestone.learning == "sweeping" and run.task is None
 
 
-def cutting(tokenizer: Tokenizer) -> Cut:
-    """What makes words of a text: as the vocabulary spells them, or as they are written where it lacks them."""
-
-    def cut(text: str) -> list[str]:
-        text = sound(text)
-        pieces = tokenizer.encode(text)
-        parts = zip(pieces.ids.tolist(), pieces.texts, pieces.spans, strict=True)
-        return [text[begin:end] if i == tokenizer.unknown else token for i, token, (begin, end) in parts]
-
-    return cut
+def cutting_of(run: Opened) -> Cutting:
+    """What finds the words of texts in the run's table."""
+    return Cutting(run.words, run.tokenizer, getattr(run.network, "phrases", None))
 
 
 def lexicon_of(run: Opened) -> Lexicon:
@@ -46,7 +38,7 @@ def lexicon_of(run: Opened) -> Lexicon:
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 
-    return Lexicon(run.words, cutting(run.tokenizer), kept)
+    return Lexicon(run.words, cutting_of(run).words, kept)
 
 
 def table_of(run: Opened) -> WordTable:
