@@ -54,6 +54,14 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.word2vec:Word2vec",
         ),
         Entry(
+            "glove",
+            "GloVe",
+            2014,
+            "Pennington et al.",
+            "count once which words stand together, and learn from the table",
+            "forebear.milestones.glove:Glove",
+        ),
+        Entry(
             "transformer",
             "Transformer",
             2017,
