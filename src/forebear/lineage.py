@@ -38,6 +38,14 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.ngram:Ngram",
         ),
         Entry(
+            "nnlm",
+            "NNLM",
+            2003,
+            "Bengio et al.",
+            "give each word a vector, and learn to predict the next from those of the last few",
+            "forebear.milestones.nnlm:Nnlm",
+        ),
+        Entry(
             "transformer",
             "Transformer",
             2017,

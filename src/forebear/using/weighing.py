@@ -67,7 +67,7 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
     if milestone.learning == "counting":
         return None
     network = milestone.network(tokenizer)
-    longest = network.encoder.context
+    longest = network.encoder.context or network.encoder.window  # of what reads rows of any length, what it looks at
     parameters = network.parameter_count
     kept = _kept(network, longest)
     return Weight(
@@ -84,7 +84,9 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
 
 
 def _cache(encoder: Any, longest: int) -> int:
-    """Only what writes on keeps anything between two tokens."""
+    """Only what writes on keeps anything between two tokens, for its attention."""
+    if not hasattr(encoder, "attention"):
+        return 0
     if hasattr(encoder, "writer"):  # of what is written, and of the source
         return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
     return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0
