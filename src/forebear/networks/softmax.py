@@ -1,6 +1,6 @@
-"""The probability of every word of a vocabulary: all weighed at once, or the rare ones in groups, which is far less work.
+"""The probability of every word of a vocabulary: all weighed at once, or rare ones in groups, which is far less work.
 
-Adaptive softmax (Grave et al. 2016): the frequent words and one entry for each group of rarer ones are weighed together;
+Adaptive softmax (Grave et al. 2016): the frequent words and an entry for each group of rarer ones are weighed together;
 a rare word's probability is that of its group times its own within the group. Few texts ask for many rare words, so
 most groups are hardly ever looked into; and as less is known of rare words, fewer numbers lead to their scores. Nothing
 is approximated: the probabilities of all words sum to 1.
