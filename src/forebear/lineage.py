@@ -46,6 +46,14 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.onehot:OneHot",
         ),
         Entry(
+            "nnlm",
+            "NNLM",
+            2003,
+            "Bengio et al.",
+            "give each word a vector, and learn to predict the next from those of the last few",
+            "forebear.milestones.nnlm:Nnlm",
+        ),
+        Entry(
             "word2vec",
             "word2vec",
             2013,
