@@ -38,7 +38,7 @@ class Glove(Milestone):
         "50d": {"width": 50},
         "100d": {},
         "300d": {"width": 300},
-        "small": {"width": 50, "largest": 10.0},
+        "small": {"largest": 10.0},
     }
     size: ClassVar[str] = "small"
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"

@@ -176,8 +176,7 @@ class Lexicon:
             raise BadInput("an index finds what is near a vector", remedy="leave --approximate out, or --method add")
         else:
             rows, scores = self._multiplied(units, top + len(left_out))
-        notes = tuple(f"{one.text!r}: {one.note}" for one in found if one.note)
-        return Analogy(asked, method, self._named(rows, scores, left_out, top), notes)
+        return Analogy(asked, method, self._named(rows, scores, left_out, top), notes_of(found))
 
     def _multiplied(self, units: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         parts = (cosines_with(units, self.table.matrix, part, self.lengths) for part in blocks(self.table.matrix))
@@ -202,6 +201,10 @@ class Lexicon:
 def multiplied(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
     """3CosMul of cosines with the three words that are asked about, moved to lie between 0 and 1."""
     return (1 + second) / 2 * ((1 + third) / 2) / ((1 + first) / 2 + SMALLEST)
+
+
+def notes_of(found: Sequence[Found]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{one.text!r}: {one.note}" for one in found if one.note))
 
 
 def scaled(vectors: np.ndarray) -> np.ndarray:

@@ -83,9 +83,9 @@ class Opened:
             raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
         if self.folder.milestone.learning == "counting":
             return self.network
-        from forebear.networks.predictor import NetworkPredictor
+        from forebear.networks.predictor import predictor_of
 
-        return NetworkPredictor(self.network)
+        return predictor_of(self.network)
 
     @cached_property
     def restorer(self) -> Restorer:

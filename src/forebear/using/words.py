@@ -25,6 +25,11 @@ def is_table(run: Opened) -> bool:
     return run.folder.milestone.learning == "sweeping" and run.task is None
 
 
+def has_words(run: Opened) -> bool:
+    """Whether there is a vector for each word of a vocabulary."""
+    return "analogy" in run.verbs
+
+
 def cutting_of(run: Opened) -> Cutting:
     """What finds the words of texts in the run's table."""
     return Cutting(run.words, run.tokenizer, getattr(run.network, "phrases", None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,12 @@ import numpy as np
 from forebear.errors import BadInput, ForebearError
 from forebear.kernels import glove as kernels
 from forebear.objectives.batch import Batch
+from forebear.text.portion import Portion
+from forebear.vectors.phrases import Phrases
+from forebear.vectors.table import WordTable
 
 SIDES = ("words", "contexts")
+TOGETHER = 1 << 16  # entries examined at once
 
 
 class GloveModel:
@@ -23,12 +27,15 @@ class GloveModel:
     """
 
     heads = ("together",)
+    loss = "half the squared error of the log of a count, weighted"
+    descent = "AdaGrad, entry by entry"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int] = (), width: int) -> None:
         if width < 1:
             raise BadInput(f"vectors of {width} numbers", remedy="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
         self._tables = {side: self._empty() for side in SIDES}
+        self.counts = np.zeros(vocabulary, np.int64)
 
     def _empty(self) -> np.ndarray:
         table = np.zeros((self.vocabulary, kernels.columns_of(self.width)), np.float32)
@@ -45,6 +52,12 @@ class GloveModel:
         return table[:, self.width : 2 * self.width], table[:, 2 * self.width + 1]
 
     # -- learning
+
+    def meet(self, source: Portion, given: Mapping[str, np.ndarray] | None = None) -> None:
+        """Counts the words of the text to learn from; those of an earlier text are `given` with its vectors."""
+        self.counts = Phrases.none(self.vocabulary).counted(source)
+        if given is not None:
+            self.counts[: len(given["counts"])] += given["counts"]
 
     def begin(self, seed: int) -> None:
         """Small numbers drawn by chance, the same for the same seed, and none for what is no word."""
@@ -70,19 +83,36 @@ class GloveModel:
         return kernels.sweep(*given, *self._tables.values(), rate) / max(1, len(given[0]))
 
     def examine(self, batch: Batch) -> tuple[float, int]:
-        """The sum of the losses of these entries, and how many there are."""
-        given = _entries(batch)
-        return kernels.losses(*given, *self._tables.values()), len(given[0])
+        """The sum of the losses of these entries in double precision, and how many there are.
+
+        A shorter text has smaller counts. How long it is is not asked: one number, the same for all entries, is taken
+        from the errors so that it explains as much of them as it can.
+        """
+        rows, columns, logs, weights = _entries(batch)
+        words, contexts = (self._values(table) for table in self._tables.values())
+        sums = np.zeros(3)  # of weights, of weighted errors, of weighted squared errors
+        for at in range(0, len(rows), TOGETHER):
+            mine, theirs = rows[at : at + TOGETHER], columns[at : at + TOGETHER]
+            products = np.einsum("ij,ij->i", words[0][mine].astype(np.float64), contexts[0][theirs])
+            errors = products + words[1][mine] + contexts[1][theirs] - logs[at : at + TOGETHER]
+            share = weights[at : at + TOGETHER].astype(np.float64)
+            sums += share.sum(), share @ errors, share @ errors**2
+        return float(sums[2] - sums[1] ** 2 / max(sums[0], 1e-30)) / 2, len(rows)
 
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Vectors and biases of words as rows and as columns."""
-        return self._told(self._values)
+        """Vectors and biases of words as rows and as columns, and how often each word was seen."""
+        return self._told(self._values) | {"counts": self.counts}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        self._take(arrays, self._values)
+        own = dict(arrays)
+        counts = own.pop("counts", None)
+        if counts is None or counts.shape != self.counts.shape:
+            raise ForebearError(f"the state of a GloVe model lacks the counts of its {self.vocabulary:,} words")
+        self._take(own, self._values)
+        self.counts = counts
 
     def remembered(self) -> dict[str, np.ndarray]:
         """What else is needed to go on: the squared steps of each number."""
@@ -92,8 +122,13 @@ class GloveModel:
         self._take(arrays, self._squares, ".squares")
 
     def go_on_from(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Begins with vectors that were learned before, and paces as at first."""
-        self.load(arrays)
+        """Begins with vectors that were learned before, of all our words or of the first of them; paces as at first."""
+        here = self._told(self._values)
+        for name, array in here.items():
+            if arrays[name].shape[1:] != array.shape[1:]:
+                raise ForebearError("the vectors to go on from have another width", remedy="leave out --width")
+            array[: len(arrays[name])] = arrays[name]
+        self._take(here, self._values)
 
     def _told(self, which: Any, suffix: str = "") -> dict[str, np.ndarray]:
         told = {}
@@ -126,9 +161,20 @@ class GloveModel:
         words, contexts = (self._values(table)[0] for table in self._tables.values())
         return words + contexts
 
+    def table(self, tokens: Sequence[str]) -> WordTable:
+        """Of every word that was seen."""
+        rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.never], np.int64)
+        rows = rows[np.argsort(-self.counts[rows], kind="stable")]
+        return WordTable([tokens[row] for row in rows.tolist()], self.matrix[rows], self.counts[rows])
+
     @property
     def parameter_count(self) -> int:
         return len(SIDES) * self.vocabulary * (self.width + 1)
+
+    @property
+    def remembered_count(self) -> int:
+        """One for each parameter."""
+        return self.parameter_count
 
     @property
     def notes(self) -> list[str]:
