@@ -191,13 +191,12 @@ class Lexicon:
         return nearest(vectors, self.table.matrix, top, self.lengths)
 
     def _named(self, rows: np.ndarray, scores: np.ndarray, out: Sequence[int], top: int) -> tuple[NearWord, ...]:
-        counts = self.table.counts
-        pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-        kept = [(row, score) for row, score in pairs if row not in out][:top]
-        told: list[int | None] = [None if counts is None else int(counts[row]) for row, _ in kept]
-        words = [self.table.words[row] for row, _ in kept]
-        made = zip(words, (score for _, score in kept), told, strict=True)
-        return tuple(NearWord(*one) for one in made)
+        words, counts = self.table.words, self.table.counts
+        made = []
+        for row, score in zip(map(int, rows), scores.tolist(), strict=True):
+            if row not in out:
+                made.append(NearWord(words[row], score, None if counts is None else int(counts[row])))
+        return tuple(made[:top])
 
 
 def multiplied(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -153,7 +152,7 @@ def agreement_of_words(table: WordTable, of: WordPairs) -> Agreement:
     composed: set[str] = set()
 
     def vector(word: str) -> np.ndarray | None:
-        row = row_of(table, word)
+        row = next(rows_of(table, word), None)
         if row is not None:
             return np.asarray(table.matrix[row], np.float32)
         made = None if table.compose is None else table.compose(word)
@@ -182,10 +181,11 @@ def agreement(
     return Agreement(of.file, by, len(of.pairs), covered, **own, missing=tuple(missing), composed=len(set(composed)))
 
 
-def row_of(table: WordTable, word: str) -> int | None:
-    """The row of a word as it is written, or in small letters; phrases are written with _ in such files."""
-    row = table.row(word)
-    return table.row(word.replace("_", " ")) if row is None and "_" in word else row
+def rows_of(table: WordTable, word: str) -> Iterator[int]:
+    """The row of a word as it is written, then in small letters; phrases are written with _ in such files."""
+    spaced = word.replace("_", " ")
+    found = (table.rows.get(one) for one in dict.fromkeys((word, word.lower(), spaced, spaced.lower())))
+    return (row for row in found if row is not None)
 
 
 def solve(lexicon: Lexicon, of: Questions, most_frequent: int = MOST_FREQUENT, method: Method = "add") -> Solved:
@@ -195,15 +195,15 @@ def solve(lexicon: Lexicon, of: Questions, most_frequent: int = MOST_FREQUENT, m
     order = order[: most_frequent or None]
     places = np.full(len(table.words), -1, np.int64)
     places[order] = np.arange(len(order))
-    rows = {word: row_of(table, word) for one in of.sections for asked in one.questions for word in asked}
-    known = {word: -1 if row is None else int(places[row]) for word, row in rows.items()}
+    words = dict.fromkeys(word for one in of.sections for asked in one.questions for word in asked)
+    known = {word: next((int(places[row]) for row in rows_of(table, word) if places[row] >= 0), -1) for word in words}
     asked = np.array([[known[word] for word in words] for one in of.sections for words in one.questions], np.int64)
-    covered = (asked >= 0).all(1)
+    covered: np.ndarray = np.all(asked >= 0, axis=1)
     right = np.zeros(len(asked), bool)
-    right[covered] = solved(lexicon, order, asked[covered], method) == asked[covered, 3]
+    right[covered] = np.equal(solved(lexicon, order, asked[covered], method), asked[covered, 3])
     made, at = [], 0
     for one in of.sections:
         part = slice(at, at := at + len(one.questions))
         made.append((one, Right(int(right[part].sum()), int(covered[part].sum()), len(one.questions))))
-    missing = Counter(word for word, place in known.items() if place < 0)
-    return Solved(of.file, method, len(order), tuple(made), tuple(missing))
+    missing = tuple(word for word, place in known.items() if place < 0)
+    return Solved(of.file, method, len(order), tuple(made), missing)
