@@ -108,12 +108,13 @@ def norms_of(lexicon: Lexicon) -> Norms:
 
 
 def _bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """The least and most of each band, and the band of each word; words that were never seen are with the rarest."""
+    """The least and most of each band, and the band of each word; none is wider than what was seen."""
     powers = 10 ** np.arange(len(str(int(counts.max(initial=1)))) + 1)
     starts = np.sort(np.concatenate([powers * step for step in STEPS]))
     owners = np.maximum(np.searchsorted(starts, counts, side="right") - 1, 0)
-    ends = [*(starts[1:] - 1).tolist(), int(counts.max(initial=1))]
-    return list(zip(starts.tolist(), ends, strict=True)), owners
+    least = np.maximum(starts, counts.min(initial=starts[-1])).tolist()
+    most = np.minimum(np.append(starts[1:] - 1, starts[-1]), counts.max(initial=1)).tolist()
+    return list(zip([min(least[0], int(counts.min(initial=1))), *least[1:]], most, strict=True)), owners
 
 
 def _sums(lexicon: Lexicon, owners: np.ndarray, count: int) -> np.ndarray:

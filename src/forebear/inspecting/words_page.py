@@ -41,9 +41,9 @@ def neighbours(answers: Sequence[NearWords], title: str) -> str:
 
 
 def projection(of: Projection, title: str) -> str:
-    low, high = of.points.min(0), of.points.max(0)
-    span = float((high - low).max()) or 1.0  # one scale for both directions
-    places = (of.points - (low + high) / 2) / span + 0.5
+    low, high, room = of.points.min(0), of.points.max(0), np.array((WIDE - 2 * EDGE, HIGH - 2 * EDGE))
+    scale = float((room / np.maximum(high - low, 1e-9)).min())  # one for both directions
+    places = (of.points - (low + high) / 2) * scale / room + 0.5
     some = not all(of.asked)
     dots = []
     for word, (x, y), count, group, asked in zip(of.words, places, of.counts, of.groups, of.asked, strict=True):
@@ -93,10 +93,9 @@ def _page(title: str, about: str, body: str) -> str:
 
 
 def _near(answer: NearWords) -> str:
-    most = max((abs(one.score) for one in answer.nearest), default=0.0) or 1.0
     rows = "".join(
         f'<tr><td>{escape(one.word)}</td><td><span class="bar {"for" if one.score >= 0 else "against"}" '
-        f'style="width:{abs(one.score) / most:.1%}"></span></td><td class="number">{one.score:.3f}</td>'
+        f'style="width:{abs(one.score):.1%}"></span></td><td class="number">{one.score:.3f}</td>'
         f'<td class="number">{"" if one.count is None else f"{one.count:,}"}</td></tr>'
         for one in answer.nearest
     )
@@ -113,7 +112,8 @@ def _plane(dots: Sequence[Dot], level: Sequence[tuple[float, float]] = ()) -> st
     boxes = boxes_for(places, sizes, (0, 0, WIDE, HIGH), gap=5)
     line = " ".join(f"{x:.1f},{HIGH - y:.1f}" for x, y in (_at(*point) for point in level))
     curve = f'<polyline class="level" points="{line}"/>' if level else ""
-    drawn = "".join(_dot(dot, place, box) for dot, place, box in zip(dots, places, boxes, strict=True))
+    told = sorted(zip(dots, places, boxes, strict=True), key=lambda one: one[2] is not None)  # names lie above dots
+    drawn = "".join(_dot(*one) for one in told)
     return f'<svg class="plane" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="words">{drawn}{curve}</svg>'
 
 
