@@ -116,7 +116,8 @@ def measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress
         )
     facts = {"run": using.name, **measured.facts()}
-    speaking.tell(facts, lambda console: drawn(console, facts))
+    draw = drawn_company if "told_apart" in facts else drawn
+    speaking.tell(facts, lambda console: draw(console, facts))
 
 
 def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
@@ -124,6 +125,20 @@ def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
     for flag, value in given.items():
         if value and not translates:
             raise BadInput(f"{flag} is for runs that translate", file=using.folder.path, remedy="leave it out")
+
+
+def drawn_company(console: Console, facts: dict[str, Any]) -> None:
+    """What word vectors know of a text, as a table."""
+    made = table("", ">")
+    share = "there are none" if facts["told_apart"] is None else f"{facts['told_apart']:.2%}"
+    made.add_row("neighbours told from words that stand elsewhere (by chance 50%)", share, style="bold")
+    for name, about in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
+        made.add_row(about, f"{facts[name]:,}")
+    made.add_row("words without a vector", f"{facts['unknown_rate']:.2%}")
+    console.print(made)
+    if facts["learned_from"]:
+        told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 
 def drawn(console: Console, facts: dict[str, Any]) -> None:

@@ -266,8 +266,9 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if run.milestone.learning == "sweeping":  # it predicts no text: the loss of the last look is what there is to tell
-        facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"]}}
+    if run.milestone.learning == "sweeping":
+        told = opened.measure(held_out.first(MEASURED)).facts()
+        facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
     elif "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, PairedPortion):
