@@ -253,7 +253,8 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
         run.tell(data=run.facts["data"] | {"split": shares}, **facts)
         way = run.milestone.learning
-        how: dict[str, Any] = {"once": way == "counting", "last": way == "sweeping", "unigram": ready.unigram}
+        once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
+        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
         with group.learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)
