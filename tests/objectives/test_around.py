@@ -1,4 +1,4 @@
-"""Words with those around them: every word exactly once an epoch, whatever the size of a batch; no row crosses a unit."""
+"""Words with those around them: each exactly once an epoch, whatever the size of a batch; no row crosses a unit."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def table(tokens: list[str], width: int, of) -> WordTable:
 
 
 def test_vectors_that_know_their_world_tell_what_can_be_told(two_worlds):
-    """A word's neighbour is of its world; one that stands elsewhere is so half of the time, and then both are as near."""
+    """A neighbour is of the same world; what stands elsewhere is so half of the time, and then both are as near."""
     portion, tokenizer = two_worlds
     known = table(tokenizer.tokens(), 2, lambda word: [word[0] == "a", word[0] == "b"])
     assert company(known, tokenizer, portion).told_apart == pytest.approx(0.75, abs=0.02)
