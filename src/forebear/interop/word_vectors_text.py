@@ -159,11 +159,12 @@ class _Reader:
 
     def take(self, block: bytes) -> None:
         """Whole lines, parsed at once but for those that want a closer look."""
-        for end in (b"\r\n", b" \n"):
-            if end in block:
-                block = block.replace(end, b"\n")
+        breaks = _breaks(block)
+        before = np.frombuffer(block, np.uint8)[breaks - 1]
+        if np.isin(before, [ord("\r"), ord(" ")]).any():
+            block = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
+            breaks = _breaks(block)
         rows, ends = self.parse(block, self.shape.width)
-        breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
         begins = np.concatenate(([0], breaks[:-1] + 1))
         words = [block[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         places: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
@@ -213,6 +214,11 @@ class _Reader:
         if self.unended:
             told.append("the last line does not end: if the file was cut short, so was the last number")
         return told
+
+
+def _breaks(block: bytes) -> np.ndarray:
+    """Where lines end."""
+    return np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
 
 
 def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
