@@ -22,6 +22,6 @@ def compiled(loops: Callable[..., np.ndarray], allowed: frozenset[str] = frozens
 
     fast: Any = set(allowed) or False
     try:
-        return numba.njit(loops, cache=True, fastmath=fast)
+        return numba.njit(loops, cache=True, fastmath=fast, nogil=True)
     except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops, fastmath=fast)
+        return numba.njit(loops, fastmath=fast, nogil=True)

@@ -18,7 +18,7 @@ class Milestone(ABC):
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
-    learning: ClassVar[Literal["descending", "counting"]] = "descending"
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
     learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
@@ -35,13 +35,18 @@ class Milestone(ABC):
         """Whether it makes use of names of persons, places and organisations."""
         return False
 
+    @property
+    def least_count(self) -> int | None:
+        """How often a word must occur to be in a vocabulary of all words; None: the most frequent ones are."""
+        return None
+
     @abstractmethod
     def objective(self, tokenizer: Any) -> Objective:
         """What is predicted from what; one that translates is given the tokenizers of both `Sides`."""
 
     @abstractmethod
     def network(self, tokenizer: Any) -> Any:
-        """What does the predicting: a `networks.model.Model`, or a model of `statistics` that counts."""
+        """What does the predicting: a `networks.model.Model`, one of `statistics` that counts, or `vectors`."""
 
     def layout(self, tokenizer: Tokenizer) -> Layout:
         """How texts are laid out for it when it serves a task: as they are, unless it knows tokens around them."""

@@ -22,6 +22,10 @@ def learner_for(
         from forebear.training.counting import Counting
 
         return Counting(network)
+    if milestone.learning == "sweeping":
+        from forebear.training.sweeping import Sweeping
+
+        return Sweeping(network, recipe, given)
     from forebear.training.descending import Descending
     from forebear.training.device import chosen
 
@@ -38,7 +42,7 @@ def loaded(
 ) -> Any:
     """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
     network = milestone.network(tokenizer)
-    if milestone.learning == "counting":
+    if milestone.learning != "descending":
         from safetensors.numpy import load_file
 
         network.load(load_file(weights))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "first", "last", "max"]
 Long = Literal["windows", "truncate"]
 Layers = int | Sequence[int] | Mapping[int, float]
+ANY = 1 << 40  # tokens of a row, where the encoder sets no limit
 SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
 
@@ -225,7 +226,8 @@ class _Around:
         start, end = roles.get("start", roles.get("end")), roles.get("end")
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
-        return cls(before, behind, encoder.context - len(before) - len(behind))
+        longest = ANY if encoder.context is None else encoder.context
+        return cls(before, behind, longest - len(before) - len(behind))
 
     @property
     def size(self) -> int:
