@@ -109,7 +109,8 @@ def write(
 ) -> list[str]:
     """Writes words and their vectors (N, D), the file whole or not at all; returns what had to be written otherwise.
 
-    Numbers of text are as long as it takes to tell each float32 from all others. A name that ends with .gz is packed.
+    The table may be anything that has a shape and gives its rows for a slice. Numbers of text are as long as it takes
+    to tell each float32 from all others. A name that ends with .gz is packed.
     """
     path, form = Path(path), _known(form)
     _check(words, matrix, counts)
@@ -131,8 +132,9 @@ def write(
 
 
 def _check(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:
-    if matrix.ndim != 2 or len(matrix) != len(words) or not matrix.size:
-        raise BadInput(f"{len(words):,} words and a table of {matrix.shape} are not a vector for each word")
+    shape = matrix.shape
+    if len(shape) != 2 or shape[0] != len(words) or 0 in shape:
+        raise BadInput(f"{len(words):,} words and a table of {shape} are not a vector for each word")
     if counts is not None and np.shape(counts) != (len(words),):
         raise BadInput(f"{len(words):,} words and {np.shape(counts)} counts are not one for each word")
     if len(set(words)) < len(words):

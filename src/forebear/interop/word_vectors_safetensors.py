@@ -7,6 +7,7 @@ A file without words takes them from NAME.vocab.txt or vocab.txt beside it, a wo
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -100,7 +101,7 @@ def _tensor(path: Path, told: dict[str, Any], name: str, rank: int) -> np.ndarra
     try:
         kind, shape, (begin, end) = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"]), one["data_offsets"]  # pyright: ignore
         sound = len(shape) == rank and all(isinstance(size, int) and size >= 0 for size in (*shape, begin, end))
-        size = kind.itemsize * int(np.prod(shape, dtype=object))
+        size = kind.itemsize * math.prod(shape)
     except (KeyError, TypeError, ValueError):
         sound, kind, shape, begin, end, size = False, np.dtype(np.uint8), (), 0, 0, 0
     if not sound or end - begin != size or end > room:
@@ -136,7 +137,10 @@ def write(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, counts: np.
     if counts is not None:
         parts["counts"] = np.asarray(counts, "<i8")
     sizes = {name: part.nbytes for name, part in parts.items()}
-    sizes |= {"vectors": 4 * matrix.size, "words": sum(map(len, raw))}  # the widest first: all lie as they should
+    sizes |= {
+        "vectors": 4 * math.prod(matrix.shape),
+        "words": sum(map(len, raw)),
+    }  # the widest first: all lie as they should
     kinds = {"vectors": ("F32", list(matrix.shape)), "words": ("U8", [sizes["words"]])}
     told: dict[str, Any] = {"__metadata__": {"words": "UTF-8, one after the other; ends says where each ends"}}
     begin = 0
