@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,8 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text.aside import cache
 from forebear.training.checkpoint import digest
+from forebear.using.embedding import matrix_of, settled
 from forebear.using.nearest import Index, Nearest, nearest
-from forebear.using.vectors import matrix_of
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -89,6 +89,14 @@ def neighbours(
     asked = [texts] if isinstance(texts, str) else list(texts)
     found = searched(run, lines_of(among) if isinstance(among, str | os.PathLike) else among, vectors=vectors, **how)
     return found.near(asked, matrix_of(run, asked, **how).vectors, top, approximate=approximate)
+
+
+def own_words(how: Mapping[str, Any]) -> None:
+    """Refuses what says how texts are searched, where none are."""
+    for name, value in how.items():
+        if value is not None:
+            remedy = "leave it out, or name a file to search: --among FILE"
+            raise BadInput(f"--{name} is for searching texts, and these are words", remedy=remedy)
 
 
 def lines_of(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
@@ -164,7 +172,7 @@ def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[s
 def _key(run: Run, texts: list[str], how: dict[str, Any]) -> str:
     """A name for these vectors: a digest of all they depend on."""
     key = hashlib.sha256(
-        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, how], sort_keys=True).encode()
+        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, settled(run, **how)], sort_keys=True).encode()
     )
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

@@ -12,7 +12,7 @@ from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.training.corpora import learned_from
 from forebear.training.recipe import amount
-from forebear.using.opened import Opened
+from forebear.using.with_vectors import WithVectors
 
 if TYPE_CHECKING:
     from forebear.tasks.answering import Answer
@@ -30,15 +30,13 @@ if TYPE_CHECKING:
     from forebear.using.following import Following
     from forebear.using.generating import Writing
     from forebear.using.measuring import Measured, Progress
-    from forebear.using.neighbours import Neighbours
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
     from forebear.using.translating import Search, Translated
-    from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
-class Run(Opened):
+class Run(WithVectors):
     """A run folder, opened: its network is loaded when it is first asked something."""
 
     def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[Scored]:
@@ -52,36 +50,6 @@ class Run(Opened):
         from forebear.using.filling import fill
 
         return fill(self.restorer, self.tokenizer, text, top=top, tokens=tokens)
-
-    def embed(
-        self,
-        texts: str | Sequence[str],
-        *,
-        layers: Layers = -1,
-        pooling: Pooling = "mean",
-        words: bool = False,
-        long: Long = "windows",
-        normalise: bool = True,
-    ) -> list[Embedded]:
-        """A vector for each text, and for each of its words, from any layer or mixture of layers."""
-        from forebear.using.vectors import embed, network_of
-
-        how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(network_of(self), self.tokenizer, texts, **how)
-
-    def neighbours(
-        self,
-        texts: str | Sequence[str],
-        *,
-        among: str | os.PathLike[str] | Sequence[str],
-        top: int = 5,
-        approximate: bool = False,
-        **how: Any,
-    ) -> list[Neighbours]:
-        """The nearest texts `among` some, or among the lines of a file; `how` is `vectors`, or what `embed` takes."""
-        from forebear.using.neighbours import neighbours
-
-        return neighbours(self, texts, among, top=top, approximate=approximate, **how)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
         """What each text, or pair of texts, is, and how probable each label."""

@@ -15,11 +15,11 @@ from forebear.text.characters import sound
 if TYPE_CHECKING:
     from forebear.networks.model import Model
     from forebear.text.tokenizer import Pieces, Tokenizer
-    from forebear.using.run import Run
 
-Pooling = Literal["mean", "first", "last", "max"]
+Pooling = Literal["mean", "first", "last", "max", "sif"]
 Long = Literal["windows", "truncate"]
 Layers = int | Sequence[int] | Mapping[int, float]
+OF_NETWORKS = tuple(one for one in get_args(Pooling) if one != "sif")  # in context no word is there by itself
 ANY = 1 << 40  # tokens of a row, where the encoder sets no limit
 SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
@@ -106,10 +106,11 @@ def matrix(
     """`embed` for very many texts: all vectors in one array."""
     from forebear.networks.vectors import pooled
 
-    _check(pooling, long)
+    checked("pooling", pooling, OF_NETWORKS)
+    checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     ids, counts = tokenizer.encode_many([sound(text) for text in texts])
-    _refuse_empty(counts)
+    refuse_empty(counts)
     around = _Around.of(model, tokenizer)
     rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
     if not rows:
@@ -139,10 +140,11 @@ def _with_words(
     """`embed` where the vectors of all tokens are wanted too."""
     from forebear.networks.vectors import vectors
 
-    _check(pooling, long)
+    checked("pooling", pooling, OF_NETWORKS)
+    checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     cuts = [tokenizer.encode(sound(text)) for text in texts]
-    _refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
+    refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
     around = _Around.of(model, tokenizer)
     rows, owners = around.rows([pieces.ids for pieces in cuts], long)
     found: list[list[np.ndarray]] = [[] for _ in texts]
@@ -157,30 +159,16 @@ def _with_words(
     return made
 
 
-def _check(pooling: str, long: str) -> None:
-    for name, value, known in (("pooling", pooling, get_args(Pooling)), ("long", long, get_args(Long))):
-        if value not in known:
-            raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
+def checked(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
 
 
-def _refuse_empty(counts: np.ndarray) -> None:
+def refuse_empty(counts: np.ndarray) -> None:
     """A text without tokens, named by its number from 1."""
     for number in np.flatnonzero(counts == 0)[:1].tolist():
         remedy = "leave it out, or write some text"
         raise BadInput("this text has no tokens, so it has no vector", line=number + 1, remedy=remedy)
-
-
-def network_of(run: Run) -> Model:
-    """The run's network, if it has vectors."""
-    if run.folder.milestone.learning == "counting":
-        remedy = f"it can be asked to: {', '.join(run.verbs)}"
-        raise BadInput("counts, and has no vectors", file=run.folder.path, remedy=remedy)
-    return run.network
-
-
-def matrix_of(run: Run, texts: Sequence[str], **how: Any) -> Matrix:
-    """`matrix` by a run."""
-    return matrix(network_of(run), run.tokenizer, texts, **how)
 
 
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
