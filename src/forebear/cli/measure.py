@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from forebear.cli.many import has_place, opened, replaces_nothing
+from forebear.cli.measured_words import told_of_words
 from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions, Texts
+from forebear.cli.reading import ReadingOptions
 from forebear.errors import BadInput
+from forebear.using.lexicon import Method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,9 +41,12 @@ OF_HIDDEN = (  # of runs that find hidden tokens
 
 def measure(
     run: Path,
-    texts: Texts,
+    texts: Annotated[list[str] | None, Parameter(negative="")] = None,
     /,
     *,
+    words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    most_frequent: int | None = None,
+    method: Method | None = None,
     limit: str | None = None,
     workers: int | None = None,
     errors: Path | None = None,
@@ -52,17 +58,18 @@ def measure(
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Measure how well a run predicts a text (bits per byte), does its task on labelled examples, or translates.
+    """Measure how well a run predicts a text (bits per byte), does its task, translates, or knows words.
 
     Bits per byte can be compared between all runs; what a vocabulary lacks is charged its spelling. Give text that
     the run has not seen. A run that was adapted to a task is given a file written as the one it learned from; one that
-    translates, two files line by line or one with both sides.
+    translates, two files line by line or one with both sides. Word vectors are measured with --words.
 
     ```
     forebear measure runs/gpt2 held-out.txt
     forebear measure runs/ngram 'news/**/*.txt' --documents files --limit 1M --json
     forebear measure runs/reviews test.tsv --errors mistakes.tsv
     forebear measure runs/de-en test.de test.en
+    forebear measure runs/word2vec --words wordsim353.tsv questions-words.txt
     ```
 
     Parameters
@@ -72,6 +79,13 @@ def measure(
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
         for a run with a task, one file of labelled examples.
+    words
+        Word vectors: files of pairs with how alike people find them (word, word and number), or of analogies (four
+        words a line, sections begin with a colon). What is missing from the vocabulary is told.
+    most_frequent
+        Analogies: so many words may be answers; 0 for all. [default: 30000]
+    method
+        Analogies: add (b - a + c), or multiply cosines. [default: add]
     limit
         Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
@@ -91,6 +105,17 @@ def measure(
     """
     has_place(errors)
     has_place(out)
+    if words is not None:
+        given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
+        _alone(given | {"--beams": beams, "--out": out}, reading)
+        how = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
+        told_of_words(run, words, speaking, **how)
+        return
+    if texts is None:
+        raise BadInput("there is nothing to measure with", remedy="forebear measure RUN TEXT…, or RUN --words FILE…")
+    for flag, value in (("--most-frequent", most_frequent), ("--method", method)):
+        if value is not None:
+            raise BadInput(f"{flag} is about analogies", remedy="name them: --words FILE")
     for file in (errors, out):
         replaces_nothing(file, texts)
     using = opened(run, "measure", speaking)
@@ -118,6 +143,17 @@ def measure(
     facts = {"run": using.name, **measured.facts()}
     draw = drawn_company if "told_apart" in facts else drawn
     speaking.tell(facts, lambda console: draw(console, facts))
+
+
+def _alone(given: dict[str, Any], reading: ReadingOptions) -> None:
+    """What concerns texts means nothing to files of words."""
+    for name, value in given.items():
+        if value:
+            raise BadInput(
+                f"{name} has nothing to do with --words", remedy="measure words and texts one after the other"
+            )
+    if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
+        raise BadInput("files of words are read as they are: only --encoding matters", remedy="leave the others out")
 
 
 def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:

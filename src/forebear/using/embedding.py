@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
-from forebear.using.vectors import Embedded, Layers, Long, Matrix, Pooling, embed, matrix
+from forebear.using.vectors import AnyPooling, Embedded, Layers, Long, Matrix, embed, matrix
 from forebear.using.words import is_table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def settled(
     run: Opened,
     *,
     layers: Layers | None = None,
-    pooling: Pooling | None = None,
+    pooling: AnyPooling | None = None,
     long: Long | None = None,
     normalise: bool = True,
 ) -> dict[str, Any]:

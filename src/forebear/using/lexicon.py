@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.using.alike import alike
-from forebear.using.nearest import DIGITS, Index, Nearest, best, blocks, cosines_with, lengths_of, nearest
+from forebear.using.nearest import DIGITS, Index, Nearest, best, cosines_with, lengths_of, nearest, stretches
 from forebear.vectors.table import WordTable
 
 Cut = Callable[[str], Sequence[str]]
@@ -179,7 +179,7 @@ class Lexicon:
         return Analogy(asked, method, self._named(rows, scores, left_out, top), notes_of(found))
 
     def _multiplied(self, units: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        parts = (cosines_with(units, self.table.matrix, part, self.lengths) for part in blocks(self.table.matrix))
+        parts = (cosines_with(units, self.table.matrix, part, self.lengths) for part in stretches(self.table.matrix))
         cosines = np.concatenate(list(parts), axis=1)
         scores = np.round(multiplied(*cosines), DIGITS)[None]
         rows, scores = best(np.arange(scores.shape[1])[None], scores, min(top, scores.shape[1]))
@@ -191,11 +191,12 @@ class Lexicon:
         return nearest(vectors, self.table.matrix, top, self.lengths)
 
     def _named(self, rows: np.ndarray, scores: np.ndarray, out: Sequence[int], top: int) -> tuple[NearWord, ...]:
-        counts = self.table.counts
-        pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-        kept = [(row, score) for row, score in pairs if row not in out][:top]
-        made = (NearWord(self.table.words[row], score, None if counts is None else int(counts[row])) for row, score in kept)
-        return tuple(made)
+        words, counts = self.table.words, self.table.counts
+        made = []
+        for row, score in zip(map(int, rows), scores.tolist(), strict=True):
+            if row not in out:
+                made.append(NearWord(words[row], score, None if counts is None else int(counts[row])))
+        return tuple(made[:top])
 
 
 def multiplied(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:

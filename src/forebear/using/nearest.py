@@ -40,7 +40,7 @@ def nearest(asked: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray
 
 def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray | None) -> Nearest:
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
-    for part in blocks(matrix):
+    for part in stretches(matrix):
         found = np.round(cosines_with(units, matrix, part, lengths), DIGITS)
         numbers = np.broadcast_to(np.arange(part.start, part.stop), found.shape)
         rows, cosines = best(np.hstack((rows, numbers)), np.hstack((cosines, found)), top)
@@ -48,14 +48,19 @@ def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarra
 
 
 def blocks(matrix: np.ndarray) -> Iterator[slice]:
-    """Its rows, as many at a time as may be in memory; all of them where none is ever made."""
-    step = len(matrix) if hasattr(matrix, "cosines") else max(1, BLOCK // matrix.shape[1])
+    """Its rows, as many at a time as may be in memory."""
+    step = max(1, BLOCK // matrix.shape[1])
     for at in range(0, len(matrix), step):
         yield slice(at, min(at + step, len(matrix)))
 
 
+def stretches(matrix: np.ndarray) -> Iterator[slice]:
+    """Rows whose cosines are asked for at once: a block, or all of them where they are never made."""
+    return iter([slice(0, len(matrix))]) if hasattr(matrix, "cosines") else blocks(matrix)
+
+
 def cosines_with(
-    units: np.ndarray, matrix: np.ndarray, part: slice, lengths: np.ndarray | None = None
+    units: np.ndarray, matrix: np.ndarray, part: slice | np.ndarray, lengths: np.ndarray | None = None
 ) -> np.ndarray:
     """(Q, n) the cosines of vectors of length 1 with a part of the rows.
 

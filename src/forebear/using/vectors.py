@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from forebear.networks.model import Model
     from forebear.text.tokenizer import Pieces, Tokenizer
 
-Pooling = Literal["mean", "first", "last", "max", "sif"]
+Pooling = Literal["mean", "first", "last", "max"]
+AnyPooling = Literal[Pooling, "sif"]  # sif is for tables of words: in context no word is there by itself
 Long = Literal["windows", "truncate"]
 Layers = int | Sequence[int] | Mapping[int, float]
-OF_NETWORKS = tuple(one for one in get_args(Pooling) if one != "sif")  # in context no word is there by itself
 ANY = 1 << 40  # tokens of a row, where the encoder sets no limit
 SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
@@ -106,7 +106,7 @@ def matrix(
     """`embed` for very many texts: all vectors in one array."""
     from forebear.networks.vectors import pooled
 
-    checked("pooling", pooling, OF_NETWORKS)
+    checked("pooling", pooling, get_args(Pooling))
     checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     ids, counts = tokenizer.encode_many([sound(text) for text in texts])
@@ -140,7 +140,7 @@ def _with_words(
     """`embed` where the vectors of all tokens are wanted too."""
     from forebear.networks.vectors import vectors
 
-    checked("pooling", pooling, OF_NETWORKS)
+    checked("pooling", pooling, get_args(Pooling))
     checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     cuts = [tokenizer.encode(sound(text)) for text in texts]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 from forebear.using.opened import Opened
 
 if TYPE_CHECKING:
-    from forebear.using.likeness import Odd, Similarity
     from forebear.using.lexicon import Analogy, Method, NearWords
+    from forebear.using.likeness import Odd, Similarity
     from forebear.using.neighbours import Neighbours
-    from forebear.using.vectors import Embedded, Layers, Long, Pooling
+    from forebear.using.vectors import AnyPooling, Embedded, Layers, Long
     from forebear.using.word_measures import Agreement, Solved
 
 
@@ -24,7 +24,7 @@ class WithVectors(Opened):
         texts: str | Sequence[str],
         *,
         layers: Layers | None = None,
-        pooling: Pooling = "mean",
+        pooling: AnyPooling = "mean",
         words: bool = False,
         long: Long | None = None,
         normalise: bool = True,

@@ -74,7 +74,8 @@ class Cutting:
     def _places(self, text: str, sizes: np.ndarray) -> Spans:
         """Where words stand that are so many tokens each."""
         spans, ends = self.tokenizer.encode(text).spans, np.cumsum(sizes)
-        return [(spans[end - size][0], spans[end - 1][1]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+        told = zip(ends.tolist(), sizes.tolist(), strict=True)
+        return [(spans[end - size][0], spans[end - 1][1]) for end, size in told]
 
     @cached_property
     def _names(self) -> list[str]:

@@ -10,11 +10,10 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.characters import sound
-from forebear.using.nearest import SMALLEST
-from forebear.using.vectors import Embedded, Matrix, Pooling, Word, checked, refuse_empty
+from forebear.using.nearest import BLOCK, SMALLEST, blocks
+from forebear.using.vectors import AnyPooling, Embedded, Matrix, Word, checked, refuse_empty
 from forebear.using.word_cutting import NONE, Cutting, Spoken
 
-BLOCK = 1 << 22  # numbers taken up at once: bounds memory, changes no result
 RARE = 1e-3  # a word of this share of the text counts half (the paper's a)
 
 
@@ -44,15 +43,15 @@ class Pooled:
         """(D,) of length 1: what all texts have in common."""
         assert self.table.counts is not None
         shares, found = self.weights * self.table.counts / max(1, self.table.counts.sum()), np.zeros(self._width)
-        for at in range(0, len(shares), self._step):
-            found += shares[at : at + self._step] @ self.table.matrix[at : at + self._step]
+        for part in blocks(self.table.matrix):
+            found += shares[part] @ self.table.matrix[part]
         return (found / max(float(np.linalg.norm(found)), SMALLEST)).astype(np.float32)
 
-    def matrix(self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = True) -> Matrix:
+    def matrix(self, texts: Sequence[str], pooling: AnyPooling = "mean", normalise: bool = True) -> Matrix:
         """A vector for each text; words without one are counted as cut."""
         return self._matrix(self.cutting.spoken(texts), pooling, normalise)
 
-    def embed(self, texts: Sequence[str], pooling: Pooling, words: bool, normalise: bool) -> list[Embedded]:
+    def embed(self, texts: Sequence[str], pooling: AnyPooling, words: bool, normalise: bool) -> list[Embedded]:
         """The same one by one; with `words`, those that have a vector too."""
         spoken = self.cutting.spoken(texts, spans=words)
         made = self._matrix(spoken, pooling, normalise)
@@ -71,8 +70,8 @@ class Pooled:
         told = zip(places, vectors, strict=True)
         return tuple(Word(text[begin:end], begin, end, vector) for (begin, end), vector in told)
 
-    def _matrix(self, spoken: Spoken, pooling: Pooling, normalise: bool) -> Matrix:
-        checked("pooling", pooling, get_args(Pooling))
+    def _matrix(self, spoken: Spoken, pooling: AnyPooling, normalise: bool) -> Matrix:
+        checked("pooling", pooling, get_args(AnyPooling))
         refuse_empty(spoken.counts)
         known = spoken.rows != NONE
         rows, owners = spoken.rows[known], spoken.owners()[known]
@@ -83,7 +82,7 @@ class Pooled:
         found = self._pooled(rows, owners, read, pooling) if len(read) else np.empty((0, self._width), np.float32)
         return Matrix(self._scaled(found, normalise), read, spoken.counts - read)
 
-    def _pooled(self, rows: np.ndarray, owners: np.ndarray, read: np.ndarray, pooling: Pooling) -> np.ndarray:
+    def _pooled(self, rows: np.ndarray, owners: np.ndarray, read: np.ndarray, pooling: AnyPooling) -> np.ndarray:
         ends = np.cumsum(read)
         if pooling in ("first", "last"):
             return self._vectors(rows[ends - read if pooling == "first" else ends - 1])

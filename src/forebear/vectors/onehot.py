@@ -27,7 +27,7 @@ class UnitMatrix:
         numbers = np.arange(len(self))[which]
         return (np.arange(len(self)) == np.asarray(numbers)[..., None]).astype(self.dtype)
 
-    def cosines(self, units: np.ndarray, rows: slice) -> np.ndarray:
+    def cosines(self, units: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
         """(Q, n) of vectors of length 1 with some of the rows: each says what the vectors have at its place."""
         return units[:, rows]
 
