@@ -49,6 +49,8 @@ def measure(
     method: Method | None = None,
     limit: str | None = None,
     workers: int | None = None,
+    beside: Annotated[list[Path] | None, Parameter(name="--with", consume_multiple=True, negative="")] = None,
+    tune: str | None = None,
     errors: Path | None = None,
     columns: Annotated[str, Parameter(show_default=False)] = "",
     beams: int | None = None,
@@ -64,9 +66,12 @@ def measure(
     the run has not seen. A run that was adapted to a task is given a file written as the one it learned from; one that
     translates, two files line by line or one with both sides. Word vectors are measured with --words.
 
+    With other runs of the same tokenizer, what they say of every token is averaged: --tune finds their weights.
+
     ```
     forebear measure runs/gpt2 held-out.txt
     forebear measure runs/ngram 'news/**/*.txt' --documents files --limit 1M --json
+    forebear measure runs/nnlm test.txt --with runs/ngram --tune valid.txt
     forebear measure runs/reviews test.tsv --errors mistakes.tsv
     forebear measure runs/de-en test.de test.en
     forebear measure runs/word2vec --words wordsim353.tsv questions-words.txt
@@ -90,6 +95,10 @@ def measure(
         Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
+    beside
+        Other runs to predict the text together with: the mean of their probabilities is measured too.
+    tune
+        Text, seen by none of them, on which the runs' weights in that mean are found. [default: all weigh the same]
     errors
         Tasks: write every mistake to this file, with its line, those the run was surest of first.
     columns
@@ -118,7 +127,12 @@ def measure(
             raise BadInput(f"{flag} is about analogies", remedy="name them: --words FILE")
     for file in (errors, out):
         replaces_nothing(file, texts)
+    if tune is not None and not beside:
+        raise BadInput("--tune weighs several runs, and this is one", remedy="name others with --with RUN")
     using = opened(run, "measure", speaking)
+    if beside and (using.task is not None or "next" not in using.heads):
+        what, remedy = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise BadInput(what, file=using.folder.path, remedy=remedy)
     if using.task is not None:
         from forebear.cli.examined import told_of
 
@@ -136,6 +150,13 @@ def measure(
         return
     if errors is not None:
         raise BadInput("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
+    if beside:
+        from forebear.cli.mixed import told_of_mixture
+        from forebear.training.recipe import amount
+
+        how: dict[str, Any] = {"limit": None if limit is None else amount(limit, "limit"), "workers": workers}
+        told_of_mixture(using, beside, texts, speaking, tune=tune, reading=reading.reading(), **how)
+        return
     with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
         measured = using.measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress

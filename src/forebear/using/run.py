@@ -205,9 +205,9 @@ class Run(WithVectors):
             measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
-        return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))
+        return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))
 
-    def _learned_from(self, corpus: Corpus, count: int) -> int | None:
+    def learned_from(self, corpus: Corpus, count: int) -> int | None:
         """How many of the first documents it has learned from; None where nobody knows."""
         if self.facts.get("data") is None:
             return None
