@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from forebear.errors import BadInput, ForebearError
 from forebear.interop.word_vectors import FORMS, read, recognised, write
+from forebear.kernels import decimals
 
 WORDS = ["the", "北京", "😀", "of", "naïve", "</s>"]
 
@@ -31,6 +32,9 @@ def vector(*values: float) -> bytes:
         (None, b" \n\n", None, "empty"),
         (None, b"just words\n", None, "no file of word vectors"),
         (None, b"PK\x03\x04", None, "zip"),
+        (None, b"\x80\x04\x95 1 2\n", None, "pickle"),
+        (None, b"\xba\x16\x4f\x2f\x0c\0\0\0", None, "fastText's own model"),
+        (None, b"\x93NUMPY\x01\0v\0", None, "without words"),
         ("word2vec", b"", 1, "empty"),
         ("glove", b"", 1, "empty"),
         ("glove", b"just words\n", 1, "no word with numbers"),
@@ -227,7 +231,7 @@ def sound(path: Path, form: str, packed: bool) -> bytes:
     return path.read_bytes()
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(
     form=st.sampled_from(FORMS),
     told=st.booleans(),
@@ -256,20 +260,22 @@ def test_whatever_is_done_to_a_file_is_told(
     path = folder / "damaged"
     path.write_bytes(content)
     recognised(path)
-    said = str(path)
     tracemalloc.start()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = read(path, form=form if told else None, on_bad_bytes=way)
-        assert len(found.words) == len(set(found.words)) == len(found.matrix) > 0
-        assert np.isfinite(found.matrix).all()
-    except ForebearError as error:
-        said = str(error)
-    finally:
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert str(path) in said
+    said, most = [], 0
+    for parse in (None, decimals.parsed):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found = read(path, form=form if told else None, on_bad_bytes=way, parse=parse)
+            assert len(found.words) == len(set(found.words)) == len(found.matrix) > 0
+            assert np.isfinite(found.matrix).all()
+            said.append((found.words, found.matrix.tobytes(), found.notes))
+        except ForebearError as error:
+            said.append(str(error))
+        most = max(most, tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+    assert isinstance(said[0], tuple) or str(path) in said[0]
+    assert said[0] == said[1]  # whoever parses the lines
     assert most < 64 << 20
 
 

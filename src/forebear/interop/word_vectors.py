@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -19,6 +18,18 @@ from forebear.interop.word_vectors_gathering import Tally, WordVectors
 FORMS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
 SURE, LIKELY = 0.9, 0.5  # the share of the first lines that must look like a word with one number, or with more
 ROWS = 4096  # looked at at once
+OTHERS = {
+    b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
+    b"\x80": (
+        "looks like a pickle, which can run code when it is opened",
+        "have gensim write it where you trust it: model.wv.save_word2vec_format(FILE)",
+    ),
+    b"\xba\x16\x4f\x2f": (
+        "is fastText's own model, of which only the vectors are read",
+        "have fastText write them: its .vec stands beside it, or print-word-vectors",
+    ),
+    b"\x93NUMPY": ("is an array without words", "write it with its words, as any of the forms that are read"),
+}
 MARK = "\ufeff"  # not read where a file begins with it
 
 __all__ = ["FORMS", "WordVectors", "read", "recognised", "write"]
@@ -36,12 +47,14 @@ def recognised(path: str | os.PathLike[str]) -> str | None:
         return "safetensors"
     try:
         with Stream(path) as stream:
-            return None if stream.archive else _recognised(path, *stream.look())
+            return _recognised(path, *stream.look())
     except BadInput:  # damaged, so that nobody can tell
         return None
 
 
 def _recognised(path: Path, head: bytes, whole: bool) -> str | None:
+    if head.startswith(tuple(OTHERS)):
+        return None
     shape = text.shape_of(head, whole)
     if shape.count is None:
         return "glove" if shape.usual and shape.share >= (SURE if shape.usual == 1 else LIKELY) else None
@@ -77,10 +90,10 @@ def read(
         raise BadInput(f"a limit of {limit} words leaves none", remedy="give 1 or more")
     form = form or recognised(path)
     with Stream(path, progress) as stream:
-        if stream.archive:
-            raise BadInput("is a zip archive", file=path, remedy="unpack it first, and give the file inside")
         if form is None:
-            _unknown(stream)
+            refuse_others(path)
+            what = "no file of word vectors" if stream.look()[0].strip() else "the file is empty"
+            raise BadInput(what, file=path, remedy=f"give one of: {', '.join(FORMS)}; or say which it is meant to be")
         if form == "safetensors":
             return safetensors.read(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
         if form == "word2vec-binary":
@@ -88,10 +101,13 @@ def read(
         return text.read(stream, _known(form), limit=limit, on_bad_bytes=on_bad_bytes, parse=parse)
 
 
-def _unknown(stream: Stream) -> NoReturn:
-    """Refuses a file that is none of these; how, depends on what is in it."""
-    what = "no file of word vectors" if stream.look()[0].strip() else "the file is empty"
-    raise BadInput(what, file=stream.path, remedy=f"give one of: {', '.join(FORMS)}; or say which it is meant to be")
+def refuse_others(path: str | os.PathLike[str]) -> None:
+    """Refuses what other programs keep word vectors in and what is not read here, with what to do about it."""
+    with Stream(path) as stream:
+        begin = b"" if stream.packed else stream.look()[0]
+    for mark, (what, remedy) in OTHERS.items():
+        if begin.startswith(mark):
+            raise BadInput(what, file=path, remedy=remedy)
 
 
 def _known(form: str | None) -> str:

@@ -15,7 +15,7 @@ from forebear.errors import BadInput
 BLOCK = 1 << 22  # bytes read at once; no line of text is longer
 WIDEST = 1 << 20  # numbers of a vector: what says that it has more lies
 USUAL = 4  # bytes that gzip makes one of
-PACKED, ARCHIVE = b"\x1f\x8b", b"PK\x03\x04"
+PACKED = b"\x1f\x8b"
 AGAIN = "it was cut short or damaged: fetch or write it again"
 
 Progress = Callable[[int, int], None]  # told how many bytes of the file were read, and of how many
@@ -28,10 +28,10 @@ class Stream:
         self.path, self.progress, self._ahead = Path(path), progress, b""
         try:
             self._raw = open(self.path, "rb")  # noqa: SIM115
-            self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(ARCHIVE))
+            self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(PACKED))
         except OSError as error:
             raise BadInput(f"cannot be read ({error.strerror})", file=path) from error
-        self.archive, self.packed = begin.startswith(ARCHIVE), begin.startswith(PACKED)
+        self.packed = begin.startswith(PACKED)
         self._file = gzip.GzipFile(fileobj=self._raw) if self.packed else self._raw
 
     def __enter__(self) -> Stream:

@@ -60,6 +60,7 @@ def imported(
         what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
         raise BadInput(what, file=source, remedy="leave it out, or say with --format what the file is")
     if path.is_file():
+        word_vectors.refuse_others(path)
         return _from_arpa(path, target)
     if not path.is_dir():
         path = _fetched(source)

@@ -47,7 +47,7 @@ def imported_vectors(path: Path, target: Path, **how: Unpack[Vectors]) -> RunFol
 
         save_file(network.arrays(), file)
 
-    told = {"imported": str(path), "notes": [*read.notes, *notes]}
+    told = {"imported": str(path), "notes": [*read.notes, *notes], "parameters": network.parameter_count}
     return founded(target, milestone, "word2vec", tokenizer, write, told)
 
 
