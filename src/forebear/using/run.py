@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
     from forebear.using.asking import Per, Prompted
+    from forebear.using.company import Company
     from forebear.using.continuing import Generated
     from forebear.using.examining import Examined
     from forebear.using.filling import Filled
@@ -174,8 +175,9 @@ class Run(WithVectors):
         workers: int | None = None,
         preparing: Progress | None = None,
         progress: Progress | None = None,
-    ) -> Measured:
-        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes.
+    ) -> Measured | Company:
+        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes. Word
+        vectors predict no text: of them it is measured how well they know the company of its words.
 
         What was adapted to a task is asked with `examine`.
         """
@@ -189,7 +191,11 @@ class Run(WithVectors):
             raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
         portion = prepared(self, texts, reading, workers, preparing)
         portion = portion if most is None else portion.first(most)
-        if "token" in self.heads:
+        if self.folder.milestone.learning == "sweeping":
+            from forebear.using.company import company
+
+            measured = company(self.words, self.tokenizer, portion)
+        elif "token" in self.heads:
             from forebear.using.hiding import measure_hidden
 
             objective = self.folder.milestone.objective(self.tokenizer)
@@ -199,9 +205,9 @@ class Run(WithVectors):
             measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
-        return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))
+        return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))
 
-    def _learned_from(self, corpus: Corpus, count: int) -> int | None:
+    def learned_from(self, corpus: Corpus, count: int) -> int | None:
         """How many of the first documents it has learned from; None where nobody knows."""
         if self.facts.get("data") is None:
             return None

@@ -183,6 +183,10 @@ def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
             raise BadInput(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
+    widths = getattr(model.encoder, "widths", None)
+    if widths is not None and len({widths[layer] for layer in weights}) > 1:
+        told = " and ".join(f"{width:,}" for width in widths)
+        raise BadInput(f"its layers are {told} numbers wide: they have no mean", remedy="choose one of them")
     if not weights or not all(np.isfinite(weight) for weight in weights.values()):
         raise BadInput(f"layers are {layers!r}", remedy="name at least one layer, and finite weights")
     return weights
