@@ -130,7 +130,8 @@ class Index:
         units = _scaled(asked)
         found = self._graph.search(units, top)
         rows = np.sort(np.asarray(found.keys, np.int64).reshape(len(units), -1), axis=1)
-        cosines = np.stack([_scaled(self.matrix[near]) @ unit for near, unit in zip(rows, units, strict=True)])
+        pairs = zip(rows, units, strict=True)
+        cosines = np.concatenate([cosines_with(unit[None], self.matrix, near) for near, unit in pairs])
         return Nearest(*best(rows, np.round(cosines, DIGITS), top))
 
     def recall(self, top: int) -> float:

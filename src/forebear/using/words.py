@@ -50,7 +50,7 @@ def table_of(run: Opened) -> WordTable:
     """A vector for each word that the run knows; an error for one whose tokens are no words."""
     tokenizer, path = run.tokenizer, run.folder.path
     if tokenizer.kind != "words":
-        remedy = "give texts to search: --among FILE; or train with --tokenizer words"
+        remedy = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
         raise BadInput(f"its tokens are {tokenizer.kind}, not words", file=path, remedy=remedy)
     if is_table(run):
         return run.network.table(tokenizer.tokens())
