@@ -42,8 +42,8 @@ def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarra
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
     for part in stretches(matrix):
         found = np.round(cosines_with(units, matrix, part, lengths), DIGITS)
-        numbers = np.broadcast_to(np.arange(part.start, part.stop), found.shape)
-        rows, cosines = best(np.hstack((rows, numbers)), np.hstack((cosines, found)), top)
+        here, near = best(np.broadcast_to(np.arange(part.start, part.stop), found.shape), found, top)
+        rows, cosines = best(np.hstack((rows, here)), np.hstack((cosines, near)), top)  # earlier rows stand first
     return Nearest(rows, cosines)
 
 
