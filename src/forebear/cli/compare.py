@@ -239,6 +239,7 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
             bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
+            bits = bits if told.told_apart is None else f"{told.told_apart:.1%} of neighbours told"
             screen.print(f"{name}, seed {seed}: {told.error or bits}", markup=False, soft_wrap=True)
 
         yield hear
@@ -274,6 +275,8 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
+    elif (told_apart := row.mean("told_apart")) is not None:
+        marks.append(f"{told_apart:.1%} told")
     elif (found := row.mean("found")) is not None:
         marks.append(f"{found:.1%} found")
     elif bits is None and sum(row.of("impossible")):

@@ -202,7 +202,13 @@ def _reading(comparison: Comparison) -> str:
         " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
         " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
-    if any(row.finds for row in comparison.rows):
+    if any(row.of("told_apart") for row in comparison.rows):
+        texts.append(
+            "<b>Word vectors</b> predict no text. Of two words, one that stands beside a word in the held-out text and"
+            " one that stands beside another, the nearer one by their vectors should be its own neighbour: the share of"
+            " such choices that are right stands in the place of bits; by chance it is half."
+        )
+    if any(row.of("found") for row in comparison.rows):
         texts.append(
             "Milestones that <b>find hidden tokens</b> see a text from both sides, so that what they say of its tokens"
             " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"

@@ -80,6 +80,8 @@ def result(run: RunFolder) -> Trial:
         found=measured.get("accuracy"),
         guess=measured.get("guess"),
         paired=measured.get("pair_accuracy"),
+        told_apart=measured.get("told_apart"),
+        words=facts.get("words_measured", {}),
         perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=facts["tokenizer"]["kind"],

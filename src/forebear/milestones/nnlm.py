@@ -38,8 +38,8 @@ class Nnlm(Milestone):
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": {"width": 60, "inner": 100, "context": 4, "direct": False, "softmax": "adaptive"},
-        "small": {"width": 100, "inner": 200, "context": 5, "direct": False, "softmax": "adaptive"},
+        "tiny": {"width": 64, "inner": 128, "context": 4, "direct": False, "softmax": "adaptive"},
+        "small": {"width": 128, "inner": 256, "context": 5, "direct": False, "softmax": "adaptive"},
         "brown": {"width": 30, "inner": 100, "context": 4, "direct": False},
         "brown-direct": {"width": 60, "inner": 50, "context": 4},
         "ap": {},
@@ -81,4 +81,5 @@ class Nnlm(Milestone):
         return Layout((end,), (end,))
 
     def recipe(self) -> dict[str, Any]:
-        return {"rate": 2e-3, "batch": 2048}
+        """A rate that would break a deep network: most words are seen seldom, and each time is to count."""
+        return {"rate": 1e-2, "batch": 2048, "decay": 0.01}

@@ -60,10 +60,10 @@ class Softmax(nn.Module):
         """(N, V) scores of all words: their log P up to a constant."""
         if not self.borders:
             return self.scores(x)
-        first = self.scores(x).float().log_softmax(1)
+        first = self.scores(x).log_softmax(1)
         found = [first[:, : self.frequent]]
         for number, group in enumerate(self._each()):
-            within = group.scores(group.narrow(x)).float().log_softmax(1)
+            within = group.scores(group.narrow(x)).log_softmax(1)
             found.append(first[:, self.frequent + number, None] + within)
         return torch.cat(found, 1)
 

@@ -61,6 +61,11 @@ class Window(nn.Module):
         """Rows of any length can be read."""
         return
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of its two layers, which can be mixed only where they are equal."""
+        return self.embedding.width, self.width
+
     def lower(self, layers: int) -> Iterator[nn.Parameter]:
         """The parameters of the embedding and, with the one layer, of that."""
         yield from self.embedding.parameters()

@@ -39,6 +39,7 @@ class Sweeping:
         self.network.begin(self.recipe.seed)
         if self.given is not None:
             self.network.go_on_from(self.given)
+            self.notes += self.network.notes
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         loss = self.network.sweep(

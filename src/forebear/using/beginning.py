@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 DECIDING = ("heads", "activation", "epsilon")  # they change what weights mean, but not their shapes
 DECIDING += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 SPLIT = "punctuation"
+SCORES = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # where they are not those of the table
 TABLES = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with an entry for each token
 
 
@@ -151,12 +153,21 @@ class Beginning:
             return []
         unknown = self.folder.tokenizer.unknown
         known = {word: [i for i in pieces if i != unknown] for word, pieces in new.items()}
-        for name in TABLES:
+        grouped = _rarest(given)  # whose rows are not those of the pieces
+        for name in (*TABLES, *(grouped or SCORES)):
             if name in given and new:
-                table = given[name].float()
-                rows = [table[pieces].mean(0) if pieces else table.mean(0) for pieces in known.values()]
+                table, alike = given[name].float(), name not in grouped
+                rows = [table[pieces].mean(0) if pieces and alike else table.mean(0) for pieces in known.values()]
                 given[name] = torch.cat((table, torch.stack(rows)))
         several_words = ", ".join(list(new)[:5]) + (" …" if len(new) > 5 else "")
         unseen = sum(not pieces for pieces in known.values())
         told = f"{len(new):,} of {len(self.words):,} words were added to the vocabulary ({several_words})"
         return [f"{told}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
+
+
+def _rarest(given: Mapping[str, Tensor]) -> list[str]:
+    """The names of the scores of the rarest group of words, where words are in groups: added words belong to it."""
+    groups = {
+        int(found[1]): found[0] for name in given if (found := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
+    }
+    return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
     from forebear.networks.translator import Translator
     from forebear.tasks.task import Task
+    from forebear.using.lexicon import Lexicon
     from forebear.using.predicting import Predictor
+    from forebear.using.word_pooling import Pooled
     from forebear.vectors.table import WordTable
 
 
@@ -110,6 +112,21 @@ class Opened:
         from forebear.using.words import table_of
 
         return table_of(self)
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Those words, to be asked which are near, alike and odd."""
+        from forebear.using.words import lexicon_of
+
+        return lexicon_of(self)
+
+    @cached_property
+    def pooled(self) -> Pooled:
+        """Those words, of which vectors of texts are made."""
+        from forebear.using.word_pooling import Pooled
+        from forebear.using.words import cutting_of
+
+        return Pooled(cutting_of(self))
 
     @property
     def scorer(self) -> Predictor | Restorer:
