@@ -116,6 +116,7 @@ def measure(
     has_place(out)
     if words is not None:
         given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
+        given |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
         _alone(given | {"--beams": beams, "--out": out}, reading)
         how = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
         told_of_words(run, words, speaking, **how)
