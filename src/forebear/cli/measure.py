@@ -117,9 +117,9 @@ def measure(
     if words is not None:
         given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
         given |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
-        _alone(given | {"--beams": beams, "--out": out}, reading)
-        how = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
-        told_of_words(run, words, speaking, **how)
+        _alone(given | {"--beams": beams, "--out": out, "--with": beside, "--tune": tune}, reading)
+        asked: dict[str, Any] = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
+        told_of_words(run, words, speaking, **asked)
         return
     if texts is None:
         raise BadInput("there is nothing to measure with", remedy="forebear measure RUN TEXT…, or RUN --words FILE…")
