@@ -80,26 +80,14 @@ def embed(
     """
     from forebear.using.embedding import settled
     from forebear.using.vectors import layers_from
-    from forebear.using.words import is_table
 
     output = many.output_file
-    as_array = output is not None and output.suffix in ARRAYS
-    if as_array and words:
-        raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
-    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
-        raise BadInput(
-            f"{output}: files of vectors are read where they lie", remedy="leave .gz or .zst out of the name"
-        )
+    as_array = _is_array(output, words)
     using = opened(run, "embed", speaking)
     chosen = None if layers is None else layers_from(layers)
     how = settled(using, layers=chosen, pooling=pooling, long=long, normalise=normalise)
-    if compiled and is_table(using):
-        what = "--compile is for networks, and this is a table of words"
-        raise BadInput(what, file=using.folder.path, remedy="leave it out")
     if compiled:
-        from forebear.networks.compiling import compile_blocks
-
-        compile_blocks(using.network)
+        _compile(using)
     total, texts_told = many.count(texts), Counter[str]()
     with speaking.counting("texts") as progress:
 
@@ -128,6 +116,28 @@ def embed(
         return
     facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
     speaking.tell(facts, lambda console: _draw(console, answers))
+
+
+def _is_array(output: Path | None, words: bool) -> bool:
+    """Whether the answers are an array; what cannot be one is refused."""
+    as_array = output is not None and output.suffix in ARRAYS
+    if as_array and words:
+        raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
+    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
+        remedy = "leave .gz or .zst out of the name"
+        raise BadInput(f"{output}: files of vectors are read where they lie", remedy=remedy)
+    return as_array
+
+
+def _compile(run: Run) -> None:
+    from forebear.using.words import is_table
+
+    if is_table(run):
+        what = "--compile is for networks, and this is a table of words"
+        raise BadInput(what, file=run.folder.path, remedy="leave it out")
+    from forebear.networks.compiling import compile_blocks
+
+    compile_blocks(run.network)
 
 
 def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]) -> None:

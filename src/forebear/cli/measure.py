@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from forebear.cli.many import has_place, opened, replaces_nothing
-from forebear.cli.measured_words import told_of_words
+from forebear.cli.measured_words import NO_WORDS, WordOptions, told_of_words
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions
 from forebear.errors import BadInput
-from forebear.using.lexicon import Method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,9 +42,6 @@ def measure(
     texts: Annotated[list[str] | None, Parameter(negative="")] = None,
     /,
     *,
-    words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
-    most_frequent: int | None = None,
-    method: Method | None = None,
     limit: str | None = None,
     workers: int | None = None,
     beside: Annotated[list[Path] | None, Parameter(name="--with", consume_multiple=True, negative="")] = None,
@@ -57,6 +52,7 @@ def measure(
     out: Path | None = None,
     on_bad_rows: Literal["fail", "skip"] = "fail",
     on_bad_tags: Literal["fail", "repair"] = "fail",
+    words: WordOptions = NO_WORDS,
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
@@ -84,13 +80,6 @@ def measure(
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
         for a run with a task, one file of labelled examples.
-    words
-        Word vectors: files of pairs with how alike people find them (word, word and number), or of analogies (four
-        words a line, sections begin with a colon). What is missing from the vocabulary is told.
-    most_frequent
-        Analogies: so many words may be answers; 0 for all. [default: 30000]
-    method
-        Analogies: add (b - a + c), or multiply cosines. [default: add]
     limit
         Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
@@ -112,40 +101,32 @@ def measure(
     on_bad_tags
         Tagging: tags that break their scheme.
     """
+    from forebear.training.recipe import amount
+
     has_place(errors)
     has_place(out)
-    if words is not None:
+    if words.words is not None:
         given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
         given |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
-        _alone(given | {"--beams": beams, "--out": out, "--with": beside, "--tune": tune}, reading)
-        asked: dict[str, Any] = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
-        told_of_words(run, words, speaking, **asked)
+        words.alone(given | {"--beams": beams, "--out": out, "--with": beside, "--tune": tune}, reading)
+        told_of_words(run, words, reading.encoding, speaking)
         return
-    if texts is None:
-        raise BadInput("there is nothing to measure with", remedy="forebear measure RUN TEXT…, or RUN --words FILE…")
-    for flag, value in (("--most-frequent", most_frequent), ("--method", method)):
-        if value is not None:
-            raise BadInput(f"{flag} is about analogies", remedy="name them: --words FILE")
+    texts = words.none(texts)
     for file in (errors, out):
         replaces_nothing(file, texts)
-    if tune is not None and not beside:
-        raise BadInput("--tune weighs several runs, and this is one", remedy="name others with --with RUN")
     using = opened(run, "measure", speaking)
-    if beside and (using.task is not None or "next" not in using.heads):
-        what, remedy = "does not predict the next token, and cannot be mixed", "leave out --with"
-        raise BadInput(what, file=using.folder.path, remedy=remedy)
+    _mixable(using, beside, tune)
     if using.task is not None:
         from forebear.cli.examined import told_of
 
         told_of(using, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
         return
     _heeded("translation" in using.heads, {"--columns": columns, "--beams": beams, "--out": out}, using)
+    most = None if limit is None else amount(limit, "limit")
     if "translation" in using.heads:
         from forebear.cli.translated import told_of_pairs
         from forebear.text.parallel import PairReading
-        from forebear.training.recipe import amount
 
-        most = None if limit is None else amount(limit, "limit")
         pairs = PairReading(columns, reading.encoding, reading.on_bad_bytes)
         told_of_pairs(using, texts, pairs, speaking, beams=4 if beams is None else beams, limit=most, out=out)
         return
@@ -153,11 +134,16 @@ def measure(
         raise BadInput("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
     if beside:
         from forebear.cli.mixed import told_of_mixture
-        from forebear.training.recipe import amount
 
-        how: dict[str, Any] = {"limit": None if limit is None else amount(limit, "limit"), "workers": workers}
-        told_of_mixture(using, beside, texts, speaking, tune=tune, reading=reading.reading(), **how)
+        how: dict[str, Any] = {"limit": most, "workers": workers, "reading": reading.reading()}
+        told_of_mixture(using, beside, texts, speaking, tune=tune, **how)
         return
+    _told_of_texts(using, texts, speaking, limit, workers, reading)
+
+
+def _told_of_texts(
+    using: Run, texts: list[str], speaking: Speaking, limit: str | None, workers: int | None, reading: ReadingOptions
+) -> None:
     with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
         measured = using.measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress
@@ -167,15 +153,13 @@ def measure(
     speaking.tell(facts, lambda console: draw(console, facts))
 
 
-def _alone(given: dict[str, Any], reading: ReadingOptions) -> None:
-    """What concerns texts means nothing to files of words."""
-    for name, value in given.items():
-        if value:
-            raise BadInput(
-                f"{name} has nothing to do with --words", remedy="measure words and texts one after the other"
-            )
-    if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
-        raise BadInput("files of words are read as they are: only --encoding matters", remedy="leave the others out")
+def _mixable(using: Run, beside: list[Path] | None, tune: str | None) -> None:
+    """Refuses to mix what predicts no token with others, and to weigh one alone."""
+    if tune is not None and not beside:
+        raise BadInput("--tune weighs several runs, and this is one", remedy="name others with --with RUN")
+    if beside and (using.task is not None or "next" not in using.heads):
+        what, remedy = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise BadInput(what, file=using.folder.path, remedy=remedy)
 
 
 def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
 
 from forebear.cli.many import opened, plain
 from forebear.cli.printing import Speaking, table
+from forebear.cli.reading import ReadingOptions
 from forebear.errors import BadInput
 from forebear.using.lexicon import Method
 
@@ -18,28 +22,56 @@ if TYPE_CHECKING:
     from forebear.using.word_measures import Agreement, Right, Solved
 
 
-def told_of_words(
-    run: Path,
-    files: Sequence[str],
-    speaking: Speaking,
-    *,
-    most_frequent: int | None,
-    method: Method | None,
-    encoding: str,
-) -> None:
+@Parameter(name="*", group=Group("Words"))
+@dataclass(frozen=True)
+class WordOptions:
+    """Files by which word vectors are measured."""
+
+    words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
+    """Files of pairs with how alike people find them (word, word and number), or of analogies (four words a line,
+    sections begin with a colon). What is missing from the vocabulary is told."""
+    most_frequent: int | None = None
+    "Analogies: so many words may be answers; 0 for all. [default: 30000]"
+    method: Method | None = None
+    "Analogies: add (b - a + c), or multiply cosines. [default: add]"
+
+    def alone(self, given: dict[str, Any], reading: ReadingOptions) -> None:
+        """Refuses what concerns texts: it means nothing to files of words."""
+        for name, value in given.items():
+            if value:
+                remedy = "measure words and texts one after the other"
+                raise BadInput(f"{name} has nothing to do with --words", remedy=remedy)
+        if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
+            remedy = "leave the others out"
+            raise BadInput("files of words are read as they are: only --encoding matters", remedy=remedy)
+
+    def none(self, texts: list[str] | None) -> list[str]:
+        """The texts to measure with, where there are no files of words."""
+        for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
+            if value is not None:
+                raise BadInput(f"{flag} is about analogies", remedy="name them: --words FILE")
+        if texts is None:
+            remedy = "forebear measure RUN TEXT…, or RUN --words FILE…"
+            raise BadInput("there is nothing to measure with", remedy=remedy)
+        return texts
+
+
+NO_WORDS = WordOptions()
+
+
+def told_of_words(run: Path, options: WordOptions, encoding: str, speaking: Speaking) -> None:
     """Measures a run's vectors by files of words and tells what was found."""
     from forebear.using.word_measures import Agreement, Solved
 
     using = opened(run, "similarity", speaking)
-    how: dict[str, Any] = {"most_frequent": most_frequent, "method": method or "add", "encoding": encoding}
-    found = using.measure_words(files, **how)
-    asked = {"--most-frequent": most_frequent, "--method": method}
-    for flag in (flag for flag, value in asked.items() if value is not None):
-        if not any(isinstance(one, Solved) for one in found):
-            raise BadInput(f"{flag} is about analogies, and these files have pairs", remedy="leave it out")
-    facts = {"run": using.name, "files": [one.facts() for one in found]}
+    how: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
+    found = using.measure_words(options.words or [], encoding=encoding, **how)
     pairs = [one for one in found if isinstance(one, Agreement)]
     solved = [one for one in found if isinstance(one, Solved)]
+    for flag, value in (("--most-frequent", options.most_frequent), ("--method", options.method)):
+        if value is not None and not solved:
+            raise BadInput(f"{flag} is about analogies, and these files have pairs", remedy="leave it out")
+    facts = {"run": using.name, "files": [one.facts() for one in found]}
     speaking.tell(facts, lambda console: (_draw_pairs(console, pairs), [_draw(console, one) for one in solved]))
 
 
