@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
+    from forebear.using.mixing import mixed
     from forebear.using.quantising import quantise
     from forebear.using.run import Run
 
@@ -38,6 +39,7 @@ __all__ = [
     "import_run",
     "lens",
     "load",
+    "mixed",
     "positions",
     "pretrain",
     "quantise",
@@ -58,6 +60,7 @@ _PLACES = {
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
     "lens": "forebear.inspecting.lens",
+    "mixed": "forebear.using.mixing",
     "positions": "forebear.inspecting.positions",
     "quantise": "forebear.using.quantising",
     "runs": "forebear.using.listing",
