@@ -80,7 +80,9 @@ class WordsAndPhrases:
         here, rows = self.model.arrays(), self._rows_of(given)
         parts = len(given["inputs"]) - len(rows)  # rows of letter groups stand behind all words
         if given["inputs"].shape[1] != self.width or parts != len(here["inputs"]) - self.phrases.size:
-            raise ForebearError("the vectors to go on from have another shape", remedy="leave out --width and --subwords")
+            raise ForebearError(
+                "the vectors to go on from have another shape", remedy="leave out --width and --subwords"
+            )
         here["inputs"][rows] = given["inputs"][: len(rows)]
         if parts:
             here["inputs"][-parts:] = given["inputs"][len(rows) :]
@@ -111,9 +113,7 @@ class WordsAndPhrases:
     ) -> float | None:
         """Learns from a batch; the mean loss before, None where no word has another beside it."""
         tokens, lengths = self._joined(batch)
-        loss = self.model.sweep(
-            tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic
-        )
+        loss = self.model.sweep(tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic)
         return None if loss != loss and np.isfinite(self.model.matrix).all() else loss
 
     def examine(self, batch: Batch) -> tuple[float, int]:
