@@ -58,9 +58,8 @@ class AdaptingOptions:
     "Tagging: judge the tags of a sentence together, by what may follow what."
     ordered: bool | None = None
     "Pairs: the first text is not to the second what the second is to the first. [default: by the labels' names]"
-
     reader: ReaderKind | None = None
-    "Of word vectors, which a network above them reads: each word alone, with its neighbours, or with all. [default: mean]"
+    "What reads word vectors, of which a run may have no more: each word alone, with its neighbours, with all. [mean]"
     reader_width: int | None = None
     "Numbers for each word in that network. [default: those of the vectors]"
 

@@ -16,7 +16,7 @@ WIDTH = 100  # of vectors that are learned with the task, where nothing says how
 def read_words(vocabulary: int, width: int | None, reader: Reader) -> Model:
     """A network without heads: a table of so many vectors, and what reads them."""
     from forebear.networks.model import Model
-    from forebear.networks.reader import Words, WordReader
+    from forebear.networks.reader import WordReader, Words
 
     width = width or reader.width or WIDTH
     words = Words(vocabulary, width, reader.dropout)

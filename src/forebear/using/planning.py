@@ -239,9 +239,8 @@ def heeded(milestone: str, learning: str, given: Mapping[str, Any]) -> None:
     for name in names:
         if given.get(name) is not None:
             raise BadInput(f"--{_dashed(name)} means nothing to {milestone}, {why}", remedy="leave it out")
-    if learning == "counting":
-        if given.get("epochs") is not None and float(given["epochs"]) > 1:
-            raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
+    if learning == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
+        raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
 
 def _shared_out(
