@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from forebear.errors import BadInput
 from forebear.lineage import name_of
 from forebear.tasks.every_example import EveryExample
@@ -155,7 +153,7 @@ class Ready:
             what.task,
             what.adaptation,
             what.recipe,
-            given=_given(what.beginning),
+            given=_given(what),
             weights=weights,
         )
         return cls(what, train, held_out, judged, objective, learner, notes)
@@ -168,34 +166,18 @@ class Ready:
         return {task.score: score}, 1.0 - score
 
 
-def _given(beginning: Beginning | None) -> dict[str, Tensor] | None:
+def _given(what: Plan) -> dict[str, Tensor] | None:
+    """The tensors of the run to begin with."""
+    beginning = what.beginning
     if beginning is None or beginning.folder.milestone.learning == "counting":
         return None
     if beginning.folder.milestone.wants_reader and beginning.folder.task is None:
-        return _given_words(beginning)
+        from forebear.using.given_words import given_words
+
+        return given_words(beginning.folder, what.tokenizer, what.recipe.seed)
     from safetensors.torch import load_file
 
     return load_file(beginning.folder.weights()[0])
-
-
-def _given_words(beginning: Beginning) -> dict[str, Tensor]:
-    """The vectors of a run's words by the ids of its tokens; those that no vector is known of begin as the mean of all.
-
-    One-hot vectors, which are as wide as the vocabulary, have no place in a narrower table: that begins by chance.
-    """
-    import torch
-
-    from forebear.using.run import Run
-    from forebear.using.words import TABLE
-
-    run = Run(beginning.folder)
-    words = run.words
-    if not isinstance(words.matrix, np.ndarray):
-        return {}
-    rows = [words.rows.get(token) for token in run.tokenizer.tokens()]
-    known = np.array([-1 if row is None else row for row in rows])
-    found = np.where((known >= 0)[:, None], words.matrix[np.maximum(known, 0)], words.matrix.mean(0, dtype=np.float32))
-    return {TABLE: torch.from_numpy(found.astype(np.float32))}
 
 
 def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = ALONE) -> RunFolder:

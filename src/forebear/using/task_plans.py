@@ -14,6 +14,7 @@ from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.examples import texts_of
 from forebear.tasks.task import Task, task_named
+from forebear.text.extending import extended, lacking
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
@@ -25,6 +26,7 @@ EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned fr
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
+OFTEN = 2  # how often a word without a vector must stand in the examples to get one
 OF_READERS = 1e-3  # the rate of what reads vectors of words, and of those
 OF_HEADS = 2e-3  # the rate where only a head learns
 MILDER = 0.7  # what fine-tuning may take of the rate of learning from nothing, at most
@@ -100,10 +102,10 @@ def plan(
     elif dropout is not None or (reads_features and hasattr(milestone, "dropout")):
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
-    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
+    tokenizer = tokenizer_for(milestone, beginning, adaptation, source.task, data)
     heeded(name_of(milestone), "descending" if milestone.learning == "sweeping" else milestone.learning, settings or {})
     for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
         raise BadInput(f"--{flag} means nothing here: {why}", remedy="leave it out")
@@ -175,6 +177,21 @@ def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
 
     told = beginning.folder.facts.get("heads") if beginning else None
     return told if told is not None else tuple(sample(milestone)[0].targets)
+
+
+def tokenizer_for(
+    milestone: Milestone, beginning: Beginning | None, adaptation: Adaptation, task: str, data: LabelledData
+) -> Tokenizer:
+    """The run's own, or one that is learned from the examples.
+
+    Where vectors of words learn with the task, words of the examples that have none get one.
+    """
+    if beginning is None:
+        return _learned_tokenizer(milestone, task, data)
+    if adaptation.reader is None or adaptation.how != "finetune":
+        return beginning.tokenizer
+    texts = [text for example in data.train for text in texts_of(example)]
+    return extended(beginning.tokenizer, lacking(beginning.tokenizer, texts, OFTEN))[0]
 
 
 def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
