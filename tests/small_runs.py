@@ -25,6 +25,7 @@ TABLES = [name for name in NAMES if milestone_named(name).learning == "sweeping"
 READING = [name for name in learning_from_text() if name not in TABLES]
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
 ENCODING = [name for name in NEURAL if name in READING]  # their encoder reads one text; the Transformer reads pairs
+TRANSFORMERS = [name for name in ENCODING if "heads" in {field.name for field in fields(milestone_named(name))}]
 WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
 PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
 HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
@@ -55,6 +56,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         small |= {"context": 40, "inner": 64, "dropout": 0.0, "smoothing": 0.0}
     if "pairs" in own:  # rows that hold two sentences
         small |= {"context": 40} | ({"table": 16} if "table" in own else {})
+    if name == "nnlm":  # layers as wide as each other can be mixed
+        small |= {"context": 4, "inner": SMALL["width"]}
     recipe = {
         "counting": {"epochs": 1, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},

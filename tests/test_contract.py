@@ -131,7 +131,8 @@ def test_a_saved_table_is_the_same(name: str, runs: Callable[[str], Run]):
     assert one.words == other.words
     assert len(one.words) > 10
     assert np.array_equal(one.matrix[:5], other.matrix[:5])
-    assert one.counts is not None and (one.counts > 0).all()
+    assert one.counts is not None
+    assert (one.counts > 0).all()
 
 
 def test_it_learns(run: Run):

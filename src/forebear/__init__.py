@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from forebear.inspecting.attributing import why
     from forebear.inspecting.lens import lens
     from forebear.inspecting.maps import attention
+    from forebear.inspecting.norms import norms
     from forebear.inspecting.positions import positions
+    from forebear.inspecting.projection import projection
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
@@ -38,8 +40,10 @@ __all__ = [
     "import_run",
     "lens",
     "load",
+    "norms",
     "positions",
     "pretrain",
+    "projection",
     "quantise",
     "rerun",
     "resume",
@@ -58,7 +62,9 @@ _PLACES = {
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
     "lens": "forebear.inspecting.lens",
+    "norms": "forebear.inspecting.norms",
     "positions": "forebear.inspecting.positions",
+    "projection": "forebear.inspecting.projection",
     "quantise": "forebear.using.quantising",
     "runs": "forebear.using.listing",
     "why": "forebear.inspecting.attributing",

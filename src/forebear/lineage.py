@@ -46,12 +46,28 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.onehot:OneHot",
         ),
         Entry(
+            "nnlm",
+            "NNLM",
+            2003,
+            "Bengio et al.",
+            "give each word a vector, and learn to predict the next from those of the last few",
+            "forebear.milestones.nnlm:Nnlm",
+        ),
+        Entry(
             "word2vec",
             "word2vec",
             2013,
             "Mikolov et al.",
             "a word is known by those around it: one layer, and billions of words",
             "forebear.milestones.word2vec:Word2vec",
+        ),
+        Entry(
+            "glove",
+            "GloVe",
+            2014,
+            "Pennington et al.",
+            "count once which words stand together, and learn from the table",
+            "forebear.milestones.glove:Glove",
         ),
         Entry(
             "transformer",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from forebear.cli.many import has_place, opened, replaces_nothing
+from forebear.cli.measured_words import told_of_words
 from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions, Texts
+from forebear.cli.reading import ReadingOptions
 from forebear.errors import BadInput
+from forebear.using.lexicon import Method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,11 +41,16 @@ OF_HIDDEN = (  # of runs that find hidden tokens
 
 def measure(
     run: Path,
-    texts: Texts,
+    texts: Annotated[list[str] | None, Parameter(negative="")] = None,
     /,
     *,
+    words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    most_frequent: int | None = None,
+    method: Method | None = None,
     limit: str | None = None,
     workers: int | None = None,
+    beside: Annotated[list[Path] | None, Parameter(name="--with", consume_multiple=True, negative="")] = None,
+    tune: str | None = None,
     errors: Path | None = None,
     columns: Annotated[str, Parameter(show_default=False)] = "",
     beams: int | None = None,
@@ -52,17 +60,21 @@ def measure(
     reading: ReadingOptions = ReadingOptions(),
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Measure how well a run predicts a text (bits per byte), does its task on labelled examples, or translates.
+    """Measure how well a run predicts a text (bits per byte), does its task, translates, or knows words.
 
     Bits per byte can be compared between all runs; what a vocabulary lacks is charged its spelling. Give text that
     the run has not seen. A run that was adapted to a task is given a file written as the one it learned from; one that
-    translates, two files line by line or one with both sides.
+    translates, two files line by line or one with both sides. Word vectors are measured with --words.
+
+    With other runs of the same tokenizer, what they say of every token is averaged: --tune finds their weights.
 
     ```
     forebear measure runs/gpt2 held-out.txt
     forebear measure runs/ngram 'news/**/*.txt' --documents files --limit 1M --json
+    forebear measure runs/nnlm test.txt --with runs/ngram --tune valid.txt
     forebear measure runs/reviews test.tsv --errors mistakes.tsv
     forebear measure runs/de-en test.de test.en
+    forebear measure runs/word2vec --words wordsim353.tsv questions-words.txt
     ```
 
     Parameters
@@ -72,10 +84,21 @@ def measure(
     texts
         Text files (also .gz, .zst), folders, quoted globs, - for standard input; or a corpus of the run's tokenizer;
         for a run with a task, one file of labelled examples.
+    words
+        Word vectors: files of pairs with how alike people find them (word, word and number), or of analogies (four
+        words a line, sections begin with a colon). What is missing from the vocabulary is told.
+    most_frequent
+        Analogies: so many words may be answers; 0 for all. [default: 30000]
+    method
+        Analogies: add (b - a + c), or multiply cosines. [default: add]
     limit
         Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
         Processes to use for preparing the text. [default: as many as there are cores]
+    beside
+        Other runs to predict the text together with: the mean of their probabilities is measured too.
+    tune
+        Text, seen by none of them, on which the runs' weights in that mean are found. [default: all weigh the same]
     errors
         Tasks: write every mistake to this file, with its line, those the run was surest of first.
     columns
@@ -91,9 +114,26 @@ def measure(
     """
     has_place(errors)
     has_place(out)
+    if words is not None:
+        given = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
+        given |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
+        _alone(given | {"--beams": beams, "--out": out, "--with": beside, "--tune": tune}, reading)
+        asked: dict[str, Any] = {"most_frequent": most_frequent, "method": method, "encoding": reading.encoding}
+        told_of_words(run, words, speaking, **asked)
+        return
+    if texts is None:
+        raise BadInput("there is nothing to measure with", remedy="forebear measure RUN TEXT…, or RUN --words FILE…")
+    for flag, value in (("--most-frequent", most_frequent), ("--method", method)):
+        if value is not None:
+            raise BadInput(f"{flag} is about analogies", remedy="name them: --words FILE")
     for file in (errors, out):
         replaces_nothing(file, texts)
+    if tune is not None and not beside:
+        raise BadInput("--tune weighs several runs, and this is one", remedy="name others with --with RUN")
     using = opened(run, "measure", speaking)
+    if beside and (using.task is not None or "next" not in using.heads):
+        what, remedy = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise BadInput(what, file=using.folder.path, remedy=remedy)
     if using.task is not None:
         from forebear.cli.examined import told_of
 
@@ -111,12 +151,31 @@ def measure(
         return
     if errors is not None:
         raise BadInput("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
+    if beside:
+        from forebear.cli.mixed import told_of_mixture
+        from forebear.training.recipe import amount
+
+        how: dict[str, Any] = {"limit": None if limit is None else amount(limit, "limit"), "workers": workers}
+        told_of_mixture(using, beside, texts, speaking, tune=tune, reading=reading.reading(), **how)
+        return
     with speaking.progress("preparing") as prepared, speaking.progress("measuring") as progress:
         measured = using.measure(
             texts, limit=limit, reading=reading.reading(), workers=workers, preparing=prepared, progress=progress
         )
     facts = {"run": using.name, **measured.facts()}
-    speaking.tell(facts, lambda console: drawn(console, facts))
+    draw = drawn_company if "told_apart" in facts else drawn
+    speaking.tell(facts, lambda console: draw(console, facts))
+
+
+def _alone(given: dict[str, Any], reading: ReadingOptions) -> None:
+    """What concerns texts means nothing to files of words."""
+    for name, value in given.items():
+        if value:
+            raise BadInput(
+                f"{name} has nothing to do with --words", remedy="measure words and texts one after the other"
+            )
+    if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
+        raise BadInput("files of words are read as they are: only --encoding matters", remedy="leave the others out")
 
 
 def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
@@ -124,6 +183,20 @@ def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
     for flag, value in given.items():
         if value and not translates:
             raise BadInput(f"{flag} is for runs that translate", file=using.folder.path, remedy="leave it out")
+
+
+def drawn_company(console: Console, facts: dict[str, Any]) -> None:
+    """What word vectors know of a text, as a table."""
+    made = table("", ">")
+    share = "there are none" if facts["told_apart"] is None else f"{facts['told_apart']:.2%}"
+    made.add_row("neighbours told from words that stand elsewhere (by chance 50%)", share, style="bold")
+    for name, about in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
+        made.add_row(about, f"{facts[name]:,}")
+    made.add_row("words without a vector", f"{facts['unknown_rate']:.2%}")
+    console.print(made)
+    if facts["learned_from"]:
+        told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 
 def drawn(console: Console, facts: dict[str, Any]) -> None:

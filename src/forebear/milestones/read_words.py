@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebear.objectives.layout import Layout, Reader
 
@@ -16,8 +16,9 @@ WIDTH = 100  # of vectors that are learned with the task, where nothing says how
 def read_words(vocabulary: int, width: int | None, reader: Reader) -> Model:
     """A network without heads: a table of so many vectors, and what reads them."""
     from forebear.networks.model import Model
-    from forebear.networks.reader import WordReader, Words
+    from forebear.networks.reader import WordReader
+    from forebear.networks.window import Words
 
-    width = width or reader.width or WIDTH
-    words = Words(vocabulary, width, reader.dropout)
-    return Model(WordReader(words, reader=reader.kind, width=reader.width or width, pairs=reader.pairs), {})
+    words = Words(vocabulary, width or reader.width or WIDTH)
+    how: dict[str, Any] = {"reader": reader.kind, "pairs": reader.pairs, "dropout": reader.dropout}
+    return Model(WordReader(words, width=reader.width or words.width, **how), {})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from forebear.networks.model import Model
     from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
+    from forebear.vectors.given import GivenVectors
     from forebear.vectors.words_and_phrases import WordsAndPhrases
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree", "given")
@@ -86,7 +87,11 @@ class Word2vec(Milestone):
     def objective(self, tokenizer: Tokenizer) -> Around:
         return Around(self.unit)
 
-    def network(self, tokenizer: Tokenizer) -> WordsAndPhrases:
+    def network(self, tokenizer: Tokenizer) -> WordsAndPhrases | GivenVectors:
+        if self.output == "given":
+            from forebear.vectors.given import GivenVectors
+
+            return GivenVectors(vocabulary=tokenizer.size, never=tokenizer.specials, width=self.width)
         from forebear.vectors.subwords import Subwords
         from forebear.vectors.word2vec import Word2vecModel
         from forebear.vectors.words_and_phrases import WordsAndPhrases

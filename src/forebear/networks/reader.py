@@ -13,27 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.errors import BadInput
-from forebear.networks.initial import linear, table
+from forebear.networks.initial import linear
 from forebear.networks.states import States
+from forebear.networks.window import Words
 
-CONTEXT = 1 << 20  # tokens of a row at most: nothing grows with a place in it
 SPANS = (3, 4, 5)  # neighbouring words that a filter sees (Kim 2014)
 MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter sees two
 SHARP = 10.0  # what a cosine is multiplied by: a word looks at those that are as it is, and little at others
 SMALLEST = 1e-6  # lengths below are taken for it
-
-
-class Words(nn.Module):
-    """A vector for each word."""
-
-    def __init__(self, vocabulary: int, width: int, dropout: float) -> None:
-        super().__init__()
-        self.vocabulary, self.width, self.dropout = vocabulary, width, nn.Dropout(dropout)
-        self.token = table(vocabulary, width)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(T,) → (T, D)."""
-        return self.dropout(self.token(tokens))
 
 
 class Matching(nn.Module):
@@ -119,10 +106,11 @@ class WordReader(nn.Module):
     pairs   whether rows hold two texts, which are to be compared
     """
 
-    depth, context, sees = 1, CONTEXT, "text"
+    depth, context, sees = 1, None, "text"
 
-    def __init__(self, words: Words, *, reader: str | None, width: int, pairs: bool) -> None:
+    def __init__(self, words: Words, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.embedding, self.width, self.pairs = words, width, pairs
         self.project = linear(words.width, width) if words.width != width else None
         self.matching = Matching(width) if pairs and reader is not None else None
@@ -140,7 +128,7 @@ class WordReader(nn.Module):
         kept: Tensor | None = None,
     ) -> States:
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
-        x = self.embedding(tokens)
+        x = self.dropout(self.embedding(tokens))
         x = x if self.project is None else self.project(x)
         y, texts = x, rows
         if self.pairs:

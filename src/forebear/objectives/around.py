@@ -36,8 +36,10 @@ class Around:
         return self._stretch(source, place * size, min((place + 1) * size, source.tokens))
 
     def check(self, source: Portion) -> None:
-        if source.tokens < 2:
-            raise BadInput("a text of one word has no words around it", remedy="give more text")
+        units = source.by_sentence() if self.unit == "sentence" else source
+        if not len(units) or (units.spans[:, 1] - units.spans[:, 0]).max() < 2:
+            remedy = "give more text, or part it less finely (--documents, --unit document)"
+            raise BadInput(f"no {self.unit} of this text has two words side by side", remedy=remedy)
 
     def _stretch(self, source: Portion, begin: int, end: int) -> Batch:
         """The tokens from `begin` to `end` of all that teach, as rows: the first and the last may be parts of units."""

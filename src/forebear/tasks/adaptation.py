@@ -95,7 +95,11 @@ class Adaptation:
         from forebear.networks.model import Model
 
         encoder: Any = pretrained.encoder
-        features = self.how == "features"
+        features, widths = self.how == "features", getattr(encoder, "widths", (encoder.width,))
+        if features and len(set(widths)) > 1:
+            told = " and ".join(f"{width:,}" for width in widths)
+            remedy = "--how freeze, or pre-train it with layers of one width"
+            raise BadInput(f"its layers are {told} numbers wide: they cannot be mixed", remedy=remedy)
         usual = "max" if self.reader in LARGEST else layout.read
         read = self.read or ("mean" if features else usual)
         making = Making(

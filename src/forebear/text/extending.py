@@ -34,11 +34,14 @@ def lacking(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]
     return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unknown]]
 
 
-def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dict[str, list[int]]]:
+def extended(
+    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False
+) -> tuple[Tokenizer, dict[str, list[int]]]:
     """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
 
     What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
-    (at a space, or between two Chinese characters) could never be found there, and is refused.
+    (at a space, or between two Chinese characters) could never be found there, and is refused. Words that were `found`
+    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone.
     """
     words = list(words)
     if not words:
@@ -59,7 +62,7 @@ def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dic
             new[parts[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[parts[0]] = len(vocabulary)
     longer = Tokenizer(made) if new else tokenizer
-    for word in new:
+    for word in () if found else new:
         if len(longer.encode(word).ids) != 1:
             what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
             raise BadInput(what, remedy="add words as the segmenter finds them, or leave it out")

@@ -8,6 +8,7 @@ from typing import Any
 from forebear.training.recipe import Recipe
 
 WARMUP = 100  # steps, or a tenth of a shorter run
+LEAST_LOOK = 0.02  # of the time that was given: so long the speed is watched before it is believed
 LONGEST_COOLDOWN = 0.9  # of a run that was given a time
 LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
 
@@ -61,6 +62,8 @@ class Pace:
             self.middle = step, seconds
         if seconds >= until:
             steps, took = step - self.middle[0], seconds - self.middle[1]
+            if took < LEAST_LOOK * self.time and seconds < self.time:  # a step or two tell little
+                return
             pace = took / steps if steps else seconds / step
             self.total = step + max(1, round((self.time - seconds) / pace))
             self.fall = None if self.schedule == "root" else step

@@ -39,6 +39,7 @@ class Sweeping:
         self.network.begin(self.recipe.seed)
         if self.given is not None:
             self.network.go_on_from(self.given)
+            self.notes += self.network.notes
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         loss = self.network.sweep(
@@ -48,7 +49,7 @@ class Sweeping:
             threads=self.threads,
             deterministic=bool(self.recipe.deterministic),
         )
-        return {} if loss is None else dict.fromkeys(self.network.heads, loss)
+        return {} if loss is None else {name: float(loss) for name in self.network.heads}
 
     def examine(self, batch: Batch) -> dict[str, float]:
         """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""

@@ -12,11 +12,9 @@ VERBS: dict[str, tuple[str, ...]] = {
     "start": ("answer", "measure"),
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
-    "around": ("measure",),
-    "together": ("measure",),
 }
 OF_ENCODERS = ("embed", "neighbours", "similarity", "odd-one-out")
-OF_WORDS = ("analogy",)  # what is looked for among all words
+OF_WORDS = ("analogy", "measure")  # what is looked for among all words
 
 
 def verbs(heads: Iterable[str], *, encodes: bool, words: bool = False) -> tuple[str, ...]:

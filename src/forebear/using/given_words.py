@@ -24,7 +24,8 @@ def given_words(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> dict[str,
     """
     import torch
 
-    words = Run(folder).words
+    run = Run(folder)
+    words = run.network.table(run.tokenizer.tokens())
     if not isinstance(words.matrix, np.ndarray):
         return {}
     mean, spread = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)

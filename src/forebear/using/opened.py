@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
     from forebear.networks.translator import Translator
     from forebear.tasks.task import Task
+    from forebear.using.lexicon import Lexicon
     from forebear.using.predicting import Predictor
+    from forebear.using.word_pooling import Pooled
     from forebear.vectors.table import WordTable
 
 
@@ -81,9 +83,9 @@ class Opened:
             raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
         if self.folder.milestone.learning == "counting":
             return self.network
-        from forebear.networks.predictor import NetworkPredictor
+        from forebear.networks.predictor import predictor_of
 
-        return NetworkPredictor(self.network)
+        return predictor_of(self.network)
 
     @cached_property
     def restorer(self) -> Restorer:
@@ -110,6 +112,21 @@ class Opened:
         from forebear.using.words import table_of
 
         return table_of(self)
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Those words, to be asked which are near, alike and odd."""
+        from forebear.using.words import lexicon_of
+
+        return lexicon_of(self)
+
+    @cached_property
+    def pooled(self) -> Pooled:
+        """Those words, of which vectors of texts are made."""
+        from forebear.using.word_pooling import Pooled
+        from forebear.using.words import cutting_of
+
+        return Pooled(cutting_of(self))
 
     @property
     def scorer(self) -> Predictor | Restorer:

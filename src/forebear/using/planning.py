@@ -166,6 +166,12 @@ def plan(
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
     heeded(milestone, kind.learning, {**written.get("recipe", {}), **given})
+    slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
+    own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
+    recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
+    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
+    if beginning is not None and made.least_count is not None and beginning.words_file is None:
+        beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
@@ -175,7 +181,6 @@ def plan(
         if tokenizer is not None and tokenizer not in KINDS:
             what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
             raise BadInput(what, remedy="leave it out")
-    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
@@ -191,9 +196,7 @@ def plan(
         source,
         os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer,
         vocabulary,
-        _recipe_of(
-            made, {"rate": SLOWER * made.recipe()["rate"]} if beginning else {}, written.get("recipe", {}), given
-        ),
+        recipe_made,
         beginning,
         os.fspath(target_tokenizer) if target_tokenizer is not None else None,
         None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),

@@ -253,7 +253,8 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
         run.tell(data=run.facts["data"] | {"split": shares}, **facts)
         way = run.milestone.learning
-        how: dict[str, Any] = {"once": way == "counting", "last": way == "sweeping", "unigram": ready.unigram}
+        once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
+        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
         with group.learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)
@@ -266,8 +267,9 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if run.milestone.learning == "sweeping":  # it predicts no text: the loss of the last look is what there is to tell
-        facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"]}}
+    if isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
+        told = opened.measure(held_out.first(MEASURED)).facts()
+        facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
     elif "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, PairedPortion):

@@ -17,6 +17,7 @@ from forebear.training.corpora import Progress
 from forebear.training.learners import learner_for
 from forebear.training.sweeping import Sweeping
 from forebear.using.previewing_hidden import hidden_figures
+from forebear.vectors.together import Together
 
 if TYPE_CHECKING:
     from forebear.text.corpus import Corpus
@@ -112,11 +113,18 @@ def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
     if isinstance(objective, Around):
         words = f"nothing is hidden: each of {asked['around']:,} words is asked with those around it"
         return words, {"asked": asked}
+    if isinstance(objective, Together):
+        return (
+            f"nothing is hidden: of {asked['together']:,} pairs of words it is asked how often they stand together",
+            {"asked": asked},
+        )
     told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
     return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
 
 
 def _packed(batch: Batch) -> Told:
+    if "beside" in batch.inputs:
+        return f"{batch.tokens:,} entries of the table of words that stand together", {"entries": batch.tokens}
     lengths = batch.inputs["lengths"]
     padded = int(lengths.max()) * len(lengths) if len(lengths) else 0
     saved = 1 - batch.tokens / max(1, padded)

@@ -191,7 +191,7 @@ def tokenizer_for(
     if adaptation.reader is None or adaptation.how != "finetune":
         return beginning.tokenizer
     texts = [text for example in data.train for text in texts_of(example)]
-    return extended(beginning.tokenizer, lacking(beginning.tokenizer, texts, OFTEN))[0]
+    return extended(beginning.tokenizer, lacking(beginning.tokenizer, texts, OFTEN), found=True)[0]
 
 
 def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:

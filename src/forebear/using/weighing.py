@@ -69,7 +69,7 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
     network = milestone.network(tokenizer)
     if milestone.learning == "sweeping":
         return _of_tables(network)
-    longest = network.encoder.context
+    longest = network.encoder.context or network.encoder.window  # of what reads rows of any length, what it looks at
     parameters = network.parameter_count
     kept = _kept(network, longest)
     return Weight(
@@ -93,7 +93,9 @@ def _of_tables(network: Any) -> Weight:
 
 
 def _cache(encoder: Any, longest: int) -> int:
-    """Only what writes on keeps anything between two tokens."""
+    """Only what writes on keeps anything between two tokens, for its attention."""
+    if not hasattr(encoder, "attention"):
+        return 0
     if hasattr(encoder, "writer"):  # of what is written, and of the source
         return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
     return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0

@@ -27,6 +27,14 @@ class UnitMatrix:
         numbers = np.arange(len(self))[which]
         return (np.arange(len(self)) == np.asarray(numbers)[..., None]).astype(self.dtype)
 
+    def cosines(self, units: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
+        """(Q, n) of vectors of length 1 with some of the rows: each says what the vectors have at its place."""
+        return units[:, rows]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.ones(len(self), self.dtype)
+
 
 class OneHotModel:
     """Learns which words there are and how often, and nothing about any of them.
