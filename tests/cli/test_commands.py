@@ -14,6 +14,7 @@ import pytest
 import small_runs
 from command_line import refused, told
 from forebear.cli.main import COMMANDS, main
+from forebear.lineage import learning_from_text
 
 STORY = "The cat sat. It was warm!\n\n他走了。她也走了！\n\nThe cat sat. It was warm!\n"
 

@@ -26,10 +26,11 @@ def lacking(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]
     ids, counts = tokenizer.encode_many(texts)
     owners = np.repeat(np.arange(len(texts)), counts)
     found: Counter[str] = Counter()
-    for number in np.unique(owners[ids == tokenizer.unknown]).tolist():
-        pieces = tokenizer.encode(texts[number])
+    for number in np.unique(owners[ids == tokenizer.unknown]):
+        text = texts[int(number)]
+        pieces = tokenizer.encode(text)
         spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
-        found.update(texts[number][begin:end] for i, (begin, end) in spans if i == tokenizer.unknown)
+        found.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unknown)
     often = sorted((word for word, count in found.items() if count >= least), key=lambda word: (-found[word], word))
     return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unknown]]
 

@@ -1,4 +1,4 @@
-"""The vectors of a run's words as the first layer of a task's network: a row for each token, whatever is known of it."""
+"""The vectors of a run's words as the first layer of a task's network: a row for each token, known or not."""
 
 from __future__ import annotations
 
