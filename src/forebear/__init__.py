@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
+    from forebear.using.mixing import mixed
     from forebear.using.quantising import quantise
     from forebear.using.run import Run
 
@@ -40,6 +41,7 @@ __all__ = [
     "import_run",
     "lens",
     "load",
+    "mixed",
     "norms",
     "positions",
     "pretrain",
@@ -62,6 +64,7 @@ _PLACES = {
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
     "lens": "forebear.inspecting.lens",
+    "mixed": "forebear.using.mixing",
     "norms": "forebear.inspecting.norms",
     "positions": "forebear.inspecting.positions",
     "projection": "forebear.inspecting.projection",

@@ -215,6 +215,14 @@ def test_tabs_blank_lines_and_a_last_line_without_end(tmp_path: Path):
     assert [note.split(":")[0] for note in told.notes] == ["2 blank lines are left out", "the last line does not end"]
 
 
+@pytest.mark.parametrize("beside", [b"", b"x  5 6\n", b"x y 5 6\n", b"x\t5 6\n", b"x 5 6\t\n"])
+def test_an_odd_line_changes_no_other_words(tmp_path: Path, beside: bytes):
+    (tmp_path / "v").write_bytes(b"o\r 1 2\n" + beside + b"t\tu 3 4\n")
+    told = read(tmp_path / "v")
+    assert [told.words[0], told.words[-1]] == ["o\r", "t\tu"]
+    assert told.matrix[[0, -1]].tolist() == [[1, 2], [3, 4]]
+
+
 @pytest.mark.parametrize("newline", [b"", b"\n"])
 def test_binary_with_and_without_line_ends(tmp_path: Path, newline: bytes):
     rows = [b"%b %b%b" % (word.encode(), table(1, 3).tobytes(), newline) for word in WORDS]

@@ -57,13 +57,16 @@ def vector(*values: float) -> bytes:
         (None, b"a 1 2\nb 3 0x10\nc 5 6\n", 2, "'0x10' stands where a number"),
         (None, "a 1 2\nb 3 ４\nc 5 6\n".encode(), 2, "'４' stands where a number"),
         (None, b"a 1 2\nb 3 4;5\nc 5 6\n", 2, "'4;5' stands where a number"),
+        (None, b"a 1 2\nb 3 \x1f4\nc 5 6\n", 2, "'\\x1f4' stands where a number"),
         (None, b"a 1 2\nb 3 nan\nc 5 6\n", 2, "'b' holds nan"),
         (None, b"a 1 2\nb 3 -inf\nc 5 6\n", 2, "'b' holds -inf"),
         (None, b"a 1 2\nb 3 1e39\nc 5 6\n", 2, "'b' holds inf"),
+        (None, b"a 1 2\nb c 3 1e39\nc 5 6\n", 2, "'b c' holds inf"),
         (None, b"a 1 2\nb\xff\xfe 3 4\nc 5 6\n", 2, "is no UTF-8"),
         (None, b"a 1 2\nb c\xff 3 4\nc 5 6\n", 2, "is no UTF-8"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None, said: str):
     (tmp_path / "v").write_bytes(content)
     with pytest.raises(BadInput) as caught:
@@ -290,3 +293,12 @@ def test_whatever_bytes_there_are(tmp_path_factory: pytest.TempPathFactory, cont
         except BadInput as error:
             told = error.remedy
         assert told
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_float32_cannot_hold(tmp_path: Path):
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    numpy_files.save_file({"vectors": np.array([[1.0], [1e39]])}, tmp_path / "v.safetensors")
+    (tmp_path / "vocab.txt").write_text("a\nb\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="'b' holds inf"):
+        read(tmp_path / "v.safetensors")

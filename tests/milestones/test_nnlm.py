@@ -11,12 +11,15 @@ import pytest
 
 from forebear.errors import BadInput
 from forebear.milestones.nnlm import Nnlm
+from forebear.objectives.layout import Layout
+from forebear.tasks.adaptation import Adaptation
 from forebear.using import pretraining
 from forebear.using.beginning import Beginning
 from forebear.using.distilling import distil
 from forebear.using.explaining import explain
 from forebear.using.mixing import mixed
 from forebear.using.planning import plan
+from forebear.using.previewing import preview
 from forebear.using.quantising import quantise
 from forebear.using.run import Run
 from small_runs import opened
@@ -66,6 +69,8 @@ def test_its_layers_are_of_different_widths(run: Run):
     assert run.embed("The cat sat.")[0].vector.shape == (20,)
     with pytest.raises(BadInput, match="no mean"):
         run.embed("The cat sat.", layers=[0, 1])
+    with pytest.raises(BadInput, match="cannot be mixed"):
+        Adaptation(how="features").network(run.network, None, Layout())
     long = run.embed("The cat sat by the hill. " * 4000)[0]  # far longer than any window
     assert (long.tokens, long.cut) == (7 * 4000, 0)
 
@@ -94,6 +99,15 @@ def test_what_it_cannot_be_asked_is_refused(run: Run, tmp_path: Path):
         lens(run, "The cat sat")
     with pytest.raises(BadInput, match="only a Transformer"):
         distil(run.folder.path, [str(run.folder.path.parent / "text.txt")], to=tmp_path / "student")
+
+
+def test_a_preview_shows_the_lead_and_asks_nothing_of_it(run: Run):
+    file = run.folder.path.parent / "text.txt"
+    told = preview(plan("nnlm", [str(file)], settings={"context": "4", "batch": "70"}))
+    for row in told.rows:
+        assert row.asked["next"][:3] == [None] * 3
+        assert row.asked["next"][3:-1] == row.tokens[4:]
+    assert "rows_as_long_as_the_context" not in told.figures  # none is cut by it
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -6,6 +6,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import Any, Self
 
 from forebear.lineage import LINEAGE
@@ -180,6 +181,11 @@ class Comparison:
     def with_row(self, row: Row) -> Comparison:
         others = [other for other in self.rows if other.name != row.name]
         return replace(self, rows=(*others, row))
+
+    @property
+    def judged(self) -> list[str]:
+        """The names of the files of words that people judged."""
+        return [PurePath(file).stem for file in self.settings.get("words", ())]
 
     @property
     def best(self) -> Row | None:

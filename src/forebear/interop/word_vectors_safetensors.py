@@ -84,14 +84,15 @@ def read(
     matrix, notes = matrix[keep], decoding.notes()
     if not matrix.size:
         raise BadInput("it holds no vectors", file=path, remedy=ANY)
+    if matrix.dtype != np.float32:
+        notes.append(f"its numbers are {told[name]['dtype']}: read into memory as float32")
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            matrix = np.asarray(matrix, np.float32)
     for begin in range(0, len(words), ROWS):
         places = range(begin + 1, len(words) + 1)
         decoding.check(matrix[begin : begin + ROWS], lambda row, begin=begin: repr(words[begin + row]), places)
         if progress is not None:
             progress(min(begin + ROWS, len(words)) * size // len(words), size)
-    if matrix.dtype != np.float32:
-        notes.append(f"its numbers are {told[name]['dtype']}: read into memory as float32")
-        matrix = np.asarray(matrix, np.float32)
     return WordVectors(words, matrix, None if counts is None else np.array(counts[keep]), "safetensors", notes)
 
 

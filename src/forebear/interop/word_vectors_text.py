@@ -17,6 +17,8 @@ from forebear.interop.word_vectors_files import AGAIN, BLOCK, WIDEST, Stream
 from forebear.interop.word_vectors_gathering import Decoding, Gathering, Tally, WordVectors, shown
 
 HEADER = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
+NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+OF_NUMBERS = b"0123456789+-.eE \n"  # characters of usual ones and of what stands between them
 MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
 SAMPLED = 16  # lines looked at to learn how many numbers there are
 ROWS = 1024  # written at once
@@ -174,7 +176,8 @@ class _Reader:
             if not line.strip():
                 blank.append(row)
             else:
-                words[row], rows[row] = self._closely(line, places[row])
+                with np.errstate(over="ignore"):  # what is too large is refused with its word
+                    words[row], rows[row] = self._closely(line, places[row])
         self.line += len(words)
         if blank:
             self.blank += len(blank)
@@ -188,7 +191,10 @@ class _Reader:
     def _closely(self, line: bytes, place: int) -> tuple[bytes, list[float]]:
         """The word and the numbers of a line of any sound form."""
         width = self.shape.width
-        fields = line.rsplit(None, width)
+        fields = line.split(b" ")
+        if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
+            return fields[0], [float(text) for text in fields[1:]]
+        fields = line.rsplit(None, width)  # other white space, words with spaces
         if len(fields) <= width:
             what = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
             if len(fields) == width and all(map(_is_number, fields)):
@@ -229,8 +235,11 @@ def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     if not plain:
         return rows, ends
     parts = [lines[row].partition(b" ") for row in plain]
+    text = b"\n".join(part[2] for part in parts)
+    if text.translate(None, OF_NUMBERS):  # numpy would take strange white space for none
+        return rows, ends
     try:
-        text = b"\n".join(part[2] for part in parts).decode("ascii").split("\n")
+        text = text.decode("ascii").split("\n")
         with np.errstate(all="ignore"):
             found = np.loadtxt(text, np.float32, comments=None, delimiter=" ", ndmin=2)  # pyright: ignore[reportArgumentType]
     except ValueError:  # one of them is odd: all are looked at one by one

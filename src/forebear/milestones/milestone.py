@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from forebear.objectives.batch import Objective
-    from forebear.objectives.layout import Layout
+    from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
 
 
@@ -47,6 +47,15 @@ class Milestone(ABC):
     @abstractmethod
     def network(self, tokenizer: Any) -> Any:
         """What does the predicting: a `networks.model.Model`, one of `statistics` that counts, or `vectors`."""
+
+    @property
+    def wants_reader(self) -> bool:
+        """Whether all it has is vectors of words, which want something that reads them when they serve a task."""
+        return self.learning == "sweeping"
+
+    def task_network(self, tokenizer: Any, reader: Reader) -> Any:
+        """The encoder that serves a task: its own, or its vectors of words with this reader above them."""
+        return self.network(tokenizer)
 
     def layout(self, tokenizer: Tokenizer) -> Layout:
         """How texts are laid out for it when it serves a task: as they are, unless it knows tokens around them."""

@@ -21,7 +21,7 @@ ROW = 32  # words asked in a row: more would be less mixed, fewer would be read 
 
 @dataclass(frozen=True)
 class Nnlm(Milestone):
-    """A Neural Probabilistic Language Model (Bengio, Ducharme, Vincent, Jauvin; Journal of Machine Learning Research).
+    """A Neural Probabilistic Language Model (Bengio, Ducharme, Vincent, Jauvin; JMLR, 2003).
 
     To an n-gram every word is as far from every other: having seen "the cat is walking in the bedroom" says nothing of
     "a dog was running in a room". Here each word has a vector, and the next word's probability is a smooth function of
@@ -82,4 +82,4 @@ class Nnlm(Milestone):
 
     def recipe(self) -> dict[str, Any]:
         """A rate that would break a deep network: most words are seen seldom, and each time is to count."""
-        return {"rate": 1e-2, "batch": 2048, "decay": 0.01}
+        return {"rate": 1e-2, "batch": 1024, "decay": 0.01}

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.milestones.milestone import Milestone
+from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.objectives.which_words import WhichWords
 
 if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
     from forebear.vectors.onehot import OneHotModel
 
@@ -43,6 +46,12 @@ class OneHot(Milestone):
         from forebear.vectors.onehot import OneHotModel
 
         return OneHotModel(vocabulary=tokenizer.size, never=tokenizer.specials)
+
+    def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
+        return read_words(tokenizer.size, None, reader)
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        return LAYOUT
 
     def recipe(self) -> dict[str, Any]:
         return {"batch": 100_000, "epochs": 1, "warmup": 0}

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
+from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.objectives.around import Around
 
 if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
     from forebear.vectors.given import GivenVectors
     from forebear.vectors.words_and_phrases import WordsAndPhrases
@@ -108,6 +111,12 @@ class Word2vec(Milestone):
             )
 
         return WordsAndPhrases(make, tokens=tokenizer.tokens(), never=tokenizer.specials, passes=self.phrases)
+
+    def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
+        return read_words(tokenizer.size, self.width, reader)
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        return LAYOUT
 
     def recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025

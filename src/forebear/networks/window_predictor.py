@@ -44,9 +44,8 @@ class WindowPredictor:
             return [np.empty(0, np.float32) for _ in rows]
         words = self.words(seen)
         targets = tensor(self.model, np.concatenate([np.asarray(row)[1:] for row in rows]))
-        told = torch.cat(
-            [self.head.softmax.log_probabilities(self._read(part), target) for part, target in _parts(words, targets)]
-        )
+        parts = zip(words.split(AT_ONCE), targets.split(AT_ONCE), strict=True)
+        told = torch.cat([self.head.softmax.log_probabilities(self._read(part), target) for part, target in parts])
         ends = np.cumsum([max(0, len(row) - 1) for row in rows])[:-1]
         return np.split(told.float().cpu().numpy(), ends)
 
@@ -60,9 +59,8 @@ class WindowPredictor:
 
     def last(self, rows: Sequence[np.ndarray]) -> Tensor:
         """(B, k) the words of each row's last window."""
-        return self.words([np.asarray(row)[-self.encoder.window :] for row in rows])[
-            torch.tensor([min(len(row), self.encoder.window) for row in rows]).cumsum(0) - 1
-        ]
+        tails = [np.asarray(row)[-self.encoder.window :] for row in rows]
+        return self.words(tails)[np.cumsum([len(tail) for tail in tails]) - 1]
 
     def words(self, rows: Sequence[np.ndarray]) -> Tensor:
         """(T, k) the words of each token's window."""
@@ -82,10 +80,6 @@ class WindowPredictor:
         """(N, k) words → what the head scores."""
         x = self.encoder.embedding(words.flatten()).view(len(words), -1)
         return self.head.read(self.encoder.layer(x), x)
-
-
-def _parts(words: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(words.split(AT_ONCE), targets.split(AT_ONCE), strict=True))
 
 
 class WindowRows:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text import blueprint as blueprints
@@ -11,6 +14,25 @@ from forebear.text.blueprint import Blueprint
 from forebear.text.tokenizer import Tokenizer
 
 KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
+
+
+def lacking(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]:
+    """The words that these texts hold at least so often and the vocabulary lacks, the most frequent first.
+
+    Only such as it could find if it had them, and none where it spells every word.
+    """
+    if tokenizer.unknown is None or tokenizer.kind not in KINDS:
+        return []
+    ids, counts = tokenizer.encode_many(texts)
+    owners = np.repeat(np.arange(len(texts)), counts)
+    found: Counter[str] = Counter()
+    for number in np.unique(owners[ids == tokenizer.unknown]):
+        text = texts[int(number)]
+        pieces = tokenizer.encode(text)
+        spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
+        found.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unknown)
+    often = sorted((word for word, count in found.items() if count >= least), key=lambda word: (-found[word], word))
+    return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unknown]]
 
 
 def extended(

@@ -165,7 +165,7 @@ def plan(
     own, given = _shared_out(milestone, kind, settings or {})
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
-    heeded(milestone, kind, {**written.get("recipe", {}), **given})
+    heeded(milestone, kind.learning, {**written.get("recipe", {}), **given})
     slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
     own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
     recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
@@ -231,18 +231,18 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
     return recipe_from(default, own, *layers)
 
 
-def heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
+def heeded(milestone: str, learning: str, given: Mapping[str, Any]) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
     idle = {
         "counting": (("deterministic", *OF_DESCENT), "which counts"),
         "sweeping": (OF_TORCH, "whose rows are moved word by word, and the last of which are kept"),
         "descending": (("deterministic",), "which always ends alike with as many threads"),
     }
-    names, why = idle[kind.learning]
+    names, why = idle[learning]
     for name in names:
         if given.get(name) is not None:
             raise BadInput(f"--{_dashed(name)} means nothing to {milestone}, {why}", remedy="leave it out")
-    if kind.learning == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
+    if learning == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
         raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
 

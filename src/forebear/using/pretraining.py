@@ -267,7 +267,7 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if run.milestone.learning == "sweeping":
+    if isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
         told = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
     elif "measure" in verbs(opened.heads, encodes=False):

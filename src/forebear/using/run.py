@@ -191,18 +191,18 @@ class Run(WithVectors):
             raise BadInput(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
         portion = prepared(self, texts, reading, workers, preparing)
         portion = portion if most is None else portion.first(most)
-        if self.folder.milestone.learning == "sweeping":
-            from forebear.using.company import company
-
-            measured = company(self.words, self.tokenizer, portion)
-        elif "token" in self.heads:
+        if "token" in self.heads:
             from forebear.using.hiding import measure_hidden
 
             objective = self.folder.milestone.objective(self.tokenizer)
             assert isinstance(objective, MaskedTokens)
             measured = measure_hidden(self.restorer, self.tokenizer, objective, portion, progress=progress)
-        else:
+        elif "next" in self.heads or "translation" in self.heads:  # the latter is refused there, with what it can do
             measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
+        else:
+            from forebear.using.company import company
+
+            measured = company(self.words, self.tokenizer, portion)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
         return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))

@@ -72,7 +72,7 @@ def nine(
         ("batch", f"{batch.shown:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
         ("initialise", *_initialised(learner, begins, counting)),
         ("loss", *_lost(learner, batch, corpus.tokenizer.size, way, try_loss)),
-        ("Adam" if way == "descending" else "descent", *_descended(learner, recipe, way)),
+        ("descent" if way == "sweeping" else "Adam", *_descended(learner, recipe, way)),
         ("evaluate", *_evaluated(split)),
     ]
     return [Stage(number, name, words, figures) for number, (name, words, figures) in enumerate(told, 1)]

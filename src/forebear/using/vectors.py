@@ -214,7 +214,7 @@ class _Around:
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _Around:
         encoder: Any = model.encoder
-        roles = tokenizer.roles
+        roles = {} if encoder.sees == "text" else tokenizer.roles  # a reader of words knows no marks
         start, end = roles.get("start", roles.get("end")), roles.get("end")
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()

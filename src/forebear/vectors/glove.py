@@ -165,7 +165,7 @@ class GloveModel:
         """Of every word that was seen."""
         rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.never], np.int64)
         rows = rows[np.argsort(-self.counts[rows], kind="stable")]
-        return WordTable([tokens[row] for row in rows.tolist()], self.matrix[rows], self.counts[rows])
+        return WordTable([tokens[int(row)] for row in rows], self.matrix[rows], self.counts[rows])
 
     @property
     def parameter_count(self) -> int:
