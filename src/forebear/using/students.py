@@ -157,6 +157,9 @@ def _student(
         source = TextSource(())
     if beginning is not None:
         name = beginning.folder.facts["milestone"]
+        if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
+            what = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
+            raise BadInput(what, remedy="leave it out")
         return planning.plan(name, data, source=source, settings=settings, beginning=beginning)
     own, shaped = run.facts["milestone"], any(name in settings for name in SHAPE)
     if run.milestone.learning == "counting" and (run.task is None or student in (None, own)):
