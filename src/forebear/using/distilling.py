@@ -24,6 +24,7 @@ from forebear.training.recipe import BUDGETS, recipe_from
 from forebear.training.soft_targets import TAUGHT, Distillation, Taught, Teacher, unlabelled
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, pretraining
+from forebear.using.measuring import Measured
 from forebear.using.places import place, replaced
 from forebear.using.run import Run
 from forebear.using.students import OF_TOKENS, Plan, plan
@@ -283,6 +284,7 @@ def _on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
     """Bits per byte of held-out text, or the share of hidden tokens found."""
     held_out = corpus.split(recipe.held_out).held_out.first(pretraining.MEASURED)
     found = run.measure(held_out)
+    assert isinstance(found, Measured)  # a student that was taught text predicts it
     seconds = found.seconds if found.seconds > 1 else min(run.measure(held_out).seconds for _ in range(3))
     score = "accuracy" if found.pseudo else "bits_per_byte"
     milliseconds = round(1000 * seconds / max(1, found.units), 3)  # a short time is measured again: the first is slow

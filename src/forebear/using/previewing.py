@@ -66,7 +66,8 @@ def preview(
         raise BadInput(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
     steps = objective.steps(split.train, what.recipe.batch)
     end = tokenizer.roles.get("end")
-    figures = _figures(batch, steps, tokenizer, getattr(what.milestone, "context", None))
+    whole = getattr(objective, "lead", None) is not None  # then no row is cut by the context
+    figures = _figures(batch, steps, tokenizer, None if whole else getattr(what.milestone, "context", None))
     if isinstance(objective, MaskedTokens):
         figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}

@@ -166,7 +166,7 @@ def _student(
 def smaller(milestone: Milestone, tokenizer: Tokenizer) -> Milestone:
     """At most half the parameters: fewer layers if a fourth of them is few enough, or half the width, or both."""
     own, most = asdict(milestone), parameters(milestone, tokenizer) / 2
-    tries = [{"depth": own["depth"] // by} for by in PARTS if own["depth"] % by == 0]
+    tries = [{"depth": own["depth"] // by} for by in PARTS if "depth" in own and own["depth"] % by == 0]
     made = [replace(milestone, **fields) for fields in (*tries, *(_halved(own, names) for names in HALVES))]
     return next((small for small in made if parameters(small, tokenizer) <= most), made[-1])
 
@@ -260,15 +260,21 @@ def _example(run: Run, parts: Sequence[str]) -> Sequence[Any]:
 
 def _checked(run: RunFolder, milestone: Milestone, tokenizer: Tokenizer, how: Distillation) -> None:
     """An error where the student cannot be compared with the teacher as it is asked to be."""
+    from forebear.networks.heads import TokenHead
     from forebear.training.distilling import insides
 
     if run.task is not None and run.task.name != "answering" and not how.matched:
         return
     network, teacher = milestone.network(tokenizer), Run(run).network
-    if run.task is None and not {*OF_TOKENS} & {*network.heads} & {*teacher.heads}:
+    shared = {*OF_TOKENS} & {*network.heads} & {*teacher.heads}
+    if run.task is None and not shared:
         has = ", ".join(teacher.heads) or "none"
         what = f"the student has the heads {', '.join(network.heads)}, the teacher {has}: none predicts tokens in both"
         raise BadInput(what, file=run.path, remedy="choose a student and a teacher that predict the same")
+    heads = [one.heads[name] for one in (network, teacher) for name in shared]
+    if run.task is None and not all(isinstance(head, TokenHead) for head in heads):
+        what = "only a Transformer that predicts tokens can teach them, and only to another"
+        raise BadInput(what, file=run.path, remedy="choose such a teacher and such a student, or distil a task")
     theirs, own = run.milestone.layout(run.tokenizer), milestone.layout(tokenizer)
     if tokenizer.digest != run.tokenizer.digest or replace(own, context=None) != replace(theirs, context=None):
         what = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"

@@ -41,7 +41,7 @@ def huffman(counts: np.ndarray, allowed: np.ndarray) -> Tree:
 
 
 def joined_in_loops(weights):
-    """Joins the two lightest again and again; of 2n - 1 nodes (leaves by weight first): the parent and the turn to it."""
+    """Joins the two lightest, again and again; of 2n - 1 nodes (leaves first) the parent, and the turn to it."""
     leaves = len(weights)
     heavy = np.empty(max(2 * leaves - 1, 1), np.int64)
     heavy[:leaves] = weights

@@ -1,0 +1,86 @@
+"""GloVe (Pennington et al. 2014): vectors whose products tell how often two words stand together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from forebear.errors import BadInput
+from forebear.milestones.milestone import Milestone
+from forebear.milestones.read_words import LAYOUT, read_words
+from forebear.vectors.together import Together
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.objectives.layout import Layout, Reader
+    from forebear.text.tokenizer import Tokenizer
+    from forebear.vectors.glove import GloveModel
+
+
+@dataclass(frozen=True)
+class Glove(Milestone):
+    """GloVe: Global Vectors for Word Representation (Pennington, Socher, Manning; 2014).
+
+    word2vec goes through the text window by window and never sees how often two words stand together in all of it;
+    older methods factor the table of these counts, but let the most frequent pairs decide. GloVe does both: it counts
+    once, near words more than far ones, and then learns from the table alone: w·c + b + b' shall be the log of a count.
+    The difference of two vectors then tells how much more often each of two words stands beside a third: ice and steam
+    differ where solid and gas do. Rare pairs, which are mostly chance, matter less, and frequent ones no more than
+    `largest`. The text is read once, however long one learns. Each word has two vectors, as a row and as a column,
+    which differ only by chance, and their sum is better than either.
+
+    width      numbers in the vector of a word
+    window     how many words away another one may be; it counts the less the further it is
+    largest    from this count on all pairs matter alike
+    power      below, a pair matters as much as its share of `largest` to this power
+    min_count  words seen less often have no vector
+    unit       what no window reaches beyond: a "sentence" or a "document"
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "50d": {"width": 50},
+        "100d": {},
+        "300d": {"width": 300},
+        "small": {"largest": 10.0},
+    }
+    size: ClassVar[str] = "small"
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
+    tokenizer: ClassVar[str] = "words"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    width: int = 100
+    window: int = 10
+    largest: float = 100.0
+    power: float = 0.75
+    min_count: int = 5
+    unit: str = "document"
+
+    def __post_init__(self) -> None:
+        for name, number in {"width": 1, "window": 1, "min_count": 1}.items():
+            if getattr(self, name) < number:
+                raise BadInput(f"{name} is {getattr(self, name)}", remedy=f"give {number} or more")
+        for name in ("largest", "power"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")
+        Together(0, frozenset(), self.window, self.unit, self.largest, self.power)
+
+    @property
+    def least_count(self) -> int:
+        return self.min_count
+
+    def objective(self, tokenizer: Tokenizer) -> Together:
+        return Together(tokenizer.size, tokenizer.specials, self.window, self.unit, self.largest, self.power)
+
+    def network(self, tokenizer: Tokenizer) -> GloveModel:
+        from forebear.vectors.glove import GloveModel
+
+        return GloveModel(vocabulary=tokenizer.size, never=tokenizer.specials, width=self.width)
+
+    def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
+        return read_words(tokenizer.size, self.width, reader)
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        return LAYOUT
+
+    def recipe(self) -> dict[str, Any]:
+        return {"rate": 0.05, "batch": 1_000_000, "epochs": 25, "warmup": 0}
