@@ -135,7 +135,7 @@ class WordReader(nn.Module):
             texts = parted(rows, segments)
             other = likes(x, texts)
             y = (x - other).abs() if self.matching is None else self.matching(x, other)
-        if self.body is not None:
+        if self.body is not None and len(y):
             y = self.body(y, tuple(length for length in texts if length))
         return States([x, y], rows)
 

@@ -171,7 +171,7 @@ def _given(what: Plan) -> dict[str, Tensor] | None:
     beginning = what.beginning
     if beginning is None or beginning.folder.milestone.learning == "counting":
         return None
-    if beginning.folder.milestone.wants_reader and beginning.folder.task is None:
+    if beginning.folder.milestone.wants_reader:
         from forebear.using.given_words import given_words
 
         return given_words(beginning.folder, what.tokenizer, what.recipe.seed)

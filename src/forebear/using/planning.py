@@ -170,7 +170,7 @@ def plan(
     own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
     recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
-    if beginning is not None and made.least_count is not None and beginning.words_file is None:
+    if beginning is not None and made.least_count is not None and beginning.words_file is None and texts:
         beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.kernels.around import learner
-from forebear.kernels.drawing import PART, scrambled, stream_of_words, thinned, thinning
-from forebear.vectors.huffman import Tree, huffman
+from forebear.kernels.drawing import ALWAYS, scrambled, thinned, thinning
+from forebear.kernels.tables import table
 from forebear.vectors.subwords import Subwords
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-FIXED = 0x5EED  # the seed of what is drawn to examine
+FIXED = (0x5EED,)  # the moment of what is drawn to examine
+TOGETHER = 4096  # words whose vectors are composed at once
 
 
 def check(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
@@ -27,6 +26,15 @@ def check(width: int, window: int, architecture: str, output: str, negatives: in
     for name, value in (("width", width), ("window", window), ("negatives", negatives)):
         if value < 1:
             raise BadInput(f"{name} is {value}", remedy=f"choose a {name} of 1 or more")
+
+
+def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each word: its own, then those of its n-grams, which lie behind those of all words."""
+    if words is None or len(words) != vocabulary:
+        raise ForebearError(f"subwords need the words of all {vocabulary} ids")
+    indptr, rows = subwords.rows(words)
+    own = np.insert(rows.astype(np.int64) + vocabulary, indptr[:-1], np.arange(vocabulary))
+    return indptr + np.arange(vocabulary + 1), own.astype(np.int32)
 
 
 class Word2vecModel:
@@ -69,16 +77,10 @@ class Word2vecModel:
         self.allowed = np.ones(vocabulary, bool)
         self.allowed[list(never)] = False
         self.notes: list[str] = []
-        self._indptr, self._rows = np.arange(vocabulary + 1), np.arange(vocabulary, dtype=np.int32)
-        if subwords is not None:
-            if words is None or len(words) != vocabulary:
-                raise ForebearError(f"subwords need the words of all {vocabulary} ids")
-            indptr, rows = subwords.rows(words)
-            self._indptr = indptr + np.arange(vocabulary + 1)
-            self._rows = np.insert(rows + vocabulary, indptr[:-1], np.arange(vocabulary)).astype(np.int32)
-        below = vocabulary + (subwords.buckets if subwords else 0)
-        self._inputs = np.zeros((below, width), np.float32)
-        self._outputs = np.zeros((vocabulary if output == "negatives" else max(vocabulary - 1, 1), width), np.float32)
+        self._spelling = None if subwords is None else spelled(subwords, words, vocabulary)
+        rows = vocabulary + (subwords.buckets if subwords else 0)
+        self._inputs = table(rows, width)
+        self._outputs = table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
         self.meet(np.zeros(vocabulary, np.int64))
 
     # -- learning
@@ -89,17 +91,31 @@ class Word2vecModel:
             raise ForebearError(f"counts of shape {counts.shape} for {self.vocabulary} ids")
         self.counts = counts.astype(np.int64)
         self._kept = thinning(self.counts, self.sample, self.allowed)
-        self._stream = np.zeros(0, np.int32)
-        self._tree = Tree(np.zeros(self.vocabulary + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8))
-        if self.output == "negatives":
-            self._stream = stream_of_words(self.counts, self.power, self.allowed)
-        else:
-            self._tree = huffman(self.counts, self.allowed)
+        self._known_way: Any = None
+
+    @property
+    def _way(self) -> Any:
+        """How compiled loops are to learn; made at first use, since a tree or a stream of words takes its time."""
+        if self._known_way is None:
+            from forebear.vectors.ways import way_of
+
+            self._known_way = way_of(
+                self.counts,
+                self.allowed,
+                kept=self._kept,
+                window=self.window,
+                mean=self.architecture == "cbow",
+                negatives=self.negatives if self.output == "negatives" else 0,
+                power=self.power,
+                spelling=self._spelling,
+            )
+        return self._known_way
 
     def begin(self, seed: int) -> None:
         """The first values: small chance for inputs, 0 for outputs."""
         rng = np.random.default_rng(seed)
-        self._inputs[:] = (rng.random(self._inputs.shape, np.float32) - np.float32(0.5)) / np.float32(self.width)
+        shape = (len(self._inputs), self.width)
+        self._inputs[:, : self.width] = (2 * rng.random(shape, np.float32) - 1) / np.float32(self.width)
         self._outputs[:] = 0
 
     def sweep(
@@ -113,55 +129,47 @@ class Word2vecModel:
         deterministic: bool = False,
     ) -> float:
         """Learns from rows of ids, one after the other, in place; the mean loss before, of some of the windows."""
-        self._check(tokens)
-        kept, ends = thinned(tokens, lengths, self._kept, scrambled(*moment))
-        parts = range(-(-len(kept) // PART))
-        told = np.zeros((len(parts), 2))
+        from forebear.kernels.sweeping import swept
 
-        def learn(mine: range) -> None:
-            for part in mine:
-                state = scrambled(*moment, part)
-                first = part * PART
-                last = min(first + PART, len(kept))
-                self._run(kept, ends, first, last, np.float32(rate), state, told[part], False)
-
-        shares = [range(len(parts) * one // threads, len(parts) * (one + 1) // threads) for one in range(threads)]
-        if deterministic or threads == 1:
-            learn(range(len(parts)))
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(learn, shares))
-        loss, many = told.sum(0)
-        return float(loss / many) if many else float("nan")
+        self._check(tokens, lengths)
+        loss, many = swept(
+            self._inputs,
+            self._outputs,
+            np.ascontiguousarray(tokens, np.int32),
+            np.ascontiguousarray(lengths, np.int64),
+            self._kept,
+            self._way,
+            rate=rate,
+            moment=moment,
+            threads=threads,
+            in_step=deterministic,
+        )
+        return loss / many if many else float("nan")
 
     def examine(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
-        """The summed loss in double precision, without learning, and of how many: whole windows, all words, and drawn
-        words that depend on nothing but the text."""
-        self._check(tokens)
-        kept, ends = thinned(tokens, lengths, np.where(self.allowed, 1 << 32, 0).astype(np.uint64), 1)
-        told = np.zeros(2)
-        inputs, outputs = self._inputs.astype(np.float64), self._outputs.astype(np.float64)
-        self._run(kept, ends, 0, len(kept), 0.0, scrambled(FIXED), told, True, inputs, outputs)
-        return float(told[0]), int(told[1])
+        """The summed loss in double precision, without learning, and of how many pairs (of how many words, for CBOW):
+        whole windows, all words, and drawn words that depend on nothing but the text."""
+        from forebear.kernels.examining import examined
 
-    def _run(self, kept, ends, first, last, rate, state, told, fixed, inputs=None, outputs=None) -> None:
-        tree = self._tree
-        inputs = self._inputs if inputs is None else inputs
-        outputs = self._outputs if outputs is None else outputs
-        learner()(
-            kept, ends, first, last, inputs, outputs, self._indptr, self._rows, self._stream, tree.indptr, tree.nodes,
-            tree.turns, self.window, self.negatives, self.architecture == "cbow", rate, np.uint64(state), told, fixed,
-        )  # fmt: skip
+        self._check(tokens, lengths)
+        always = np.where(self.allowed, ALWAYS, 0).astype(np.uint64)
+        kept, ends = thinned(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), always, FIXED)
+        way, outputs = self._way, self._outputs[:, : self.width].astype(np.float64)
+        inputs, mean = self.matrix.astype(np.float64), self.architecture == "cbow"
+        return examined(kept, ends, inputs, outputs, way.supply, self.window, mean, scrambled(*FIXED))
 
-    def _check(self, tokens: np.ndarray) -> None:
+    def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
             raise BadInput(f"the text holds ids outside 0 to {self.vocabulary - 1}")
+        if int(lengths.sum()) != len(tokens):
+            raise ForebearError(f"rows of {int(lengths.sum())} ids in all, but there are {len(tokens)}")
 
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state."""
-        return {"inputs": self._inputs.copy(), "outputs": self._outputs.copy(), "counts": self.counts.copy()}
+        inputs, outputs = (rows[:, : self.width].copy() for rows in (self._inputs, self._outputs))
+        return {"inputs": inputs, "outputs": outputs, "counts": self.counts.copy()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
@@ -173,8 +181,8 @@ class Word2vecModel:
             if arrays[name].shape != mine.shape or arrays[name].dtype != mine.dtype:
                 found, wanted = (f"{one.dtype} {one.shape}" for one in (arrays[name], mine))
                 raise ForebearError(f"{name} of a word2vec is {found}, not {wanted}")
-        self._inputs[:] = arrays["inputs"]
-        self._outputs[:] = arrays["outputs"]
+        self._inputs[:, : self.width] = arrays["inputs"]
+        self._outputs[:, : self.width] = arrays["outputs"]
         self.meet(arrays["counts"])
 
     # -- what it says
@@ -182,17 +190,23 @@ class Word2vecModel:
     @property
     def matrix(self) -> np.ndarray:
         """(V, width) the vectors of words by id."""
-        if self.subwords is None:
-            return self._inputs
-        sums = np.add.reduceat(self._inputs[self._rows], self._indptr[:-1])
-        return sums / np.diff(self._indptr)[:, None].astype(np.float32)
+        if self._spelling is None:
+            return self._inputs[: self.vocabulary, : self.width]
+        indptr, rows = self._spelling
+        made = np.empty((self.vocabulary, self.width), np.float32)
+        for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words at once might not fit
+            ends = indptr[begin : begin + TOGETHER + 1]
+            parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
+            sums = np.add.reduceat(parts, ends[:-1] - ends[0])
+            made[begin : begin + TOGETHER] = sums / np.diff(ends)[:, None].astype(np.float32)
+        return made
 
     def composed(self, word: str) -> np.ndarray | None:
         """A vector for a word outside the vocabulary, from its n-grams; None where there are none."""
         if self.subwords is None:
             return None
         _, rows = self.subwords.rows([word])
-        return self._inputs[rows + self.vocabulary].mean(0) if len(rows) else None
+        return self._inputs[rows + self.vocabulary, : self.width].mean(0) if len(rows) else None
 
     @property
     def parameter_count(self) -> int:
