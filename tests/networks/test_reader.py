@@ -115,5 +115,5 @@ def test_the_first_layer_is_what_stays():
     made = encoder("convolution", pairs=True)
     assert [id(one) for one in made.lower(0)] == [id(made.embedding.token.weight)]
     assert {id(one) for one in made.lower(1)} == {id(one) for one in made.parameters()}
-    assert list(encoder(None, pairs=True).parameters())[0] is not None
+    assert next(iter(encoder(None, pairs=True).parameters())) is not None
     assert len(list(encoder(None, pairs=True).parameters())) == 1  # as they are: there is nothing else to learn

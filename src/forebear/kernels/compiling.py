@@ -7,8 +7,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 MUCH = 1 << 19  # products of numbers; below, a whole fit in numpy takes no longer than loading numba does
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.kernels import around, lanes, learning, rows, waiting, windows
+from forebear.kernels import around, lanes, rows, waiting, windows
 from forebear.kernels.around import Pulls
 from forebear.kernels.compiling import compiled
 from forebear.kernels.drawing import scrambled_many, thinned

@@ -111,6 +111,11 @@ class Word2vecModel:
             )
         return self._known_way
 
+    @property
+    def drawing(self) -> tuple[np.ndarray, Any]:
+        """How often each id is looked at, and what else decides about windows."""
+        return self._kept, self._way
+
     def begin(self, seed: int) -> None:
         """The first values: small chance for inputs, 0 for outputs."""
         rng = np.random.default_rng(seed)

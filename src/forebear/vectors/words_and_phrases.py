@@ -119,6 +119,23 @@ class WordsAndPhrases:
     def examine(self, batch: Batch) -> tuple[float, int]:
         return self.model.examine(*self._joined(batch))
 
+    def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], many: int) -> list[dict[str, Any]]:
+        """The first windows of a batch, in words, as one thread draws them."""
+        from forebear.vectors.drawn_windows import drawn_windows
+
+        names = [*self._tokens, *self.phrases.names(self._tokens)]
+        tokens, lengths = self._joined(batch)
+        found = drawn_windows(tokens, lengths, *self.model.drawing, rate=rate, moment=moment, many=many)
+        return [
+            {
+                "word": names[one.word],
+                "around": [names[i] for i in one.around],
+                "drawn": [names[i] for i in one.drawn],
+                "turns": one.turns,
+            }
+            for one in found
+        ]
+
     def _joined(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.joined(batch.inputs["tokens"], batch.inputs["lengths"])
 
