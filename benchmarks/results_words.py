@@ -65,9 +65,7 @@ def matching(bench: Bench) -> Found:
     how: dict[str, Any] = {"task": "pairs", "test": test}
     linear = bench.adapt("matching-linear", "ngram", train, **how)
     rows = _ladder(bench, "words-matching", begin, train, linear, READERS, **how)
-    title = (
-        "Does a sentence answer a question? 2,000 pairs of the demo's world, 300 in the test, by vectors of its text"
-    )
+    title = "Does a sentence answer a question? 2,000 pairs of the demo's world, 300 in the test, by its own vectors"
     return title, ["accuracy", "macro_f1"], rows
 
 

@@ -59,6 +59,7 @@ def test_a_convolution_is_torchs_over_a_text_with_zeros_around():
     x = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(0))
     found = []
     for one in body.filters:
+        assert isinstance(one, nn.Conv1d)
         span = one.kernel_size[0]
         before = (span - 1) // 2
         laid = nn.functional.pad(x.t(), (before, span - 1 - before))

@@ -45,6 +45,7 @@ def table(folder: Path | RunFolder) -> np.ndarray:
 def test_every_reader_serves_every_task(reader: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch):
     made = adapted(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
     run = Run.open(made.path)
+    assert run.task is not None
     assert run.task.verb in run.verbs
     assert made.adaptation.reader == reader
     plan = planned(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
