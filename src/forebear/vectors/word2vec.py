@@ -160,6 +160,8 @@ class Word2vecModel:
         always = np.where(self.allowed, ALWAYS, 0).astype(np.uint64)
         kept, ends = thinned(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), always, FIXED)
         way, outputs = self._way, self._outputs[:, : self.width].astype(np.float64)
+        if self.output == "negatives" and not way.most:  # nothing was met yet
+            return 0.0, 0
         inputs, mean = self.matrix.astype(np.float64), self.architecture == "cbow"
         return examined(kept, ends, inputs, outputs, way.supply, self.window, mean, scrambled(*FIXED))
 
