@@ -141,8 +141,7 @@ class GloveModel:
         self._take(arrays, {name: part for side in SIDES for name, part in self._squares(side).items()})
 
     def go_on_from(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Begins with vectors that were learned before, of all our words or of the first of them; the steps are as large
-        as at first."""
+        """Begins with vectors that were learned before, of all our words or of the first of them, with full steps."""
         for side in SIDES:
             for name, place in self._values(side).items():
                 if arrays[name].shape[1:] != place.shape[1:]:
