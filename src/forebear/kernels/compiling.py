@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
@@ -26,15 +27,16 @@ def compiled(
     """
     import numba
 
-    how: Any = {"fastmath": set(allowed) or False, "nogil": True} | ({"_nrt": False} if bare else {})
+    how: Any = {"fastmath": set(allowed) or False, "nogil": True} | (
+        {"_nrt": False, "no_cfunc_wrapper": True} if bare else {}
+    )
     try:
         made = numba.njit(loops, cache=True, **how)
     except RuntimeError:  # no folder to keep it in
         return numba.njit(loops, **how)
-    kept = getattr(made, "_cache", None)
-    if beside and hasattr(getattr(kept, "_cache_file", None), "_source_stamp"):
-        stamps = [_stamp(module) for module in beside]
-        kept._cache_file._source_stamp = (kept._cache_file._source_stamp, *stamps)
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if beside and hasattr(kept, "_source_stamp"):  # by which numba knows whether what it kept is still good
+        kept._source_stamp = (kept._source_stamp, *map(_stamp, beside))
     return made
 
 
@@ -42,12 +44,11 @@ def inlined(loops: Callable[..., Any]) -> Callable[..., Any]:
     """A part of larger, bare loops, which becomes machine code within each of them."""
     import numba
 
-    return numba.njit(loops, nogil=True, _nrt=False, forceinline=True)
+    how: Any = {"nogil": True, "_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(loops, **how)
 
 
 def _stamp(module: ModuleType) -> tuple[float, int]:
     """What changes when a module's file does."""
-    import os
-
     facts = os.stat(module.__file__ or "")
     return facts.st_mtime, facts.st_size

@@ -54,7 +54,7 @@ def thinning(counts: np.ndarray, sample: float, allowed: np.ndarray) -> np.ndarr
 
 
 def shares_of_words(counts: np.ndarray, power: float, allowed: np.ndarray) -> np.ndarray:
-    """(V,) how often each id is drawn: in proportion to its count to the power; all 0 where there is nothing to draw."""
+    """(V,) how often each id is drawn: in proportion to its count to the power; all 0 where there is none."""
     seen = allowed & (counts > 0)
     shares = np.where(seen, np.maximum(counts, 1).astype(np.float64) ** power, 0)
     return shares / max(shares.sum(), 1)
@@ -80,15 +80,16 @@ def thinned(
 
 
 def thinned_in_loops(tokens, lengths, kept, state, found, ends):
-    many, token = 0, 0
+    many, begin = 0, 0
     for row in range(len(lengths)):
-        for _ in range(lengths[row]):
+        for token in range(begin, begin + lengths[row]):
+            if kept[tokens[token]] == 0:  # as if it were not in the text: no chance is spent on it
+                continue
             state ^= state << np.uint64(13)
             state ^= state >> np.uint64(7)
             state ^= state << np.uint64(17)
             if state >> np.uint64(32) < kept[tokens[token]]:
                 found[many] = tokens[token]
                 many += 1
-            token += 1
-        ends[row] = many
+        begin, ends[row] = begin + lengths[row], many
     return many

@@ -17,7 +17,8 @@ from numba.core.registry import cpu_target
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
 WIDE = 16  # numbers in a vector of sums: fixed, since it decides the order in which a product is summed
 # 32 registers of 16 numbers each; or else 16 of 8, or fewer
-MANY_REGISTERS = "+avx512f" in str(cpu_target.target_context.codegen().magic_tuple())
+_TARGET: Any = cpu_target.target_context
+MANY_REGISTERS = "+avx512f" in str(_TARGET.codegen().magic_tuple())
 LOG2_E = 1.4426950408889634
 FARTHEST = 60.0  # 2 to this power and beyond is as good as infinite beside 1
 # 2^x between -1/2 and 1/2, the highest power first: wrong by less than what single precision can tell.

@@ -24,7 +24,6 @@ from forebear.kernels.tables import LINE
 from forebear.kernels.waiting import wait
 from forebear.kernels.windows import draw
 
-FEW = 4  # windows that are measured before they are applied: the next begins while the last is not yet done
 AHEAD = 2  # windows that rows are asked for in advance
 
 
@@ -90,11 +89,12 @@ def ask_for(here, first, last, places, shift, end, window, windows, slots, kinds
 
 @inlined
 def learn_part(
-    places, shift, first, last, end, window, windows, slots, inputs, outputs, kinds, rate, work, mean, told, part, every
-):
+    places, shift, first, last, end, window, few, windows, slots, inputs, outputs, kinds, rate, work, mean, told, part,
+    every,
+):  # fmt: skip
     """The windows of a part, a few at a time."""
-    for start in range(first, last, FEW):
-        stop, used = min(start + FEW, last), 0
+    for start in range(first, last, few):
+        stop, used = min(start + few, last), 0
         for here in range(start, stop):
             at = here - first
             ask_for(here + AHEAD, first, last, places, shift, end, window, windows, slots, kinds, inputs, outputs)
@@ -117,8 +117,8 @@ def learn_part(
 
 
 def learn_freely(
-    text, window, supply, spelling, kinds, slots, inputs, outputs, rate, first_part, last_part, windows, work, mean,
-    told, every,
+    text, window, supply, spelling, kinds, slots, inputs, outputs, rate, first_part, last_part, few, windows, work,
+    mean, told, every,
 ):  # fmt: skip
     """Some parts of a text. spelling may be None; mean is None or True; each window whose place & every is 0 tells."""
     size = len(text.tokens)
@@ -128,8 +128,8 @@ def learn_freely(
         draw(text, supply, window, part, windows, 0, slots, kinds)
         if spelling is None:
             learn_part(
-                text.tokens, 0, first, last, size, window, windows, slots, inputs, outputs, kinds, rate, work, mean,
-                told, part, every,
+                text.tokens, 0, first, last, size, window, few, windows, slots, inputs, outputs, kinds, rate, work,
+                mean, told, part, every,
             )  # fmt: skip
         else:
             begin, end = max(first - window, 0), min(last + window, size)
@@ -137,8 +137,8 @@ def learn_freely(
             for which in range(spelling.many[0]):
                 spell(spelling, which, inputs)
             learn_part(
-                spelling.places, begin, first, last, end, window, windows, slots, spelling.vectors, outputs, kinds,
-                rate, work, mean, told, part, every,
+                spelling.places, begin, first, last, end, window, few, windows, slots, spelling.vectors, outputs,
+                kinds, rate, work, mean, told, part, every,
             )  # fmt: skip
             for which in range(spelling.many[0]):
                 unspell(spelling, which, inputs, 0, inputs.shape[1])

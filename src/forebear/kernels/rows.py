@@ -1,8 +1,9 @@
 """What word vectors are learned by: sums, products and changes of a few rows of a table at a time, in vectors.
 
-Tables are (rows, width) float32 with a width that is a multiple of LINE, as tables.py makes them. Rows are named by numbers in
-an int32 array from a place on, one of which may be skipped: row i is ids[begin + i], and from i = skip on the next. A block is as many targets as `kinds` is long; how many there are is known when the loop is compiled. Every
-word here has a twin of one line in around_plainly.py.
+Tables are (rows, width) float32 with a width that is a multiple of LINE, as tables.py makes them. Rows are named by
+numbers in an int32 array from a place on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
+ids[begin + i + 1]. A block is as many targets as `kinds` is long; so the loops know it when they are compiled. The
+test beside it says each in a line of numpy.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from forebear.kernels.lanes import INT, MANY_REGISTERS, WIDE, Lanes
 from forebear.kernels.tables import LINE
 
+intrinsic: Any = extending.intrinsic
 KINDS = 6  # the longest block, so that its sums stay in registers
 TOGETHER = (4, 2, 1) if MANY_REGISTERS else (1,)  # rows whose products with a block are summed at once
 COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns that are changed at once
@@ -123,8 +124,8 @@ def added(
 
 @intrinsic
 def scored(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any, scores: Any,
-    at: Any, kinds: Any,
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    scores: Any, at: Any, kinds: Any,
 ) -> Any:  # fmt: skip
     """scores[at + i · kinds + j] = row i · outputs[targets[block + j]], for i below many.
 
@@ -214,8 +215,8 @@ def repeated(typing: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, 
 
 @intrinsic
 def changed(
-    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any, pulls: Any,
-    at: Any, kinds: Any, sinks: Any, fresh: Any, first: Any, last: Any,
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    pulls: Any, at: Any, kinds: Any, sinks: Any, fresh: Any, first: Any, last: Any,
 ) -> Any:  # fmt: skip
     """Between two columns, with a pull p[i, j] = pulls[at + i · kinds + j] between a row and a target:
 

@@ -13,17 +13,19 @@ from forebear.kernels.around import Pulls
 from forebear.kernels.compiling import compiled
 from forebear.kernels.drawing import scrambled_many, thinned
 from forebear.kernels.lanes import WIDE
-from forebear.kernels.learning import FEW, Spelling, learn_freely, learn_in_step
+from forebear.kernels.learning import Spelling, learn_freely, learn_in_step
 from forebear.kernels.rows import KINDS
 from forebear.kernels.tables import table
 from forebear.kernels.windows import Supply, Text, Windows
 
 PART = 64  # words at most that share a stream of chance, and whose windows are decided about together
+FEW = 4  # windows that are measured before they are applied: the next begins while the last is not yet done
 PIECES = 8  # parts that are learned from in step, so that as many threads can share in them
 LONGEST = 4096  # words that are learned from in step, at most
-# Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened. The
-# sum of the rates by which it is pulled is kept below this. From about three times as much on, vectors grow without end.
-STILL = 4.0
+# Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened.
+# The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
+STILL = 2.0
+CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
 SEEN = 1024  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
 BESIDE = (around, lanes, rows, waiting, windows)
@@ -52,6 +54,13 @@ class Way:
         """How many words may be learned from while tables stand still."""
         return int(min(max(STILL / max(rate * self.busiest, STILL / LONGEST), 1), LONGEST))
 
+    def cut(self, rate: float, in_step: bool) -> tuple[int, int]:
+        """Words in a part of text; and how many of them, or in step how many parts, are measured together."""
+        still = self.still(rate)
+        if in_step:
+            return max(1, still // PIECES), min(still, PIECES)
+        return PART if self.spelling is None else min(still, PART), min(max(1, still // CALM), FEW)
+
     @property
     def kinds(self) -> tuple[int, ...]:
         """As long as a block of targets: compiled loops know it by its type."""
@@ -68,9 +77,9 @@ class Way:
 
     def windows(self, many: int) -> Windows:
         """Room for so many."""
-        places = [np.zeros(many, np.int64) for _ in range(3)]
         size = many * self.slots
-        return Windows(*places, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
+        lefts, rights, blocks = np.zeros((3, many), np.int64)
+        return Windows(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
 
     @property
     def room(self) -> int:
@@ -78,18 +87,19 @@ class Way:
         return self.slots * (1 if self.mean else 2 * self.window)
 
     def pulls(self, many: int, width: int) -> Pulls:
-        size = many * self.room + (PIECES + 1) * WIDE
-        means = [table(many if self.mean else 0, width) for _ in range(2)]
-        return Pulls(np.zeros(size, np.float32), np.zeros(size, np.float32), np.arange(many, dtype=np.int32), *means)
+        pulls, signs = np.zeros((2, many * self.room + (PIECES + 1) * WIDE), np.float32)
+        means, sums = (table(many if self.mean else 0, width) for _ in range(2))
+        return Pulls(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
 
     def spelled(self, many: int, width: int, vocabulary: int) -> Spelling | None:
         """Room for a stretch of so many words."""
         if self.spelling is None:
             return None
-        many += 2 * self.window
-        own = [np.zeros(many, np.int32) for _ in range(2)]
+        indptr, rows = self.spelling
+        words, places = np.zeros((2, many + 2 * self.window), np.int32)
+        vectors, before = (table(len(words), width) for _ in range(2))
         numbers = np.full(vocabulary, -1, np.int32)
-        return Spelling(*self.spelling, numbers, *own, np.zeros(1, np.int64), table(many, width), table(many, width))
+        return Spelling(indptr, rows, numbers, words, places, np.zeros(1, np.int64), vectors, before)
 
 
 def swept(
@@ -109,24 +119,22 @@ def swept(
     found, ends = thinned(tokens, lengths, kept, moment)
     if not len(found) or not way.most:
         return 0.0, 0.0
-    part = PART if way.spelling is None else min(PART, way.still(rate))
-    if in_step:
-        part = max(1, way.still(rate) // PIECES)
+    part, together = way.cut(rate, in_step)
     parts = -(-len(found) // part)
     text = Text(found, ends, scrambled_many(moment, parts), part)
     told = np.zeros((parts, 2))
     seldom = 1
     while seldom < SELDOM and seldom * 2 * SEEN <= len(found):
         seldom *= 2
-    given = (inputs, outputs, np.float32(rate), told, seldom - 1)
-    (stepwise if in_step else freely)(text, way, given, min(threads, parts, PIECES if in_step else parts), len(kept))
+    given = (inputs, outputs, np.float32(rate), together, told, seldom - 1)
+    (stepwise if in_step else freely)(text, way, given, min(threads, parts), len(kept))
     loss, many = told.sum(0).tolist()
     return loss, many
 
 
 def freely(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
     """Each thread has parts of its own; no thread waits for another."""
-    inputs, outputs, rate, told, every = given
+    inputs, outputs, rate, few, told, every = given
     run = compiled(learn_freely, bare=True, beside=BESIDE)
     parts, width = len(text.states), inputs.shape[1]
     mean = True if way.mean else None
@@ -136,31 +144,31 @@ def freely(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabular
         spelling = way.spelled(text.part, width, vocabulary)
         run(
             text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate, *mine,
-            way.windows(text.part), way.pulls(FEW, width), mean, told, every,
+            few, way.windows(text.part), way.pulls(few, width), mean, told, every,
         )  # fmt: skip
 
-    together(one, threads)
+    at_once(one, threads)
 
 
 def stepwise(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
     """All threads work at the same group of windows."""
-    inputs, outputs, rate, told, every = given
+    inputs, outputs, rate, pieces, told, every = given
     run = compiled(learn_in_step, bare=True, beside=BESIDE)
-    width, group = inputs.shape[1], PIECES * text.part
+    width, group = inputs.shape[1], pieces * text.part
     shared = way.windows(group), way.pulls(group, width)
     spelling, gate = way.spelled(group, width, vocabulary), np.zeros(1, np.int64)
-    mean = True if way.mean else None
+    mean, threads = True if way.mean else None, min(threads, pieces)
 
     def one(thread: int) -> None:
         run(
             thread, threads, gate, text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate,
-            PIECES, *shared, way.room, mean, told, every,
+            pieces, *shared, way.room, mean, told, every,
         )  # fmt: skip
 
-    together(one, threads)
+    at_once(one, threads)
 
 
-def together(work: Any, threads: int) -> None:
+def at_once(work: Any, threads: int) -> None:
     """The work of all threads, at the same time."""
     if threads == 1:
         work(0)

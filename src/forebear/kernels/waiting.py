@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from forebear.kernels.compiling import inlined
+
+intrinsic: Any = extending.intrinsic
 PATIENCE = 2000  # looks before the processor is left to others: with more threads than cores they would wait for us
 
 
@@ -45,7 +47,7 @@ def _let_others(typing: Any) -> Any:
     return types.void(), build
 
 
-@njit(nogil=True)
+@inlined
 def wait(gate, threads, times):
     """Returns when all threads came here so many times; gate is an int64 array that begins with 0."""
     _arrive(gate)

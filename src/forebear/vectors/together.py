@@ -13,7 +13,8 @@ from forebear.objectives.batch import Batch, Moment
 from forebear.objectives.every_text import UNITS
 from forebear.text.order import shuffled
 from forebear.text.portion import Portion
-from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, Progress, counted
+from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, counted
+from forebear.vectors.counting import Progress
 
 STRETCHES = 4096  # about so many the entries are cut into, each shown as one
 LEAST, MOST = 16, 4096  # entries of a stretch
