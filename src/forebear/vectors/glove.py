@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.objectives.batch import Batch
+from forebear.text.order import shuffled
 
 SIDES = ("words", "contexts")
 FEW = 1 << 14  # entries for which threads are not worth their while
@@ -80,22 +81,28 @@ class GloveModel:
         order, starts = kernels.blocks(given[0], given[1], self.vocabulary)
         sweep, told = kernels.sweeper(self.width), np.zeros(kernels.GROUPS**2)
         rest = (*given, *self._tables.values(), rate, told)
-        blocks, threads = np.arange(len(told)), min(threads, kernels.GROUPS)
+        turns, threads = np.arange(len(told)).reshape(kernels.GROUPS, -1), min(threads, kernels.GROUPS)
+        turns = turns[shuffled(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
         if threads == 1 or len(order) < FEW:
-            sweep(order, starts, blocks, *rest)
+            sweep(order, starts, turns.ravel(), *rest)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                for turn in blocks.reshape(kernels.GROUPS, -1):
+                for turn in turns:
                     shares = _dealt(turn, np.diff(starts)[turn], threads)
                     list(pool.map(lambda mine: sweep(order, starts, mine, *rest), shares))
         return float(told.sum()) / max(1, len(order))
 
     def examine(self, batch: Batch) -> tuple[float, int]:
-        """The sum of the losses of these entries, and how many there are."""
+        """The sum of the losses of these entries, and how many there are.
+
+        In a shorter text all counts are lower by about the same factor. That is no error of the vectors, so the one
+        factor that fits these entries best is taken out before: text of any length can examine.
+        """
         from forebear.kernels import glove as kernels
 
         given = _entries(batch)
-        return kernels.losses(*given, *self._tables.values(), self.width), len(given[0])
+        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self.width)
+        return squared - (0.5 * plain * plain / whole if whole else 0.0), len(given[0])
 
     # -- its state
 
