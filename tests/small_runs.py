@@ -19,11 +19,13 @@ from forebear.using import planning, pretraining
 from forebear.using.explaining import abilities
 from forebear.using.run import Run
 
-SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3}
+SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1}
 NAMES = list(LINEAGE)
-READING = learning_from_text()
+TABLES = [name for name in NAMES if milestone_named(name).learning == "sweeping"]  # word vectors: they predict no text
+READING = [name for name in learning_from_text() if name not in TABLES]
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
 ENCODING = [name for name in NEURAL if name in READING]  # their encoder reads one text; the Transformer reads pairs
+TRANSFORMERS = [name for name in ENCODING if "heads" in {field.name for field in fields(milestone_named(name))}]
 WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
 PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
 HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
@@ -54,8 +56,13 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         small |= {"context": 40, "inner": 64, "dropout": 0.0, "smoothing": 0.0}
     if "pairs" in own:  # rows that hold two sentences
         small |= {"context": 40} | ({"table": 16} if "table" in own else {})
-    counting = milestone_named(name).learning == "counting"
-    recipe = {"epochs": 1, "batch": 300} if counting else {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1}
+    if name == "nnlm":  # layers as wide as each other can be mixed
+        small |= {"context": 4, "inner": SMALL["width"]}
+    recipe = {
+        "counting": {"epochs": 1, "batch": 300},
+        "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
+        "sweeping": {"steps": 60, "batch": 300, "threads": 1},
+    }[milestone_named(name).learning]
     budget = {"steps", "tokens", "time", "epochs"}
     if budget & set(changes):
         recipe = {setting: value for setting, value in recipe.items() if setting not in budget}

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from forebear.inspecting.attributing import why
     from forebear.inspecting.lens import lens
     from forebear.inspecting.maps import attention
+    from forebear.inspecting.norms import norms
     from forebear.inspecting.positions import positions
+    from forebear.inspecting.projection import projection
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
     from forebear.using.listing import runs
+    from forebear.using.mixing import mixed
     from forebear.using.quantising import quantise
     from forebear.using.run import Run
 
@@ -38,8 +41,11 @@ __all__ = [
     "import_run",
     "lens",
     "load",
+    "mixed",
+    "norms",
     "positions",
     "pretrain",
+    "projection",
     "quantise",
     "rerun",
     "resume",
@@ -58,7 +64,10 @@ _PLACES = {
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
     "lens": "forebear.inspecting.lens",
+    "mixed": "forebear.using.mixing",
+    "norms": "forebear.inspecting.norms",
     "positions": "forebear.inspecting.positions",
+    "projection": "forebear.inspecting.projection",
     "quantise": "forebear.using.quantising",
     "runs": "forebear.using.listing",
     "why": "forebear.inspecting.attributing",

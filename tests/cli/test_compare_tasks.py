@@ -76,7 +76,7 @@ def test_columns_and_encodings_are_for_the_examples(capsys):
         ("book.txt --ablate nsp", "--ablate means nothing without --task"),
         ("book.txt --label-column 2", "--label-column means nothing without --task"),
         ("book.txt --examples-encoding gbk", "--examples-encoding means nothing without --task"),
-        ("--task classification train.tsv --prompt x", "--prompt and --limit mean nothing beside --task"),
+        ("--task classification train.tsv --prompt x", "--prompt, --limit and --words mean nothing beside --task"),
         (
             "--task classification train.tsv --test test.tsv --test-share 0.3",
             "--test-share means nothing beside --test",

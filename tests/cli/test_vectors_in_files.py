@@ -59,7 +59,7 @@ def test_every_form_has_the_same_vectors_in_order(
 def test_a_bad_line_is_told_before_any_work(
     run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("forebear.using.vectors.matrix", lambda *_, **__: pytest.fail("it worked"))
+    monkeypatch.setattr("forebear.using.embedding.matrix", lambda *_, **__: pytest.fail("it worked"))
     for name, data, place in (("empty", b"a cat\n \nthe end\n", ":2"), ("bytes", b"a cat\nthe \xff end\n", ":2")):
         file = tmp_path / f"{name}.txt"
         file.write_bytes(data)

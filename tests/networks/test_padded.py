@@ -15,7 +15,7 @@ from forebear.objectives.layout import Layout
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.task import task_from
 from peers import Rows, inputs_for, model_of
-from small_runs import ENCODING
+from small_runs import TRANSFORMERS
 
 SMALL = {"width": 24, "depth": 2, "heads": 3, "context": 20}
 TASKS: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def compared(model: Model, beyond: int = 0) -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 5])
-@pytest.mark.parametrize("name", ENCODING)
+@pytest.mark.parametrize("name", TRANSFORMERS)
 def test_every_milestone(name: str, beyond: int):
     compared(drawn(model_of(name, SMALL | ({"table": 10} if name == "albert" else {}))), beyond)
 

@@ -15,7 +15,7 @@ from forebear.networks.layouts import packs
 from forebear.networks.model import Model
 from forebear.networks.vectors import pooled, vectors
 from peers import Rows, inputs_for, model_of
-from small_runs import ENCODING
+from small_runs import TRANSFORMERS
 
 SMALL = {"width": 24, "depth": 3, "heads": 3, "context": 20}
 pytestmark = pytest.mark.skipif(not packs(torch.zeros(2, 2)), reason="this torch does not pack weights")
@@ -31,7 +31,7 @@ def drawn(name: str, factor: float = 4) -> Model:
     return model.eval()
 
 
-@pytest.mark.parametrize("name", ENCODING)
+@pytest.mark.parametrize("name", TRANSFORMERS)
 @torch.inference_mode()
 def test_the_twin_gives_what_the_transformer_gives(name: str):
     model = drawn(name)

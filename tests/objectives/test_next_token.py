@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebear.errors import BadInput
 from forebear.objectives.batch import NOTHING, Batch, Moment
 from forebear.objectives.next_token import NextToken
 from forebear.text.corpus import Corpus
@@ -128,3 +129,43 @@ def test_every_epoch_cuts_elsewhere(corpus: Corpus):
         return {tuple(batch.inputs["tokens"].tolist()[:2]) for batch in batches}
 
     assert len({frozenset(begun(epoch)) for epoch in range(4)}) > 2
+
+
+@given(context=st.integers(1, 40), size=st.integers(1, 60), seed=st.integers(0, 9), lead=st.integers(0, 5))
+def test_with_a_lead_every_token_is_asked_once_and_sees_all_that_it_looks_back_at(
+    corpus: Corpus, context: int, size: int, seed: int, lead: int
+):
+    """Windows of lead + 1 tokens, since the last end, are those of the text wherever an epoch cuts it."""
+    end, source = corpus.tokenizer.roles["end"], corpus.whole()
+    objective = NextToken(context, end, lead=lead)
+    steps, asked, epoch = objective.steps(source, size), Counter(), -(-32 // min(context, 32))
+    left = epoch  # rows of this epoch: the last batch may hold some of the next
+    for step in range(steps):
+        batch = objective.batch(source, size, Moment(seed, step))
+        ends = np.cumsum(batch.inputs["lengths"])
+        for begin, stop in list(zip(ends - batch.inputs["lengths"], ends, strict=True))[:left]:
+            tokens, targets = (
+                arrays[begin:stop].tolist() for arrays in (batch.inputs["tokens"], batch.targets["next"])
+            )
+            assert targets[:lead] == [NOTHING] * lead
+            for at, target in enumerate(targets):
+                if target != NOTHING:
+                    asked[_window(tokens[: at + 1], lead + 1, end), target] += 1
+        left -= len(ends)
+    expected = Counter()
+    for text in TEXTS:
+        row = [end, *corpus.tokenizer.encode(text).ids.tolist(), end]
+        expected.update((_window(row[:at], lead + 1, end), row[at]) for at in range(1, len(row)))
+    assert asked == expected
+
+
+def _window(tokens: list[int], size: int, end: int) -> tuple[int, ...]:
+    since = max([at for at, token in enumerate(tokens) if token == end], default=0)
+    return tuple(([end] * size + tokens[since:])[-size:])
+
+
+def test_with_a_lead_any_text_will_do(corpus: Corpus):
+    end = corpus.tokenizer.roles["end"]
+    with pytest.raises(BadInput, match="longer than the whole text"):
+        NextToken(1000, end).check(corpus.whole())
+    NextToken(1000, end, lead=3).check(corpus.whole())

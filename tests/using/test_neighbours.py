@@ -10,9 +10,10 @@ import pytest
 
 from forebear.errors import BadInput
 from forebear.using import neighbours
+from forebear.using.embedding import matrix_of
 from forebear.using.run import Run
 from forebear.using.vector_files import write_vectors
-from forebear.using.vectors import Matrix, matrix_of
+from forebear.using.vectors import Matrix
 from small_runs import opened
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -16,7 +16,7 @@ from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking, bar, table
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
-from forebear.objectives.layout import Read
+from forebear.objectives.layout import Read, ReaderKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,8 @@ class AdaptingOptions:
     layer_decay: float = 1.0
     "Each layer learns with this share of the rate of the one above it."
     read: Read | None = None
-    "The vector that stands for a text: of its first token, its last, or their mean. [default: as in the paper]"
+    "The vector that stands for a text: of its first token, its last, their mean, or the largest of each number.\
+ [default: as in the paper]"
     language: float | None = None
     "What predicting the next token counts beside the task. [default: 0.5 for GPTs with 20,000 examples or more]"
     dropout: float | None = None
@@ -57,6 +58,10 @@ class AdaptingOptions:
     "Tagging: judge the tags of a sentence together, by what may follow what."
     ordered: bool | None = None
     "Pairs: the first text is not to the second what the second is to the first. [default: by the labels' names]"
+    reader: ReaderKind | None = None
+    "What reads word vectors, of which a run may have no more: each word alone, with its neighbours, with all. [mean]"
+    reader_width: int | None = None
+    "Numbers for each word in that network. [default: those of the vectors]"
 
     def fields(self) -> dict[str, Any]:
         """Those of tasks.adaptation.Adaptation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -80,6 +80,7 @@ def compare(
     threads: int | None = None,
     prompt: str | None = None,
     limit: float | None = None,
+    words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     on_task: TaskOptions = USUAL_TASK,
     examples: TestedOptions = USUAL_EXAMPLES,
@@ -124,6 +125,9 @@ def compare(
         What everyone continues. [default: how the held-out text begins]
     limit
         The text's true entropy in bits per byte, where it is known; drawn as the line nobody can go below.
+    words
+        Files of pairs of words with what people say of them, or of analogies (see measure --words): a column for each,
+        over all pairs, for milestones that have vectors.
     overwrite
         Replace another comparison at --to.
     """
@@ -131,8 +135,8 @@ def compare(
 
     if seeds < 1:
         raise BadInput(f"--seeds is {seeds}", remedy="give a number of at least 1")
-    _refuse_useless(on_task, examples, prompt, limit)
-    words: dict[str, Any] = {
+    _refuse_useless(on_task, examples, prompt, limit, words)
+    given: dict[str, Any] = {
         "to": to,
         "only": only.split(",") if only else None,
         "time": time,
@@ -147,20 +151,22 @@ def compare(
         "command": shlex.join(["forebear", *sys.argv[1:]]),
     }
     if on_task.task is None:
-        _on_text(texts or [], words | {"limit": limit, "prompt": prompt}, speaking)
+        _on_text(texts or [], given | {"limit": limit, "prompt": prompt, "words": words or ()}, speaking)
     else:
-        _on_task(texts or [], words, on_task, examples, speaking)
+        _on_task(texts or [], given, on_task, examples, speaking)
 
 
-def _refuse_useless(on_task: TaskOptions, examples: TestedOptions, prompt: str | None, limit: float | None) -> None:
+def _refuse_useless(
+    on_task: TaskOptions, examples: TestedOptions, prompt: str | None, limit: float | None, words: list[str] | None
+) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
     if on_task.task is None:
         given = [*_changed(on_task, USUAL_TASK), *_changed(examples, USUAL_EXAMPLES)]
         if given:
             remedy = "say which task and examples: --task classification train.tsv"
             raise BadInput(f"--{given[0]} means nothing without --task", remedy=remedy)
-    elif prompt is not None or limit is not None:
-        raise BadInput("--prompt and --limit mean nothing beside --task", remedy="leave them out")
+    elif prompt is not None or limit is not None or words:
+        raise BadInput("--prompt, --limit and --words mean nothing beside --task", remedy="leave them out")
     elif on_task.test is not None and examples.test_share != USUAL_EXAMPLES.test_share:
         raise BadInput("--test-share means nothing beside --test", remedy="leave one of them out")
 
@@ -239,6 +245,7 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
             bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
+            bits = bits if told.told_apart is None else f"{told.told_apart:.1%} of neighbours told"
             screen.print(f"{name}, seed {seed}: {told.error or bits}", markup=False, soft_wrap=True)
 
         yield hear
@@ -246,11 +253,11 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
 
 def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     made = table(
-        ">year", "milestone", ">bits per byte", "", ">perplexity", ">parameters", ">learning", ">tokens/s", ">memory",
-        "tokenizer",
+        ">year", "milestone", ">bits per byte", "", *(f">{name}" for name in found.judged), ">perplexity",
+        ">parameters", ">learning", ">tokens/s", ">memory", "tokenizer",
     )  # fmt: skip
     for row in found.rows:
-        _add(made, row, best=facts["best"] == row.name)
+        _add(made, row, found.judged, best=facts["best"] == row.name)
     for stick in found.yardsticks:
         made.add_row("", stick.name, f"{stick.bits_per_byte:.3f}", "yardstick", style="dim")
     if found.limit is not None:
@@ -264,7 +271,7 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
 
 
-def _add(made: Any, row: Row, *, best: bool) -> None:
+def _add(made: Any, row: Row, judged: Sequence[str], *, best: bool) -> None:
     from rich.markup import escape
 
     from forebear.comparing.wording import duration, short, size
@@ -274,6 +281,8 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
+    elif (told_apart := row.mean("told_apart")) is not None:
+        marks.append(f"{told_apart:.1%} told")
     elif (found := row.mean("found")) is not None:
         marks.append(f"{found:.1%} found")
     elif bits is None and sum(row.of("impossible")):
@@ -291,6 +300,7 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
         escape(f"{row.title} {row.size}".strip()),
         "—" if bits is None else f"{bits:.3f}",
         " ".join(marks),
+        *("—" if (value := row.words(name)) is None else f"{value:.3f}" for name in judged),
         *("—" if value is None else say(value) for value, say in shown),
         kind,
         style="bold" if best else "",

@@ -76,7 +76,7 @@ def demo(
     with disk_told(to):
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
-    descending = sum(milestone_named(name).learning == "descending" for name in learning_from_text())
+    descending = sum(milestone_named(name).learning != "counting" for name in learning_from_text())
     share = OF_TASKS if tasks and text == "world" else 0.0
     with hearing(speaking) as hear:
         found = compare(

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from forebear.cli.many import ONE, Given, Line, ManyOptions, grouped, located, opened, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
-from forebear.using.vectors import Long, Pooling
+from forebear.using.vectors import AnyPooling, Long
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,16 +31,18 @@ def embed(
     texts: Given = None,
     /,
     *,
-    layers: str = "-1",
-    pooling: Pooling = "mean",
+    layers: str | None = None,
+    pooling: AnyPooling = "mean",
     words: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    long: Long = "windows",
+    long: Long | None = None,
     normalise: bool = True,
     compiled: Annotated[bool, Parameter(name="--compile", negative="", show_default=False)] = False,
     many: ManyOptions = ONE,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Turn texts, or their words in context, into vectors; several are shown with the cosines between them.
+
+    A run of word vectors makes them of the words it knows; the others are counted as left away.
 
     A file of any length is read as it goes: --out takes .npy and .safetensors (an array, a row a text) or JSON lines
     (also .gz, .zst), and the file has its name only when all is in it.
@@ -51,6 +53,7 @@ def embed(
     forebear embed runs/bert --in sentences.txt --out vectors.npy
     forebear embed runs/bert --in sentences.txt.gz --out vectors.jsonl.zst
     forebear embed runs/bert "a text" --layers 0:0.2,3:0.3,4:0.5 --json
+    forebear embed runs/word2vec --in sentences.txt --pooling sif --out vectors.npy
     ```
 
     Parameters
@@ -61,34 +64,30 @@ def embed(
         Texts, each by itself; - for the lines of standard input.
     layers
         A layer (0: the embedding, -1: the last), several for their mean (1,2,3), or with weights (2:0.5,4:0.5).
+        [default: -1]
     pooling
-        A text's vector is the mean of its tokens' vectors, the first one's ([CLS]), the last one's, or their max.
+        A text's vector is the mean of its tokens' vectors, the first one's ([CLS]), the last one's, or their max. Of
+        word vectors also sif: frequent words count less, and what all texts have in common is taken away.
     words
         Each word its own vector, the mean of its tokens'; Chinese is cut into words.
     long
-        A text longer than the context is read in windows, or truncated; what is left away is told.
+        A text longer than the context is read in windows, or truncated; what is left away is told. [default: windows]
     normalise
         Vectors of length 1.
     compiled
         Let torch compile the network first. On processors this takes up to minutes and has gained nothing where it was
         measured; it needs a C++ compiler.
     """
+    from forebear.using.embedding import settled
     from forebear.using.vectors import layers_from
 
     output = many.output_file
-    as_array = output is not None and output.suffix in ARRAYS
-    if as_array and words:
-        raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
-    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
-        raise BadInput(
-            f"{output}: files of vectors are read where they lie", remedy="leave .gz or .zst out of the name"
-        )
+    as_array = _is_array(output, words)
     using = opened(run, "embed", speaking)
+    chosen = None if layers is None else layers_from(layers)
+    how = settled(using, layers=chosen, pooling=pooling, long=long, normalise=normalise)
     if compiled:
-        from forebear.networks.compiling import compile_blocks
-
-        compile_blocks(using.network)
-    how = {"layers": layers_from(layers), "pooling": pooling, "long": long, "normalise": normalise}
+        _compile(using)
     total, texts_told = many.count(texts), Counter[str]()
     with speaking.counting("texts") as progress:
 
@@ -112,10 +111,33 @@ def embed(
         raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
     if output is not None:
         facts = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
-        speaking.tell(facts, lambda console: console.print(f"vectors of {count:,} texts: {output}", markup=False))
+        lost = f", {facts['cut']:,} tokens left away" if facts["cut"] else ""
+        speaking.tell(facts, lambda console: console.print(f"vectors of {count:,} texts{lost}: {output}", markup=False))
         return
     facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
     speaking.tell(facts, lambda console: _draw(console, answers))
+
+
+def _is_array(output: Path | None, words: bool) -> bool:
+    """Whether the answers are an array; what cannot be one is refused."""
+    as_array = output is not None and output.suffix in ARRAYS
+    if as_array and words:
+        raise BadInput("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
+    if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
+        remedy = "leave .gz or .zst out of the name"
+        raise BadInput(f"{output}: files of vectors are read where they lie", remedy=remedy)
+    return as_array
+
+
+def _compile(run: Run) -> None:
+    from forebear.using.words import is_table
+
+    if is_table(run):
+        what = "--compile is for networks, and this is a table of words"
+        raise BadInput(what, file=run.folder.path, remedy="leave it out")
+    from forebear.networks.compiling import compile_blocks
+
+    compile_blocks(run.network)
 
 
 def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]) -> None:
@@ -123,8 +145,8 @@ def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell
     import json
 
     from forebear.training.checkpoint import digest
+    from forebear.using.embedding import matrix_of
     from forebear.using.vector_files import write_vectors
-    from forebear.using.vectors import matrix_of
 
     def groups() -> Iterator[np.ndarray]:
         count = 0

@@ -92,7 +92,7 @@ def _draw_sizes(console: Console, told: Explained) -> None:
         made.add_row(
             name,
             f"{figures['parameters']:,}",
-            f"{figures['longest_input']:,}",
+            "any" if figures["longest_input"] is None else f"{figures['longest_input']:,}",
             short(figures["flops_per_token"]),
             size(figures["memory_to_train"]),
             size(figures["memory_to_use"]),
@@ -101,9 +101,11 @@ def _draw_sizes(console: Console, told: Explained) -> None:
         )
     console.print(made)
     batch = next(iter(told.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
+    parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row"
+    parts = parts if told.encoder else "the tables themselves"
     console.print(
         f"[dim]Computed for a vocabulary of {told.vocabulary:,} (--vocabulary); FLOPs of reading a token forward;"
-        f" to train: weights, gradients, Adam's moments, activations of {batch:,} tokens or one row; float32.[/]"
+        f" to train: {parts}; float32.[/]"
     )
 
 

@@ -11,6 +11,7 @@ from cyclopts import App
 from forebear.cli.inspect_attention import attention
 from forebear.cli.inspect_next import next  # noqa: A004 - the command's name
 from forebear.cli.inspect_positions import positions
+from forebear.cli.inspect_words import neighbours, norms, projection
 from forebear.cli.many import Given, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
@@ -29,12 +30,15 @@ FOR, AGAINST = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12)
 
 inspect = App(
     name="inspect",
-    help="Look inside a run: why it says something, where it looks, how a prediction forms, what positions are.",
+    help="Look inside a run: why it says something, where it looks, how a prediction forms; positions and words.",
     result_action="return_value",
 )
 inspect.command(attention)
 inspect.command(positions)
 inspect.command(next)
+inspect.command(neighbours)
+inspect.command(projection)
+inspect.command(norms)
 
 
 @inspect.command

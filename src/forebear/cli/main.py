@@ -36,8 +36,11 @@ COMMANDS = {
     "fill": "What a run finds in the blanks (____, [MASK]) of a text.",
     "ask": "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
     "embed": "Vectors of texts and words, from any layer of a run.",
-    "neighbours": "The sentences of a file that are nearest to a text.",
-    "measure": "How well a run predicts a text: bits per byte and perplexity.",
+    "neighbours": "The words nearest to a word, or the sentences of a file nearest to a text.",
+    "similarity": "How alike two words or texts are.",
+    "odd-one-out": "Which of some words or texts is least like the others.",
+    "analogy": "What is to one word as another is to a third.",
+    "measure": "How well a run predicts a text (bits per byte, perplexity), or knows words.",
     "compare": "Every milestone on the same text, or on your labels, with the same budget: one table, one page.",
     "inspect": "Look inside a run: why it says something, where it looks, how a prediction forms.",
     "runs": "The runs in a folder.",
@@ -50,7 +53,11 @@ COMMANDS = {
     "tokenize": "Show how a tokenizer cuts a text, piece by piece, with offsets.",
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
-PLACES = {"import": ("importing", "imported"), "export": ("exporting", "exported")}  # where names differ
+PLACES = {  # where names differ
+    "import": ("importing", "imported"),
+    "export": ("exporting", "exported"),
+    "odd-one-out": ("odd_one_out", "odd_one_out"),
+}
 WITH_FIELDS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
 

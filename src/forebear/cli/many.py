@@ -191,7 +191,8 @@ def located(group: list[Line], ask: Callable[[list[str]], Answer]) -> Answer:
     except BadInput as error:
         if error.file is None and error.line is not None:
             at = group[error.line - 1]
-            what = error.what if at.file is not None else f"{error.what} ({at.text!r})"
+            told = at.file is not None or repr(at.text) in error.what
+            what = error.what if told else f"{error.what} ({at.text!r})"
             raise BadInput(what, file=at.file, line=at.line, remedy=error.remedy) from error
         raise
 

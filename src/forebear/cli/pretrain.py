@@ -72,6 +72,8 @@ class TrainingOptions:
     "cpu, cuda or mps. [default: the fastest there is]"
     threads: int | None = None
     "Threads of the processor. [default: the cores; given --time, what a short trial finds fastest]"
+    deterministic: Annotated[bool | None, Parameter(negative="")] = None
+    "Word vectors: end in the same bits whatever the number of threads, at a price in speed. [default: no]"
     precision: str | None = None
     "float32 or bfloat16. [default: bfloat16 where the device has it]"
 
@@ -149,7 +151,7 @@ def pretrain(
     forebear pretrain gpt2 book.txt --time 5m --to runs/book
     forebear pretrain ngram book.txt --order 5
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
-    forebear pretrain gpt2 book.txt --recipe recipes/05-gpt2.toml --rate 5e-4
+    forebear pretrain gpt2 book.txt --recipe recipes/09-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain transformer --pairs train.de train.en --to runs/de-en
     forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh
@@ -290,10 +292,13 @@ def _draw(console: Console, run: RunFolder) -> None:
     elif "bleu" in held_out:
         told = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
         console.print(f"held out: [bold]{told}, perplexity {held_out['perplexity']:,.2f}")
-    elif held_out and held_out["bits_per_byte"] is not None:
+    elif held_out.get("told_apart") is not None:
+        told = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
+        console.print(f"held out: [bold]{told}, loss {held_out['loss']:.4f}")
+    elif held_out.get("bits_per_byte") is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     able, _ = abilities(facts["milestone"])
-    first = next((verb for verb in ("generate", "fill", "translate") if verb in able), "runs")
+    first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in able), "runs")
     console.print(f"what now: forebear {first} {run.path}  ({', '.join(able)})", markup=False, soft_wrap=True)

@@ -28,6 +28,7 @@ from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
 from forebear.training.recipe import OF_DESCENT, duration
 from forebear.using.pretraining import MEASURED
+from forebear.using.word_files import read_words
 
 if TYPE_CHECKING:
     from forebear.comparing.task_outcomes import TaskComparison
@@ -52,6 +53,7 @@ class _Wanted:
     settings: dict[str, Any]
     overwrite: bool
     command: str
+    words: tuple[str, ...] = ()  # files of words that people judged
 
 
 @overload
@@ -67,7 +69,8 @@ def compare(
 
     With a `task`, a name and a file of labelled examples, each is adapted to it as well and measured on a test. The
     words are those of the command line: only=, time=, seeds=, size=, tokenizer=, vocabulary=, held_out=, threads=, to=,
-    overwrite=; with a task also test=, dev=, runs=, adapt_time=, ablate=, test_share=; without one limit= and prompt=.
+    overwrite=; with a task also test=, dev=, runs=, adapt_time=, ablate=, test_share=; without one limit=, prompt=,
+    words=.
     See `compare_on_text` and `compare_on_task` for what they mean.
     """
     if task is None:
@@ -91,6 +94,7 @@ def compare_on_text(
     threads: int | None = None,
     limit: float | None = None,
     prompt: str | None = None,
+    words: Sequence[PathLike] = (),
     source: TextSource | None = None,
     overwrite: bool = False,
     command: str = "",
@@ -101,7 +105,8 @@ def compare_on_text(
     The results stand in `to`: comparison.json, comparison.html, and the runs. Called again with the same settings it
     goes on; a milestone that failed is a row with its error, and is tried again then. `seeds` is how many, or which;
     `size` is by milestone: {"gpt2": "mini"}.
-    `limit` is the text's true entropy in bits per byte, where it is known. `prompt` is what everyone continues.
+    `limit` is the text's true entropy in bits per byte, where it is known. `prompt` is what everyone continues. `words`
+    are files of pairs of words that people judged, or of analogies: a column for each, for those that have vectors.
     """
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
@@ -111,7 +116,10 @@ def compare_on_text(
         raise BadInput("nothing to compare", remedy="give at least one text")
     refuse_stdin(source.paths)
     settings = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
-    wanted = _Wanted(source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command)
+    judged = tuple(os.path.abspath(file) for file in words)
+    for file in judged:
+        read_words(file)  # what is wrong with it is told before anybody learns
+    wanted = _Wanted(source, dict(size or {}), tokenizer, vocabulary, settings, overwrite, command, judged)
     folder = Path(to)
     with disk_told(folder):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
@@ -171,6 +179,7 @@ def _begun(
         "vocabulary": wanted.vocabulary,
         "source": source.to_json(),
         "text": text_key(source),
+        "words": list(wanted.words),
     }
     there = _read(folder)
     if there is not None and same(there.settings, settings) and prompt in (None, there.prompt):
@@ -288,6 +297,7 @@ def _job(name: str, seed: int, folder: Path, prompt: str, wanted: _Wanted) -> Jo
         prompt=prompt,
         overwrite=wanted.overwrite,
         command=wanted.command,
+        words=list(wanted.words),
     )
 
 

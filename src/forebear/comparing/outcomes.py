@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import Any, Self
 
 from forebear.lineage import LINEAGE
 
-FORMAT = "forebear-comparison/2"
+FORMAT = "forebear-comparison/3"
 Curve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in the order of time
 
 
@@ -30,6 +31,8 @@ class Trial:
     found: float | None = None  # share of hidden tokens that it finds
     guess: float | None = None  # share that is found by always saying the commonest
     paired: float | None = None  # share of questions about two halves that it answers
+    told_apart: float | None = None  # share of true neighbours that word vectors tell from words that stand elsewhere
+    words: dict[str, float] = field(default_factory=dict)  # by file of judged words: what its vectors reach there
     perplexity: float | None = None  # for each of its own tokens: comparable between equal tokenizers only
     impossible: int = 0  # held-out tokens to which it gives no probability at all
     tokenizer: str = ""
@@ -117,12 +120,19 @@ class Row(Tried):
 
     @property
     def finds(self) -> str:
-        """What one that finds hidden tokens reached, in words; nothing for others."""
+        """What one that finds hidden tokens, or knows words by their company, reached, in words; nothing for others."""
+        if (told_apart := self.mean("told_apart")) is not None:
+            return f"tells {told_apart:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
         found, guess, paired = self.mean("found"), self.mean("guess"), self.mean("paired")
         if found is None or guess is None:
             return ""
         pairs = "" if paired is None else f", answers {paired:.0%} of questions about two halves"
         return f"finds {found:.1%} of hidden tokens (always the commonest: {guess:.1%}){pairs}"
+
+    def words(self, file: str) -> float | None:
+        """What its vectors reach on a file of judged words, in the mean over the seeds."""
+        found = [trial.words[file] for trial in self.trials if file in trial.words]
+        return statistics.fmean(found) if found else None
 
     def reached(self) -> list[tuple[float, float]]:
         """(seconds, bits per byte), each time they fall: the mean over the seeds of the fewest so far, from the moment
@@ -173,6 +183,11 @@ class Comparison:
         return replace(self, rows=(*others, row))
 
     @property
+    def judged(self) -> list[str]:
+        """The names of the files of words that people judged."""
+        return [PurePath(file).stem for file in self.settings.get("words", ())]
+
+    @property
     def best(self) -> Row | None:
         """The row with the fewest bits per byte."""
         scored = [(bits, row.name, row) for row in self.rows if (bits := row.mean("bits_per_byte")) is not None]
@@ -204,4 +219,4 @@ def _trial(told: dict[str, Any]) -> Trial:
 
 def own_fields(kind: type, told: dict[str, Any]) -> dict[str, Any]:
     """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
-    return {field.name: told[field.name] for field in fields(kind)}
+    return {one.name: told[one.name] for one in fields(kind)}

@@ -97,12 +97,13 @@ def _key(comparison: Comparison) -> str:
 
 
 def _table(comparison: Comparison) -> str:
-    head = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in COLUMNS)
+    columns = [*COLUMNS, *((escape(name), "number") for name in comparison.judged)]
+    head = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in columns)
     widest = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
     body = "".join(_row(number, row, comparison, widest) for number, row in enumerate(comparison.rows))
     foot = "".join(
         f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{bits:.3f}</td>'
-        f'<td colspan="{len(COLUMNS) - 3}">{escape(meaning)}</td></tr>'
+        f'<td colspan="{len(columns) - 3}">{escape(meaning)}</td></tr>'
         for name, bits, meaning in _beside(comparison)
     )
     return (
@@ -129,9 +130,12 @@ def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
         f'<th scope="row" data-value="{escape(row.title)}">{name}<span class="idea">{escape(about)}</span></th>',
     ]
     if row.error and not row.of("bits_per_byte") and not row.finds:
-        cells.append(f'<td class="wrong" colspan="{len(COLUMNS) - 2}">{escape(row.error)}</td>')
+        width = len(COLUMNS) + len(comparison.judged) - 2
+        cells.append(f'<td class="wrong" colspan="{width}">{escape(row.error)}</td>')
     else:
         cells += [_bits(number, row, widest), *_figures(row)]
+        values = (row.words(name) for name in comparison.judged)
+        cells += [_number(value, "" if value is None else f"{value:.3f}") for value in values]
     return f'<tr data-row="{number}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
 
 
@@ -202,7 +206,19 @@ def _reading(comparison: Comparison) -> str:
         " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
         " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
-    if any(row.finds for row in comparison.rows):
+    if any(row.of("told_apart") for row in comparison.rows):
+        texts.append(
+            "<b>Word vectors</b> predict no text. Of two words, one that stands beside a word in the held-out text and"
+            " one that stands beside another, the nearer one by their vectors should be its own neighbour: the share of"
+            " such choices that are right stands in the place of bits; by chance it is half."
+        )
+    if comparison.judged:
+        texts.append(
+            f"Columns <b>{escape(', '.join(comparison.judged))}</b>: how vectors of words agree with what people say of"
+            " pairs of words (Spearman’s correlation over all pairs, a missing word having the mean cosine), or the"
+            " share of analogies solved (a missing word being wrong). Encoders read a word as a text."
+        )
+    if any(row.of("found") for row in comparison.rows):
         texts.append(
             "Milestones that <b>find hidden tokens</b> see a text from both sides, so that what they say of its tokens"
             " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"

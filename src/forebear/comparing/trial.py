@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +21,7 @@ from forebear.training.metrics import Metrics
 if TYPE_CHECKING:
     from forebear.text.corpus import Corpus
     from forebear.using.planning import Plan
+    from forebear.using.run import Run
 
 ATTEMPT = "from forebear.comparing.trial import serve; serve()"
 WORDS = 60  # tokens of a sample
@@ -40,6 +41,7 @@ class Job:
     prompt: str
     overwrite: bool
     command: str
+    words: list[str] = field(default_factory=list)  # files of words that people judged
 
 
 def attempt(job: Job, hear: Hear) -> Trial:
@@ -80,6 +82,8 @@ def result(run: RunFolder) -> Trial:
         found=measured.get("accuracy"),
         guess=measured.get("guess"),
         paired=measured.get("pair_accuracy"),
+        told_apart=measured.get("told_apart"),
+        words=facts.get("words_measured", {}),
         perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=facts["tokenizer"]["kind"],
@@ -159,9 +163,22 @@ def _run(job: Job) -> str:
         run.folder.tell(unasked=reason, notes=[*run.facts.get("notes", []), note])
     if "peak_memory" not in run.facts:
         run.folder.tell(peak_memory=processes.peak())
+    if job.words and "words_measured" not in run.facts:
+        run.folder.tell(words_measured=_judged(run, job.words))
     if "next" not in run.heads:
         return ""
     return run.generate(job.prompt, length=WORDS)[0].text
+
+
+def _judged(run: Run, files: Iterable[str]) -> dict[str, float]:
+    """By the name of each file: how its vectors agree with people about all pairs, or the share of analogies solved."""
+    figures: dict[str, float] = {}
+    for file in files:
+        with suppress(BadInput):  # it has no vectors, or none of words
+            told = run.measure_words(file)[0].facts()
+            figure = told["spearman_all"] if told["kind"] == "similarity" else told["accuracy_all"]
+            figures |= {} if figure is None else {Path(file).stem: round(figure, 6)}
+    return figures
 
 
 def askable(what: Plan, corpus: Corpus) -> tuple[Plan, str]:

@@ -3,13 +3,15 @@
 opinion      is this review positive or negative?              topic       what is this text about?
 coherence    is this a sentence or scrambled words?            paraphrase  do two sentences say the same?
 names        people, places, organisations (IOBES tags)        answers     where in the passage is the answer?
-senses       is one word meant alike in two sentences?         parallel    the same sentence in both languages
+matching     does this sentence answer this question?          senses      is one word meant alike in two sentences?
+parallel     the same sentence in both languages
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -18,6 +20,7 @@ from forebear.demo.chooser import Chooser, Odds
 from forebear.demo.grammar import Mark, Node, Rule, Telling
 from forebear.demo.lexicon import LANGUAGES
 from forebear.errors import BadInput
+from forebear.text.sentences import sentence_ends
 
 TOPICS = ("weather", "sport", "business", "food", "travel", "people")
 NAMED_IN = ("happening", "sport.open", "business.open", "people.born", "weather.open", "people.work.first")
@@ -36,7 +39,7 @@ class Labelled:
 class Pair:
     first: str
     second: str
-    label: str  # similar or different
+    label: str  # similar or different; of a question and a sentence: answers or other
     language: str
 
 
@@ -209,23 +212,53 @@ def _starts(telling: Telling) -> list[int]:
 
 
 def _answers(chooser: Chooser, language: str, label: str) -> Answered:
-    asked = questions.questions()
     while True:
-        kinds = sorted(asked)
-        kind = kinds[_even(chooser, len(kinds))]
-        telling = _told(chooser, language, f"story.{kind}")
-        options = [
-            (number, mark)
-            for answer, known, number in asked[kind]
-            if all(other in telling.known for other in known) and (mark := _naming(telling, answer))
-        ]
+        telling, options = _asked(chooser, language)
         if options:
             number, mark = options[_even(chooser, len(options))]
-            passage, start = telling.text(), _starts(telling)[mark.piece]
-            piece = telling.pieces[mark.piece]
-            start += len(piece) - len(piece.lstrip())
-            answer = passage[start : start + len(piece.strip())]
+            passage, (start, answer) = telling.text(), _place(telling, mark)
             return Answered(passage, _said(telling, language, f"question.{number}"), answer, start, language)
+
+
+def _asked(chooser: Chooser, language: str) -> tuple[Telling, list[tuple[int, Mark]]]:
+    """A story, the numbers of the questions that it answers, and where it does."""
+    asked = questions.questions()
+    kinds = sorted(asked)
+    kind = kinds[_even(chooser, len(kinds))]
+    telling = _told(chooser, language, f"story.{kind}")
+    return telling, [
+        (number, mark)
+        for answer, known, number in asked[kind]
+        if all(other in telling.known for other in known) and (mark := _naming(telling, answer))
+    ]
+
+
+def _place(telling: Telling, mark: Mark) -> tuple[int, str]:
+    """Where in its text a thing is named, and how."""
+    piece = telling.pieces[mark.piece]
+    start = _starts(telling)[mark.piece] + len(piece) - len(piece.lstrip())
+    return start, telling.text()[start : start + len(piece.strip())]
+
+
+def _matching(chooser: Chooser, language: str, label: str) -> Pair:
+    """A question, and the sentence of a story that answers it or one that answers another question about the story:
+    either sentence, and either question, is as likely with one label as with the other."""
+    while True:
+        telling, options = _asked(chooser, language)
+        if len(options) < 2:
+            continue
+        (number, mark), (_, other) = (options[place] for place in _order(chooser, len(options))[:2])
+        ends = sentence_ends(telling.text())
+        said, right, wrong = _place(telling, mark)[1], *(_around(telling, one, ends) for one in (mark, other))
+        if right != wrong and said not in wrong:
+            question = _said(telling, language, f"question.{number}")
+            return Pair(question, right if label == "answers" else wrong, label, language)
+
+
+def _around(telling: Telling, mark: Mark, ends: Sequence[int]) -> str:
+    """The sentence in which a thing is named."""
+    at = bisect(ends, _place(telling, mark)[0])
+    return telling.text()[([0, *ends])[at] : ends[at]].strip()
 
 
 def _naming(telling: Telling, variable: str) -> Mark | None:
@@ -270,6 +303,7 @@ TASKS: dict[str, tuple[Callable[[Chooser, str, str], Example], tuple[str, ...]]]
     "paraphrase": (_paraphrase, ("different", "similar")),
     "names": (_names, ()),
     "answers": (_answers, ()),
+    "matching": (_matching, ("answers", "other")),
     "senses": (_senses, ("different", "same")),
     "parallel": (_parallel, ()),
 }

@@ -15,6 +15,7 @@ FILES = {
     "opinion": ("classification", "opinion.tsv"),
     "topic": ("classification", "topic.tsv"),
     "coherence": ("classification", "coherence.tsv"),
+    "matching": ("pairs", "matching.tsv"),
     "paraphrase": ("pairs", "paraphrase.tsv"),
     "names": ("tagging", "names.conll"),
     "answers": ("answering", "answers.json"),

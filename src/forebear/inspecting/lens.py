@@ -95,6 +95,9 @@ def lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> Lens:
         raise BadInput(f"--top is {top}", remedy="ask for at least 1 candidate")
     if run.folder.milestone.learning == "counting":
         raise BadInput("counts: it has no layers", file=run.folder.path, remedy="look at a network (gpt2, bert, …)")
+    if not hasattr(run.network.encoder, "final_norm"):
+        what, remedy = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
+        raise BadInput(what, file=run.folder.path, remedy=remedy)
     if "next" in run.heads:
         head, (row, place) = "next", _following(run, text, at)
     elif "token" in run.heads:

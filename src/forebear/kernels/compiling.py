@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 MUCH = 1 << 19  # products of numbers; below, a whole fit in numpy takes no longer than loading numba does
 
 
 @cache
-def compiled(loops: Callable[..., np.ndarray], allowed: frozenset[str] = frozenset()) -> Callable[..., np.ndarray]:
+def compiled(
+    loops: Callable[..., Any],
+    allowed: frozenset[str] = frozenset(),
+    *,
+    bare: bool = False,
+    beside: tuple[ModuleType, ...] = (),
+) -> Callable[..., Any]:
     """Machine code for these loops; kept on disk where that is possible, so that it is made once.
 
     `allowed` is what the compiler may do to sums of numbers: take them in another order (reassoc), round once instead
-    of twice (contract). It does the same every time.
+    of twice (contract). It does the same every time. `bare` loops make no arrays, and lose no time with counting who
+    still needs one. What is kept is made anew when the loops' own file changes, or one of those modules beside it.
     """
     import numba
 
-    fast: Any = set(allowed) or False
+    how: Any = {"fastmath": set(allowed) or False, "nogil": True} | (
+        {"_nrt": False, "no_cfunc_wrapper": True} if bare else {}
+    )
     try:
-        return numba.njit(loops, cache=True, fastmath=fast)
+        made = numba.njit(loops, cache=True, **how)
     except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops, fastmath=fast)
+        return numba.njit(loops, **how)
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if beside and hasattr(kept, "_source_stamp"):  # by which numba knows whether what it kept is still good
+        kept._source_stamp = (kept._source_stamp, *map(_stamp, beside))
+    return made
+
+
+def inlined(loops: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of larger, bare loops, which becomes machine code within each of them."""
+    import numba
+
+    how: Any = {"nogil": True, "_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(loops, **how)
+
+
+def _stamp(module: ModuleType) -> tuple[float, int]:
+    """What changes when a module's file does."""
+    facts = os.stat(module.__file__ or "")
+    return facts.st_mtime, facts.st_size

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
+from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.vectors.together import Together
 
 if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
     from forebear.vectors.glove import GloveModel
 
@@ -73,6 +76,12 @@ class Glove(Milestone):
         from forebear.vectors.glove import GloveModel
 
         return GloveModel(vocabulary=tokenizer.size, never=tokenizer.specials, width=self.width)
+
+    def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
+        return read_words(tokenizer.size, self.width, reader)
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        return LAYOUT
 
     def recipe(self) -> dict[str, Any]:
         return {"rate": 0.05, "batch": 250_000, "epochs": 25, "warmup": 0}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from forebear.objectives.batch import Objective
-    from forebear.objectives.layout import Layout
+    from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
 
 
@@ -18,7 +18,7 @@ class Milestone(ABC):
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
-    learning: ClassVar[Literal["descending", "counting"]] = "descending"
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
     learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
@@ -35,13 +35,27 @@ class Milestone(ABC):
         """Whether it makes use of names of persons, places and organisations."""
         return False
 
+    @property
+    def least_count(self) -> int | None:
+        """How often a word must occur to be in a vocabulary of all words; None: the most frequent ones are."""
+        return None
+
     @abstractmethod
     def objective(self, tokenizer: Any) -> Objective:
         """What is predicted from what; one that translates is given the tokenizers of both `Sides`."""
 
     @abstractmethod
     def network(self, tokenizer: Any) -> Any:
-        """What does the predicting: a `networks.model.Model`, or a model of `statistics` that counts."""
+        """What does the predicting: a `networks.model.Model`, one of `statistics` that counts, or `vectors`."""
+
+    @property
+    def wants_reader(self) -> bool:
+        """Whether all it has is vectors of words, which want something that reads them when they serve a task."""
+        return self.learning == "sweeping"
+
+    def task_network(self, tokenizer: Any, reader: Reader) -> Any:
+        """The encoder that serves a task: its own, or its vectors of words with this reader above them."""
+        return self.network(tokenizer)
 
     def layout(self, tokenizer: Tokenizer) -> Layout:
         """How texts are laid out for it when it serves a task: as they are, unless it knows tokens around them."""

@@ -41,7 +41,10 @@ class _Reader(nn.Module):
 
 
 class RowReader(_Reader):
-    """One vector for each row: the first token's, the last one's, or the mean; `dense`: through a layer and a tanh."""
+    """One vector for each row: of its first token, its last, the mean, or of each number the largest (of no token: 0).
+
+    `dense`: through a layer and a tanh.
+    """
 
     def __init__(
         self, width: int, answers: int, read: str, *, dense: bool, mixture: Mixture | None = None, dropout: float = 0.0
@@ -53,9 +56,12 @@ class RowReader(_Reader):
 
     def rows(self, states: States) -> Tensor:
         """(B, D)."""
-        if self.read != "mean":
+        if self.read in ("first", "last"):
             return self.at(states, self._places(states.lengths))
         x, lengths = self.all(states), torch.tensor(states.lengths, device=states.last.device)
+        if self.read == "max":
+            found = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
+            return found.masked_fill((lengths == 0)[:, None], 0.0)
         return averaged(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
 
     def logits(self, x: Tensor) -> Tensor:
@@ -65,7 +71,7 @@ class RowReader(_Reader):
         return self.choose(self.dropout(x)).float()
 
     def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if self.read == "mean" else self._places(lengths)
+        return None if self.read in ("mean", "max") else self._places(lengths)
 
     def _places(self, lengths: tuple[int, ...]) -> Tensor:
         device = self.choose.weight.device

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 HELD = 1 << 23  # scores held at once
+EVEN = 16  # numbers, as many as a processor holds at once
 FEWEST, MOST = 256, 2048  # rows of them: fewer waste the processor's matrix product, more its cache
 
 
@@ -77,7 +78,8 @@ def _cost_and_gradients(
     by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
     cost = torch.zeros((), device=x.device)
     parts = list(parts_of(len(x), len(weight)))
-    room = x.new_empty((parts[0].stop if parts else 0, len(weight)))  # for the scores of any part
+    # For the scores of any part. Where its rows begin at even places, that of 33,101 words costs a sixth less in all.
+    room = x.new_empty((parts[0].stop if parts else 0, -(-len(weight) // EVEN) * EVEN))[:, : len(weight)]
     for part in parts:
         rows, wanted = x[part], target[part, None]
         raw = torch.mm(rows, weight.t(), out=room[: len(rows)])

@@ -96,10 +96,12 @@ def of_head(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
 
 
 def _row(x: Tensor, mask: Tensor, read: str) -> Tensor:
-    """(B, n, D) → (B, D): the first vector, the last one of text, or the mean."""
+    """(B, n, D) → (B, D): the first vector, the last one of text, the mean, or of each number the largest."""
     if read == "first":
         return x[:, 0]
     inside = mask[:, :, None].to(x.dtype)
+    if read == "max":
+        return x.masked_fill(~mask[:, :, None], float("-inf")).amax(1)
     if read == "mean":
         return (x * inside).sum(1) / inside.sum(1)
     after = functional.pad(mask[:, 1:], (0, 1))  # a token is the last if none follows it

@@ -18,7 +18,14 @@ from forebear.networks.heads import TokenHead
 from forebear.networks.model import Model
 from forebear.networks.states import States
 from forebear.networks.transformer import Transformer
+from forebear.networks.window import Window
+from forebear.networks.window_predictor import WindowPredictor
 from forebear.networks.windows import beginning, windows
+
+
+def predictor_of(model: Model) -> NetworkPredictor | WindowPredictor:
+    """What asks this model for the next token: it depends on what its encoder remembers."""
+    return WindowPredictor(model) if isinstance(model.encoder, Window) else NetworkPredictor(model)
 
 
 class NetworkPredictor:

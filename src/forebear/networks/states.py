@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class States:
-    """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D).
+    """`layers[0]` is the embedding, `layers[-1]` what heads read; each is (T, D), of one width but for `Window`'s.
 
     Where only some tokens are asked about, the last layer may have been computed for those alone: `kept` are their
     numbers, rising, and the last layer is (len(kept), D). Where an example is several rows, `groups` (B,) numbers the

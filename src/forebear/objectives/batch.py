@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -98,6 +99,13 @@ def is_asked(target: np.ndarray) -> np.ndarray:
     """Which entries of a target ask for something: of those that are several numbers, the first tells."""
     first = target if target.ndim == 1 else target[:, 0]
     return ~np.isnan(first) if first.dtype.kind == "f" else first != NOTHING
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """An objective that must go through the whole text before it can make its first batch."""
+
+    def prepare(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
 
 
 class Objective(Protocol):

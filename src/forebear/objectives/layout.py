@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-Read = Literal["first", "last", "mean"]
+Read = Literal["first", "last", "mean", "max"]
+ReaderKind = Literal["mean", "convolution", "recurrent"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Layout:
     """Ids before the first text, between two and behind the last.
 
     read         the vector that stands for a row: the first token's ([CLS]), the last one's, which has seen all of it,
-                 or the mean of all
+                 the mean of all, or of each number the largest
     segments     the encoder has vectors that tell a second text from the first
     both_orders  what is said of two texts alike is asked in either order: one that looks back sees only one of them
                  from the other
@@ -48,3 +49,20 @@ class Layout:
     def begins(self, *texts: np.ndarray) -> int:
         """Where in the row the last of the texts begins."""
         return len(self.before) + sum(len(text) + len(self.between) for text in texts[:-1])
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads vectors of words that know nothing of each other, where a milestone has no encoder of its own.
+
+    kind     mean: every word by itself; convolution: with its neighbours; recurrent: with all words of its text; None:
+             the vectors are taken as they are
+    width    of what is read, and of vectors that are learned with it; None: that of the vectors there are
+    pairs    whether rows hold two texts, which are to be compared
+    dropout  share of the numbers of vectors that it does not see in training
+    """
+
+    kind: ReaderKind | None = "mean"
+    width: int | None = None
+    pairs: bool = False
+    dropout: float = 0.0

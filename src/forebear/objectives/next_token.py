@@ -25,11 +25,14 @@ class NextToken:
     context  tokens in a window
     end      the id that ends a document, and stands before the first token of the next
     apart    a window that holds several documents becomes several rows, so that none is seen from another
+    lead     tokens before each window that are seen too, and asked nothing about: where they are all that is looked
+             back at from its first, it does not matter where windows are cut; None: it does, and there are none
     """
 
     context: int
     end: int
     apart: bool = False
+    lead: int | None = None
 
     def steps(self, source: Portion, size: int) -> int:
         rows, windows, _ = self._shape(source, size)
@@ -45,19 +48,21 @@ class NextToken:
             mine = numbers // windows == epoch
             places[mine] = shuffled(numbers[mine] % windows, windows, seed=moment.seed, epoch=epoch) * width
             shifts[mine] = np.random.default_rng([moment.seed, epoch]).integers(length)
-        asked = places[:, None] + np.arange(width)  # (rows, width)
+        before = self.lead or 0
+        asked = places[:, None] + np.arange(-before, width)  # (rows, before + width)
         stream = (asked + shifts[:, None]) % length
         targets, _ = self._tokens(source, stream)
         seen, begins = self._tokens(source, (stream - 1) % length)
-        lengths = np.full(rows, width, np.int64)
+        lengths = np.full(rows, before + width, np.int64)
         if self.apart:
             begins[:, 0] = True
             lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
         inputs = {"tokens": seen.ravel(), "lengths": lengths}
-        return Batch(inputs, {"next": np.where(asked < length, targets, NOTHING).ravel()})
+        own = (asked >= places[:, None]) & (asked < length)
+        return Batch(inputs, {"next": np.where(own, targets, NOTHING).ravel()})
 
     def check(self, source: Portion) -> None:
-        if self.context > source.tokens:
+        if self.lead is None and self.context > source.tokens:
             shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
             raise BadInput(
                 f"a context of {self.context:,} tokens is longer than the whole text to learn from "
@@ -70,7 +75,7 @@ class NextToken:
         length = int(source.stream_ends[-1])
         width = min(self.context, length)
         windows = -(-length // width)
-        return max(1, size // width), windows, width
+        return max(1, size // (width + (self.lead or 0))), windows, width
 
     def _tokens(self, source: Portion, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebear.errors import BadInput
-from forebear.objectives.layout import Layout, Read
+from forebear.objectives.layout import Layout, Read, Reader, ReaderKind
 from forebear.tasks.task import Making, Task
 
 if TYPE_CHECKING:
     from forebear.networks.model import Model
 
 How = Literal["finetune", "freeze", "features"]
+LARGEST = ("convolution", "recurrent")  # readers of whose vectors the largest numbers stand for a row, not the means
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,16 @@ class Adaptation:
                    encoder does, and a head learns to read a mixture of all its layers (ELMo's way)
     freeze_layers  with freeze: how many layers stay, beside the embedding; None: half of them
     layer_decay    each layer learns with this share of the rate of the one above it
-    read           the vector that stands for a row: first, last or mean; None: as in the milestone's paper, and the
-                   mean where features are read
+    read           the vector that stands for a row: first, last, mean or max; None: as in the milestone's paper, and
+                   the mean where features are read
     language       how much predicting the next token counts beside the task, for encoders that can (GPT)
     dropout        share of numbers that heads do not see in training
     balanced       mistakes about rare labels count more, so that all labels count alike
+    reader         what reads vectors of words, where they are all that was pre-trained; it learns from nothing. With
+                   freeze the vectors stay and it learns; with features the head reads their mean, and of two texts
+                   how much each word differs from its likes in the other
+    reader_width   of what it reads; None: that of the vectors
+    reader_dropout share of the numbers of vectors that it does not see in training
     """
 
     how: How = "finetune"
@@ -36,6 +42,9 @@ class Adaptation:
     language: float = 0.0
     dropout: float = 0.1
     balanced: bool = False
+    reader: ReaderKind | None = None
+    reader_width: int | None = None
+    reader_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
@@ -54,17 +63,45 @@ class Adaptation:
         if not 0 <= self.dropout < 1 or self.language < 0:
             what = f"--head-dropout {self.dropout}, --language {self.language}"
             raise BadInput(what, remedy="give a dropout from 0 to below 1, and a weight of 0 or more")
+        self._check_reader()
+
+    def _check_reader(self) -> None:
+        if self.reader not in (None, *get_args(ReaderKind)):
+            raise BadInput(f"--reader is {self.reader!r}", remedy=f"there are: {', '.join(get_args(ReaderKind))}")
+        if self.reader not in (None, "mean") and self.how == "features":
+            what = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
+            raise BadInput(what, remedy="--how freeze: the vectors stay, and what reads them learns")
+        if self.reader_width is not None and self.reader_width < 1:
+            raise BadInput(f"--reader-width is {self.reader_width}", remedy="give 1 or more")
+        if self.reader_width is not None and self.how == "features":
+            what = "--reader-width means nothing with --how features, which takes vectors as they are"
+            raise BadInput(what, remedy="leave it out")
+        if not 0 <= self.reader_dropout < 1:
+            raise BadInput(f"--dropout is {self.reader_dropout}", remedy="give a share from 0 to below 1")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        told = asdict(self)
+        if self.reader is None:  # most have an encoder of their own
+            told = {name: value for name, value in told.items() if not name.startswith("reader")}
+        return told
+
+    def reading(self, task: Task) -> Reader:
+        """What is to read vectors of words for this task, where they need it."""
+        kind = None if self.how == "features" else self.reader
+        return Reader(kind, self.reader_width, task.weighed_as[1], self.reader_dropout)
 
     def network(self, pretrained: Model, task: Task, layout: Layout, weights: tuple[float, ...] | None = None) -> Model:
         """The encoder with the task's heads, still without values; what does not learn is marked so."""
         from forebear.networks.model import Model
 
         encoder: Any = pretrained.encoder
-        features = self.how == "features"
-        read = self.read or ("mean" if features else layout.read)
+        features, widths = self.how == "features", getattr(encoder, "widths", (encoder.width,))
+        if features and len(set(widths)) > 1:
+            told = " and ".join(f"{width:,}" for width in widths)
+            remedy = "--how freeze, or pre-train it with layers of one width"
+            raise BadInput(f"its layers are {told} numbers wide: they cannot be mixed", remedy=remedy)
+        usual = "max" if self.reader in LARGEST else layout.read
+        read = self.read or ("mean" if features else usual)
         making = Making(
             encoder.width,
             encoder.depth,

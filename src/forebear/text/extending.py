@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text import blueprint as blueprints
@@ -13,11 +16,33 @@ from forebear.text.tokenizer import Tokenizer
 KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
 
 
-def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dict[str, list[int]]]:
+def lacking(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]:
+    """The words that these texts hold at least so often and the vocabulary lacks, the most frequent first.
+
+    Only such as it could find if it had them, and none where it spells every word.
+    """
+    if tokenizer.unknown is None or tokenizer.kind not in KINDS:
+        return []
+    ids, counts = tokenizer.encode_many(texts)
+    owners = np.repeat(np.arange(len(texts)), counts)
+    found: Counter[str] = Counter()
+    for number in np.unique(owners[ids == tokenizer.unknown]):
+        text = texts[int(number)]
+        pieces = tokenizer.encode(text)
+        spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
+        found.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unknown)
+    often = sorted((word for word, count in found.items() if count >= least), key=lambda word: (-found[word], word))
+    return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unknown]]
+
+
+def extended(
+    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False
+) -> tuple[Tokenizer, dict[str, list[int]]]:
     """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
 
     What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
-    (at a space, or between two Chinese characters) could never be found there, and is refused.
+    (at a space, or between two Chinese characters) could never be found there, and is refused. Words that were `found`
+    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone.
     """
     words = list(words)
     if not words:
@@ -38,7 +63,7 @@ def extended(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokenizer, dic
             new[parts[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[parts[0]] = len(vocabulary)
     longer = Tokenizer(made) if new else tokenizer
-    for word in new:
+    for word in () if found else new:
         if len(longer.encode(word).ids) != 1:
             what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
             raise BadInput(what, remedy="add words as the segmenter finds them, or leave it out")

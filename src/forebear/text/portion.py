@@ -47,6 +47,11 @@ class Portion:
         return int((self.spans[:, 1] - self.spans[:, 0]).sum())
 
     @cached_property
+    def token_ends(self) -> np.ndarray:
+        """(n,) where each unit is over if all are put one after the other, with nothing between them."""
+        return np.cumsum(self.spans[:, 1] - self.spans[:, 0])
+
+    @cached_property
     def stream_ends(self) -> np.ndarray:
         """(n,) where each unit is over if all are put one after the other, each followed by one token for its end."""
         return np.cumsum(self.spans[:, 1] - self.spans[:, 0] + 1)
@@ -71,8 +76,24 @@ class Portion:
 
     def by_sentence(self) -> Portion:
         """The same text with every sentence a unit of its own."""
+        return self._sentences
+
+    @cached_property
+    def _sentences(self) -> Portion:
         first = ranges(self.units[:, 0], self.units[:, 1] - self.units[:, 0])
         return Portion(self.corpus, np.stack((first, first + 1), axis=1))
+
+    def stretch(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens from `begin` to `end`, counted through all units, and how many of each unit they are."""
+        first, last = np.searchsorted(self.token_ends, [begin, end - 1], side="right")
+        ends = self.token_ends[first : last + 1]
+        starts = self.spans[first : last + 1, 0].copy()
+        sizes = self.spans[first : last + 1, 1] - starts
+        lead = begin - int(ends[0] - sizes[0])  # tokens of the first unit that stand before
+        starts[0] += lead
+        sizes[0] -= lead
+        sizes[-1] -= int(ends[-1]) - end
+        return self.corpus.ids[ranges(starts, sizes)].astype(np.int32), sizes
 
     def first(self, size: int) -> Portion:
         """The leading units, about so many bytes and at least one sentence.

@@ -38,14 +38,27 @@ def learner_for_task(
     from forebear.training.descending import Descending
     from forebear.training.device import chosen
 
-    model = adaptation.network(milestone.network(tokenizer), task, milestone.layout(tokenizer), weights)
+    model = network_for(milestone, tokenizer, task, adaptation, weights)
     return Descending(model, recipe, chosen(recipe), taken(given or {}, model), adaptation.shares(model))
 
 
+def network_for(
+    milestone: Milestone,
+    tokenizer: Tokenizer,
+    task: Task,
+    adaptation: Adaptation,
+    weights: tuple[float, ...] | None = None,
+) -> Any:
+    """The encoder with the task's heads, still without values."""
+    encoder = milestone.task_network(tokenizer, adaptation.reading(task))
+    return adaptation.network(encoder, task, milestone.layout(tokenizer), weights)
+
+
 def taken(given: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """Of a run's tensors those that this model has a place for."""
+    """Of a run's tensors those that this model has a place for: what read words may be read otherwise now."""
     wanted = {name: tuple(one.shape) for name, one in model.named_parameters()}
-    found = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    own = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    found = {name: tensor for name, tensor in own.items() if wanted.get(name) == tuple(tensor.shape)}
     for name, tensor in given.items():
         if name.startswith(POOLER):
             for head in ("label", "choice"):
@@ -70,8 +83,7 @@ def loaded_for_task(
         model = linear(milestone, tokenizer, task, adaptation)
         model.load(load_file(weights))
         return model
-    model = adaptation.network(milestone.network(tokenizer), task, milestone.layout(tokenizer))
-    return filled(model, weights, quantised)
+    return filled(network_for(milestone, tokenizer, task, adaptation), weights, quantised)
 
 
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:

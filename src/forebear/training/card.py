@@ -72,6 +72,8 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
         } | ({f"{blind['name']}, {blind['side']}": blind["score"]} if blind else {})
     told = facts.get("metrics", {}).get("held_out", {})
     names = (
+        "told_apart",
+        "loss",
         "bleu",
         "chrf",
         "pairs",

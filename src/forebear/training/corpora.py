@@ -24,6 +24,7 @@ from forebear.text.sources import find
 from forebear.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int], object]
+EVERY_WORD = 1 << 28  # entries, more than any text has words
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def corpus_of(
     *,
     default: str = "bytepair",
     needs: Sequence[str] = (),
+    least_count: int | None = None,
     vocabulary: int | None = None,
     held_out: float = 0.0,
     workers: int | None = None,
@@ -79,8 +81,8 @@ def corpus_of(
 ) -> Corpus:
     """The corpus of this text with this tokenizer: a kind, learned from it, or a file; None: the default kind.
 
-    `needs` are the roles of special tokens that one learned now must have. A corpus is taken as it is, if it has what
-    is asked for.
+    `needs` are the roles of special tokens that one learned now must have; with a `least_count`, words have every word
+    that occurs so often. A corpus is taken as it is, if it has what is asked for.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
@@ -93,6 +95,8 @@ def corpus_of(
         if vocabulary is None:
             size = vocabulary_for(str(tokenizer), sum(found.stamp()[2] for found in find(source.paths)))
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
+        if tokenizer == "words" and least_count is not None:
+            learning = replace(learning, size=size or EVERY_WORD, min_count=least_count)
         if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
             learning = replace(learning, specials=ROBERTA)
         tokenizer = tokenizer_for(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from forebear.milestones.milestone import Milestone
 from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
 from forebear.training.recipe import Recipe
+
+KINDS = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}  # of arrays, as safetensors names them
 
 
 def learner_for(
@@ -22,6 +27,10 @@ def learner_for(
         from forebear.training.counting import Counting
 
         return Counting(network)
+    if milestone.learning == "sweeping":
+        from forebear.training.sweeping import Sweeping
+
+        return Sweeping(network, recipe, given)
     from forebear.training.descending import Descending
     from forebear.training.device import chosen
 
@@ -43,9 +52,27 @@ def loaded(
 
         network.load(load_file(weights))
         return network
+    if milestone.learning == "sweeping":
+        network.load(mapped(weights))
+        return network
     if heads is not None:
         network = network.only(heads)
     return filled(network, weights, quantised)
+
+
+def mapped(weights: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file where they lie: a table of millions of words is read as far as it is asked."""
+    with open(weights, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        told = json.loads(file.read(size))
+    made = {}
+    for name, one in told.items():
+        if name != "__metadata__":
+            begin, end = one["data_offsets"]
+            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
+            there = end > begin  # nothing cannot be mapped
+            made[name] = np.memmap(weights, kind, "r", 8 + size + begin, shape) if there else np.zeros(shape, kind)
+    return made
 
 
 def filled(network: Any, weights: Path, quantised: bool) -> Any:

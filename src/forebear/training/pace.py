@@ -8,6 +8,8 @@ from typing import Any
 from forebear.training.recipe import Recipe
 
 WARMUP = 100  # steps, or a tenth of a shorter run
+LEAST_LOOK = 0.02  # of the time that was given: so long the speed is watched before it is believed
+LONGEST_COOLDOWN = 0.9  # of a run that was given a time
 LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
 
 
@@ -44,10 +46,12 @@ class Pace:
         guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))
         usual = max(guess // 10, min(LEAST_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
         warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, usual)
-        fall = recipe.fall
+        fall, cooldown = recipe.fall, recipe.cooldown
+        if total is None:  # of a time, a little must pass before it can be known how many steps it holds
+            cooldown = min(cooldown, LONGEST_COOLDOWN)
         if fall is None and total is not None and recipe.schedule != "root":
             fall = round(total * (1 - recipe.cooldown))
-        return cls(warmup, total, fall, recipe.time, recipe.cooldown, recipe.schedule)
+        return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
 
     def decide(self, step: int, seconds: float) -> None:
         """Given a time, fixes the number of steps when the rate has to begin to fall."""
@@ -58,6 +62,8 @@ class Pace:
             self.middle = step, seconds
         if seconds >= until:
             steps, took = step - self.middle[0], seconds - self.middle[1]
+            if took < LEAST_LOOK * self.time and seconds < self.time:  # a step or two tell little
+                return
             pace = took / steps if steps else seconds / step
             self.total = step + max(1, round((self.time - seconds) / pace))
             self.fall = None if self.schedule == "root" else step
@@ -87,7 +93,8 @@ class Pace:
     @classmethod
     def from_json(cls, told: dict[str, Any], recipe: Recipe) -> Pace:
         middle = (told["middle"][0], told["middle"][1])
-        return cls(told["warmup"], told["total"], told["fall"], recipe.time, recipe.cooldown, recipe.schedule, middle)
+        cooldown = recipe.cooldown if recipe.time is None else min(recipe.cooldown, LONGEST_COOLDOWN)
+        return cls(told["warmup"], told["total"], told["fall"], recipe.time, cooldown, recipe.schedule, middle)
 
 
 def examined(step: int, every: int | None) -> bool:

@@ -17,6 +17,7 @@ from forebear.lineage import nearest
 BUDGETS = ("time", "steps", "tokens", "epochs")
 OF_DESCENT = ("accumulate", "rate", "warmup", "schedule", "fall", "cooldown", "decay", "memory", "clip", "patience")
 OF_DESCENT += ("device", "threads", "precision")  # to those who count all this means nothing
+OF_TORCH = ("accumulate", "decay", "memory", "clip", "patience", "device", "precision")  # to tables of vectors this
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Recipe:
     device: str | None = None
     threads: int | None = None
     precision: str | None = None
+    deterministic: bool | None = None  # tables of vectors: the same bits whatever the number of threads
 
     def __post_init__(self) -> None:
         given = [name for name in BUDGETS if getattr(self, name) is not None]
@@ -100,6 +102,10 @@ def _read(name: str, kind: str, value: Any) -> Any:
     """A setting as it is written ("5m", "2M", "0.1") as the number it stands for."""
     if name in ("time", "save_every"):
         return duration(value)
+    if kind.startswith("bool"):
+        if not isinstance(value, bool):
+            raise BadInput(f"{_flag(name)} is {value!r}", remedy="give true or false")
+        return value
     if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
         raise BadInput(f"{_flag(name)} is {value!r}", remedy="give a number")
     if "int" in kind:

@@ -93,11 +93,13 @@ class Trainer:
         split: Sides,
         *,
         once: bool = False,
+        last: bool = False,
         unigram: float | None = None,
         judge: Judge | None = None,
         watcher: Watcher | None = None,
     ) -> None:
-        self.folder, self.learner, self.objective, self.split, self.once = folder, learner, objective, split, once
+        self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
+        self.once, self.last = once, last  # everything is shown once; what was learned last is kept, not the best
         self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or Watcher()
@@ -182,7 +184,7 @@ class Trainer:
         """Evaluates, writes a line of metrics and reports, each when it is due."""
         step, over = self.at.step, self._over()
         held_out, best = None, False
-        if examined(step, self.recipe.evaluate_every) or over:
+        if examined(step, self.recipe.evaluate_every or (self.epoch if self.last else None)) or over:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
@@ -226,8 +228,8 @@ class Trainer:
         return {name: total / max(1, asked[name]) for name, total in sums.items()}
 
     def _best(self, loss: float, troubles: Troubles) -> bool:
-        """Whether this is the best state so far; of counts it is always the last."""
-        if self.once:
+        """Whether this is the best state so far; of counts and vectors it is always the last."""
+        if self.once or self.last:
             self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
             return True
         if self.at.best is None or loss < self.at.best:

@@ -13,12 +13,14 @@ VERBS: dict[str, tuple[str, ...]] = {
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
 }
-OF_ENCODERS = ("embed", "neighbours")
+OF_ENCODERS = ("embed", "neighbours", "similarity", "odd-one-out")
+OF_WORDS = ("analogy", "measure")  # what is looked for among all words
 
 
-def verbs(heads: Iterable[str], *, encodes: bool) -> tuple[str, ...]:
-    """What a run with heads of these names can be asked; one that `encodes` has vectors, whatever its heads."""
+def verbs(heads: Iterable[str], *, encodes: bool, words: bool = False) -> tuple[str, ...]:
+    """What a run with heads of these names can be asked; one that `encodes` has vectors, whatever its heads, and where
+    its tokens are `words`, a vector for each word."""
     names = tuple(heads)
     named = (verb for head in names for verb in VERBS.get(head, ()))
     encodes = encodes and "translation" not in names  # what it makes of a source is there for its other half
-    return tuple(dict.fromkeys((*named, *(OF_ENCODERS if encodes else ()))))
+    return tuple(dict.fromkeys((*named, *(OF_ENCODERS if encodes else ()), *(OF_WORDS if encodes and words else ()))))

@@ -153,7 +153,7 @@ class Ready:
             what.task,
             what.adaptation,
             what.recipe,
-            given=_given(what.beginning),
+            given=_given(what),
             weights=weights,
         )
         return cls(what, train, held_out, judged, objective, learner, notes)
@@ -166,9 +166,15 @@ class Ready:
         return {task.score: score}, 1.0 - score
 
 
-def _given(beginning: Beginning | None) -> dict[str, Tensor] | None:
+def _given(what: Plan) -> dict[str, Tensor] | None:
+    """The tensors of the run to begin with."""
+    beginning = what.beginning
     if beginning is None or beginning.folder.milestone.learning == "counting":
         return None
+    if beginning.folder.milestone.wants_reader:
+        from forebear.using.given_words import given_words
+
+        return given_words(beginning.folder, what.tokenizer, what.recipe.seed)
     from safetensors.torch import load_file
 
     return load_file(beginning.folder.weights()[0])

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput, several
 from forebear.milestones.milestone import Milestone
+from forebear.text.choosing import Learning, tokenizer_for
 from forebear.text.extending import extended
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.corpora import EVERY_WORD, TextSource, is_corpus
 from forebear.training.folder import RunFolder
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 DECIDING = ("heads", "activation", "epsilon")  # they change what weights mean, but not their shapes
+DECIDING += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
+SPLIT = "punctuation"
+SCORES = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # where they are not those of the table
 TABLES = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with an entry for each token
 
 
@@ -29,7 +36,7 @@ class Beginning:
     run: str
     weights: str  # sha256
     words: tuple[str, ...] = ()
-    words_file: str | None = None  # where they were read
+    words_file: str | None = None  # where they were read; None: in the text to learn from
 
     @classmethod
     def of(cls, run: str, add_words: str | None = None) -> Beginning:
@@ -44,6 +51,21 @@ class Beginning:
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
         return cls(str(folder.path.absolute()), folder.facts["weights"]["sha256"], words, file)
+
+    def grown(self, source: TextSource, least_count: int, held_out: float) -> Beginning:
+        """With the words that its vocabulary lacks and a text has so often."""
+        own = self.folder.tokenizer
+        if own.kind != "words" or is_corpus(source):
+            return self
+        told = own.describe()
+        learning = Learning(
+            EVERY_WORD, least_count, normalise=told.get("normalise", ()), split=told.get("split", SPLIT)
+        )
+        segmenter = source.segmenter() or own.segmenter
+        found = tokenizer_for("words", source.paths, source.reading, learning, segmenter, held_out=held_out)
+        known = set(own.tokens())
+        new = (token for number, token in enumerate(found.tokens()) if number not in found.specials)
+        return replace(self, words=tuple(token for token in new if token not in known))
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any] | None) -> Beginning | None:
@@ -60,7 +82,7 @@ class Beginning:
     @cached_property
     def _extended(self) -> tuple[Tokenizer, dict[str, list[int]]]:
         try:
-            return extended(self.folder.tokenizer, self.words)
+            return extended(self.folder.tokenizer, self.words, found=self.words_file is None)
         except BadInput as error:
             error.file = self.words_file
             raise
@@ -69,13 +91,15 @@ class Beginning:
     def tokenizer(self) -> Tokenizer:
         return self._extended[0]
 
-    def tensors(self, milestone: Milestone, tokenizer: Tokenizer) -> tuple[dict[str, Tensor], list[str]]:
+    def tensors(self, milestone: Milestone, tokenizer: Tokenizer) -> tuple[dict[str, Any], list[str]]:
         """The values that the run gives to a network of this milestone, and what is to be said of them."""
-        from safetensors.torch import load_file
-
         if tokenizer.digest != self.tokenizer.digest:
             what = "the text was cut by another tokenizer than that of the run to begin with"
             raise BadInput(what, file=self.run, remedy="give the text itself instead of a prepared corpus")
+        if milestone.learning == "sweeping":
+            return self._arrays(milestone)
+        from safetensors.torch import load_file
+
         file, notes = self.folder.weights()
         given, wanted = load_file(file), dict(milestone.network(tokenizer).named_parameters())
         notes += self._grown(given)
@@ -97,6 +121,21 @@ class Beginning:
             notes.append(f"its head {', '.join(left)} is not used here, and left out")
         return {name: tensor.clone() for name, tensor in given.items() if name in wanted}, notes
 
+    def _arrays(self, milestone: Milestone) -> tuple[dict[str, np.ndarray], list[str]]:
+        """Of tables of words: the network itself finds a place for them, and begins new words by chance."""
+        from safetensors.numpy import load_file
+
+        faults = self._changed(milestone)
+        if faults:
+            raise BadInput(
+                f"its vectors mean something else: {several(faults)}", file=self.run, remedy="leave that out"
+            )
+        file, notes = self.folder.weights()
+        if added := list(self._extended[1]):
+            shown = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
+            notes.append(f"{len(added):,} new words have vectors that begin by chance ({shown})")
+        return load_file(file), notes
+
     def _changed(self, milestone: Milestone) -> list[str]:
         """Fields with which the same weights would be another network."""
         values = {
@@ -114,12 +153,21 @@ class Beginning:
             return []
         unknown = self.folder.tokenizer.unknown
         known = {word: [i for i in pieces if i != unknown] for word, pieces in new.items()}
-        for name in TABLES:
+        grouped = _rarest(given)  # whose rows are not those of the pieces
+        for name in (*TABLES, *(grouped or SCORES)):
             if name in given and new:
-                table = given[name].float()
-                rows = [table[pieces].mean(0) if pieces else table.mean(0) for pieces in known.values()]
+                table, alike = given[name].float(), name not in grouped
+                rows = [table[pieces].mean(0) if pieces and alike else table.mean(0) for pieces in known.values()]
                 given[name] = torch.cat((table, torch.stack(rows)))
         several_words = ", ".join(list(new)[:5]) + (" …" if len(new) > 5 else "")
         unseen = sum(not pieces for pieces in known.values())
         told = f"{len(new):,} of {len(self.words):,} words were added to the vocabulary ({several_words})"
         return [f"{told}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
+
+
+def _rarest(given: Mapping[str, Tensor]) -> list[str]:
+    """The names of the scores of the rarest group of words, where words are in groups: added words belong to it."""
+    groups = {
+        int(found[1]): found[0] for name in given if (found := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
+    }
+    return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import Any, Unpack
 
 from forebear.errors import BadInput
 from forebear.tasks.adaptation import Adaptation
@@ -19,6 +19,7 @@ from forebear.training.together import Together, together
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, exchanging, pretraining
 from forebear.using.beginning import Beginning
+from forebear.using.exchanging_vectors import Vectors
 from forebear.using.pair_plans import has_field
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
@@ -128,13 +129,16 @@ def load(folder: PathLike) -> Run:
     return Run.open(folder)
 
 
-def import_run(source: PathLike, *, to: PathLike, heads: int | None = None, task: str | None = None) -> Run:
-    """A run from another program's files: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT.
+def import_run(
+    source: PathLike, *, to: PathLike, heads: int | None = None, task: str | None = None, **vectors: Unpack[Vectors]
+) -> Run:
+    """A run from another program's files: a Hugging Face folder or hub name, an ARPA file, OpenAI's GPT, word vectors.
 
     `heads` is how many attention heads OpenAI's files are for, which do not say it. `task` says whether a classifier is
-    for single texts or pairs ("classification", "pairs"), or that its head is to be left out ("none").
+    for single texts or pairs ("classification", "pairs"), or that its head is to be left out ("none"). Word vectors
+    take the words of `forebear import`: form, limit (how many words), on_bad_bytes.
     """
-    return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads, task=task))
+    return Run(exchanging.imported(os.fspath(source), os.fspath(to), heads=heads, task=task, **vectors))
 
 
 def adapt(

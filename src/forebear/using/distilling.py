@@ -24,6 +24,7 @@ from forebear.training.recipe import BUDGETS, recipe_from
 from forebear.training.soft_targets import TAUGHT, Distillation, Taught, Teacher, unlabelled
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, pretraining
+from forebear.using.measuring import Measured
 from forebear.using.places import place, replaced
 from forebear.using.run import Run
 from forebear.using.students import OF_TOKENS, Plan, plan
@@ -48,6 +49,8 @@ def distil(
     attention: float = 0.0,
     compare: bool = False,
     reading: Reading | None = None,
+    reader: str | None = None,
+    reader_width: int | None = None,
     overwrite: bool = False,
     command: str | None = None,
     watcher: Watcher | None = None,
@@ -57,6 +60,7 @@ def distil(
 
     `data` are texts for a language model; for a task a file of examples, by default those the teacher learned from,
     and `texts` a file of more without labels. `student` is a run or a milestone, by default the teacher's, smaller.
+    Where all that the student has is vectors of words, `reader` (mean, convolution, recurrent) is what reads them.
     `settings` are the recipe's (time="5m", epochs=, …) and the milestone's own fields (width=, depth=, …). With
     `compare` the same student is also trained without the teacher, into a folder beside it.
     """
@@ -70,6 +74,7 @@ def distil(
         layers=layers,
         texts=None if texts is None else os.fspath(texts),
         reading=reading,
+        reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
     run = distilled(what, to, overwrite=overwrite, command=command, watcher=watcher)
@@ -283,6 +288,7 @@ def _on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
     """Bits per byte of held-out text, or the share of hidden tokens found."""
     held_out = corpus.split(recipe.held_out).held_out.first(pretraining.MEASURED)
     found = run.measure(held_out)
+    assert isinstance(found, Measured)  # a student that was taught text predicts it
     seconds = found.seconds if found.seconds > 1 else min(run.measure(held_out).seconds for _ in range(3))
     score = "accuracy" if found.pseudo else "bits_per_byte"
     milliseconds = round(1000 * seconds / max(1, found.units), 3)  # a short time is measured again: the first is slow

@@ -1,4 +1,4 @@
-"""Runs to and from other programs: Hugging Face folders and ARPA files in and out, OpenAI's GPT in, ONNX files out."""
+"""Runs to and from other programs: Hugging Face, ARPA files and word vectors in and out, OpenAI's GPT in, ONNX out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from forebear.errors import BadInput, ForebearError
+from forebear.interop import word_vectors
 from forebear.lineage import milestone_named
 from forebear.text.aside import disk_told, readable
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
 from forebear.using.exchanging_tasks import adapted, task_of, with_heads
+from forebear.using.exchanging_vectors import Vectors, exported_vectors, imported_vectors
 from forebear.using.founding import founded
 from forebear.using.run import Run
 
@@ -27,12 +30,15 @@ HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
 
-def imported(source: str, to: str, *, heads: int | None = None, task: str | None = None) -> RunFolder:
-    """A run from a Hugging Face folder or name, from OpenAI's files of GPT, or from an ARPA file.
+def imported(
+    source: str, to: str, *, heads: int | None = None, task: str | None = None, **vectors: Unpack[Vectors]
+) -> RunFolder:
+    """A run from a Hugging Face folder or name, from OpenAI's files of GPT, from an ARPA file or from word vectors.
 
-    heads  how many the attention has, where the files do not tell
-    task   of a folder with a classifier: "classification" or "pairs", which it does not tell; "none": without the
-           head for its task, whatever that is
+    heads    how many the attention has, where the files do not tell
+    task     of a folder with a classifier: "classification" or "pairs", which it does not tell; "none": without the
+             head for its task, whatever that is
+    vectors  what is asked of a file of word vectors
     """
     from forebear.interop import openai_gpt
 
@@ -47,7 +53,14 @@ def imported(source: str, to: str, *, heads: int | None = None, task: str | None
         raise BadInput(
             "--heads is for OpenAI's own files of GPT; all others tell it", file=source, remedy="leave it out"
         )
+    form = vectors.get("form") or word_vectors.recognised(path)
+    if form is not None:
+        return imported_vectors(path, target, **{**vectors, "form": form})
+    if odd := [name for name in ("limit", "on_bad_bytes") if name in vectors]:
+        what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
+        raise BadInput(what, file=source, remedy="leave it out, or say with --format what the file is")
     if path.is_file():
+        word_vectors.refuse_others(path)
         return _from_arpa(path, target)
     if not path.is_dir():
         path = _fetched(source)
@@ -171,7 +184,7 @@ def exported(run: Run, form: str, to: str) -> Path:
         if "translation" in run.heads:
             remedy = "use it here: forebear translate"
         raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
-    if target.exists() and (form in ("arpa", "onnx") or not target.is_dir() or any(target.iterdir())):
+    if target.exists() and (form != "huggingface" or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +198,18 @@ def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
 
     counted = {("ngram", "arpa"): _to_arpa} if run.task is None else {}
     descended = {(name, "huggingface"): _to_huggingface for name in FAMILIES}
-    return counted | descended | {(name, "onnx"): _to_onnx for name in FAMILIES}
+    spoken = {
+        (run.facts["milestone"], form): partial(_to_vectors, form) for form in word_vectors.FORMS if _has_words(run)
+    }
+    return counted | descended | {(name, "onnx"): _to_onnx for name in FAMILIES} | spoken
+
+
+def _has_words(run: Run) -> bool:
+    """Whether it has a vector for each word: it learns them, and its tokens are words."""
+    milestone = run.folder.milestone
+    if milestone.learns_from != "text" or run.tokenizer.kind != "words":
+        return False
+    return milestone.learning == "descending" or (milestone.learning == "sweeping" and run.task is None)
 
 
 def _to_huggingface(run: Run, target: Path) -> None:
@@ -225,6 +249,10 @@ def _to_onnx(run: Run, target: Path) -> None:
     apart = to_onnx(run, target)
     run.notes += remarks(run)
     run.notes.append(f"ONNX Runtime's answers differ by {apart:.1e} at most from the run's, for batches of five shapes")
+
+
+def _to_vectors(form: str, run: Run, target: Path) -> None:
+    run.notes += exported_vectors(run, form, target)
 
 
 def _to_arpa(run: Run, target: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
 TRANSLATED = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
+SHOWN = 12  # tokens of the first row
 SENTENCE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
     "{answering}; the losses add up."
@@ -47,6 +49,10 @@ class Nominal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
+
+    def tokens(self) -> list[str]:
+        own = self._tokenizer.tokens()[: self.size]
+        return own + [""] * (self.size - len(own))
 
 
 @dataclass(frozen=True)
@@ -94,12 +100,12 @@ def explain(
         entry=LINEAGE[name],
         paper=title,
         changed=body,
-        sentence=_sentence(objective, batch, encoder, heads),
+        sentence=_sentence(objective, batch, encoder, heads, kind.learning),
         learning=kind.learning,
         tokenizer=kind.tokenizer,
         encoder=encoder,
         heads=heads,
-        verbs=verbs(heads, encodes=bool(encoder)),
+        verbs=verbs(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"),
         example=_example(batch, tokenizer, own.milestone.objective(tokenizer)),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         size=own.size,
@@ -113,10 +119,19 @@ def abilities(name: str) -> tuple[tuple[str, ...], str]:
     """What a run of this milestone can be asked, and why it is not ready, if it is not; loads no torch."""
     try:
         kind = milestone_named(name)
-        batch, _ = sample(_in_size(kind, kind.size))
+        heads = _asked(_in_size(kind, kind.size))
     except Exception as error:  # noqa: BLE001 - a milestone under repair must not take the table of contents with it
         return (), f"{type(error).__name__}: {error}"
-    return verbs(batch.targets, encodes=kind.learning == "descending"), ""
+    return verbs(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"), ""
+
+
+def _asked(milestone: Milestone) -> Iterable[str]:
+    """The names of an objective's targets: as it says itself, or as a batch of it has them."""
+    if milestone.learns_from == "text":
+        objective = milestone.objective(_as_corpus(EXAMPLE).tokenizer)
+        if (asks := getattr(objective, "asks", None)) is not None:
+            return asks
+    return sample(milestone)[0].targets
 
 
 def _in_size(kind: type[Milestone], size: str) -> Milestone:
@@ -152,17 +167,21 @@ def _as_corpus(texts: Sequence[str]) -> Corpus:
         "unknown": np.zeros_like(sizes),
         "words": None,
     }
-    corpus = Corpus(folder=Path(), facts={}, **arrays)
+    key = hashlib.sha256(repr(texts).encode()).hexdigest()
+    corpus = Corpus(folder=Path(), facts={"key": key}, **arrays)
     corpus.__dict__["tokenizer"] = tokenizer  # which one on disk would find beside it
     return corpus
 
 
-def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str]) -> str:
+def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
     """The design's one sentence, with this milestone's values."""
     told = ", ".join(f"{name}: {what}" for name, what in heads.items())
     answering = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({told}) answer"
-    if not encoder:
-        answering = " and ".join(f"{what} counts what follows what and answers {name}" for name, what in heads.items())
+    if not heads:
+        answering = "nothing is learned, and nothing answered"
+    elif not encoder:
+        does = "counts what follows what" if learning == "counting" else "moves the vectors of words"
+        answering = " and ".join(f"{what} {does} and answers {name}" for name, what in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
     return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
 
@@ -170,7 +189,7 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
 def _parts(milestone: Milestone, tokenizer: Any) -> tuple[str, dict[str, str]]:
     """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
     network = milestone.network(tokenizer)
-    if milestone.learning == "counting":
+    if milestone.learning != "descending":
         return "", {name: type(network).__name__ for name in network.heads}
     return type(network.encoder).__name__, {name: type(head).__name__ for name, head in network.heads.items()}
 
@@ -180,7 +199,7 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
 
     What is asked of the whole row stands beneath its first token.
     """
-    length = int(batch.inputs["lengths"][0])
+    length = min(int(batch.inputs["lengths"][0]), SHOWN)
     per_token = {name: target for name, target in batch.targets.items() if len(target) == batch.tokens}
     told = {}
     if isinstance(tokenizer, Sides):
@@ -188,7 +207,12 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
         told["source"] = [tokenizer.source.token(i) for i in read]
         tokenizer = tokenizer.target
     told["seen"] = [tokenizer.token(i) for i in batch.inputs["tokens"][:length].tolist()]
+    if "beside" in batch.inputs:
+        told["beside"] = [tokenizer.token(i) for i in batch.inputs["beside"][:length].tolist()]
     for name, target in per_token.items():
+        if target.dtype.kind == "f":
+            told[name] = [f"{number:.2f}" for number in target[:length].tolist()]
+            continue
         told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
     answers = getattr(getattr(objective, "inner", None), "answers", ())
     for name in batch.targets.keys() - per_token.keys():

@@ -101,6 +101,8 @@ def _score(run: RunFolder) -> tuple[str, float] | None:
     measured = run.facts.get("metrics", {})
     if "bleu" in (held_out := measured.get("held_out", {})):
         return "BLEU", held_out["bleu"]
+    if held_out.get("told_apart") is not None:
+        return "told apart", held_out["told_apart"]
     told = measured.get("test", measured.get("dev")) if run.task is not None else None
     return None if told is None or run.task is None else (run.task.score, told[run.task.score])
 

@@ -185,6 +185,11 @@ def measure(
     )
 
 
+def rows_of(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
+    """The rows that `measure` scores: each unit between two ends."""
+    return (unit.row for unit in _units(source, tokenizer, unit)[0])
+
+
 def _units(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> tuple[Iterator[_Unit], int]:
     """The units one by one, and their bytes in all where that is known beforehand (else 0)."""
     from forebear.text.portion import Portion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,29 +25,63 @@ class Nearest:
     cosines: np.ndarray  # (asked, top)
 
 
-def nearest(asked: np.ndarray, matrix: np.ndarray, top: int) -> Nearest:
+def nearest(asked: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray | None = None) -> Nearest:
     """The `top` rows of the (N, D) matrix that are nearest to each of the asked (Q, D), or all where there are fewer.
 
-    The matrix may lie on the disk: it is read block by block. A row of zeros has the cosine 0 to everything.
+    The matrix may lie on the disk: it is read block by block. A row of zeros has the cosine 0 to everything. `lengths`
+    are those of its rows, where they are known.
     """
     top = min(top, len(matrix))
-    parts = [_of_some(_scaled(asked[at : at + ASKED]), matrix, top) for at in range(0, len(asked), ASKED)]
+    parts = [_of_some(_scaled(asked[at : at + ASKED]), matrix, top, lengths) for at in range(0, len(asked), ASKED)]
     if not parts:
         return Nearest(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
     return Nearest(np.concatenate([part.rows for part in parts]), np.concatenate([part.cosines for part in parts]))
 
 
-def _of_some(units: np.ndarray, matrix: np.ndarray, top: int) -> Nearest:
+def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray | None) -> Nearest:
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
-    step = max(1, BLOCK // matrix.shape[1])
-    for at in range(0, len(matrix), step):
-        found = np.round(units @ _scaled(matrix[at : at + step]).T, DIGITS)
-        numbers = np.broadcast_to(np.arange(at, at + found.shape[1]), found.shape)
-        rows, cosines = _best(np.hstack((rows, numbers)), np.hstack((cosines, found)), top)
+    for part in stretches(matrix):
+        found = np.round(cosines_with(units, matrix, part, lengths), DIGITS)
+        here, near = best(np.broadcast_to(np.arange(part.start, part.stop), found.shape), found, top)
+        rows, cosines = best(np.hstack((rows, here)), np.hstack((cosines, near)), top)  # earlier rows stand first
     return Nearest(rows, cosines)
 
 
-def _best(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+def blocks(matrix: np.ndarray) -> Iterator[slice]:
+    """Its rows, as many at a time as may be in memory."""
+    step = max(1, BLOCK // matrix.shape[1])
+    for at in range(0, len(matrix), step):
+        yield slice(at, min(at + step, len(matrix)))
+
+
+def stretches(matrix: np.ndarray) -> Iterator[slice]:
+    """Rows whose cosines are asked for at once: a block, or all of them where they are never made."""
+    return iter([slice(0, len(matrix))]) if hasattr(matrix, "cosines") else blocks(matrix)
+
+
+def cosines_with(
+    units: np.ndarray, matrix: np.ndarray, part: slice | np.ndarray, lengths: np.ndarray | None = None
+) -> np.ndarray:
+    """(Q, n) the cosines of vectors of length 1 with a part of the rows.
+
+    A matrix may say itself what the `cosines` of its rows are: then they need not exist.
+    """
+    if hasattr(matrix, "cosines"):
+        return matrix.cosines(units, part)  # pyright: ignore[reportAttributeAccessIssue]
+    rows = np.asarray(matrix[part], np.float32)
+    return units @ rows.T / (lengths_of(rows) if lengths is None else lengths[part])
+
+
+def lengths_of(matrix: np.ndarray) -> np.ndarray:
+    """(N,) the lengths of all rows; that of a row of zeros is the smallest there is."""
+    if hasattr(matrix, "lengths"):
+        return matrix.lengths  # pyright: ignore[reportAttributeAccessIssue]
+    found = (np.asarray(matrix[part], np.float32) for part in blocks(matrix))
+    squares = [np.einsum("nd,nd->n", rows, rows) for rows in found]
+    return np.maximum(np.sqrt(np.concatenate(squares)), SMALLEST) if squares else np.empty(0, np.float32)
+
+
+def best(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
     """The `top` of each line, the largest first; of equals those that stand first. Equals stand in their order."""
     kept = []
     for line in cosines:
@@ -80,10 +115,8 @@ class Index:
         if file is not None and file.is_file():
             self._graph.load(str(file))
             return
-        step = max(1, BLOCK // matrix.shape[1])
-        for at in range(0, len(matrix), step):
-            part = _scaled(matrix[at : at + step])
-            self._graph.add(np.arange(at, at + len(part)), part)
+        for part in blocks(matrix):
+            self._graph.add(np.arange(part.start, part.stop), _scaled(matrix[part]))
         if file is not None:
             aside = file.with_name(f".{file.name}.tmp")
             self._graph.save(str(aside))
@@ -97,8 +130,9 @@ class Index:
         units = _scaled(asked)
         found = self._graph.search(units, top)
         rows = np.sort(np.asarray(found.keys, np.int64).reshape(len(units), -1), axis=1)
-        cosines = np.stack([_scaled(self.matrix[near]) @ unit for near, unit in zip(rows, units, strict=True)])
-        return Nearest(*_best(rows, np.round(cosines, DIGITS), top))
+        pairs = zip(rows, units, strict=True)
+        cosines = np.concatenate([cosines_with(unit[None], self.matrix, near) for near, unit in pairs])
+        return Nearest(*best(rows, np.round(cosines, DIGITS), top))
 
     def recall(self, top: int) -> float:
         """The share of the exact nearest that it finds, measured on evenly chosen rows of the matrix itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,11 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text.aside import cache
 from forebear.training.checkpoint import digest
+from forebear.using.embedding import matrix_of, settled
 from forebear.using.nearest import Index, Nearest, nearest
-from forebear.using.vectors import matrix_of
 
 if TYPE_CHECKING:
-    from forebear.using.run import Run
+    from forebear.using.opened import Opened
 
 TOGETHER = 2048  # texts that are sorted by length and read at once
 CLOSE = 0.999  # the least cosine of two vectors that one run makes of one text
@@ -76,7 +76,7 @@ class Searched:
 
 
 def neighbours(
-    run: Run,
+    run: Opened,
     texts: str | Sequence[str],
     among: str | os.PathLike[str] | Sequence[str],
     *,
@@ -89,6 +89,14 @@ def neighbours(
     asked = [texts] if isinstance(texts, str) else list(texts)
     found = searched(run, lines_of(among) if isinstance(among, str | os.PathLike) else among, vectors=vectors, **how)
     return found.near(asked, matrix_of(run, asked, **how).vectors, top, approximate=approximate)
+
+
+def own_words(how: Mapping[str, Any]) -> None:
+    """Refuses what says how texts are searched, where none are."""
+    for name, value in how.items():
+        if value is not None:
+            remedy = "leave it out, or name a file to search: --among FILE"
+            raise BadInput(f"--{name} is for searching texts, and these are words", remedy=remedy)
 
 
 def lines_of(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
@@ -104,7 +112,7 @@ def lines_of(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[
 
 
 def searched(
-    run: Run,
+    run: Opened,
     among: Iterable[str],
     *,
     vectors: str | os.PathLike[str] | None = None,
@@ -129,7 +137,7 @@ def searched(
     return Searched(texts, read_vectors(file), file)
 
 
-def _made(run: Run, texts: list[str], how: dict[str, Any], progress: Progress | None) -> Iterator[np.ndarray]:
+def _made(run: Opened, texts: list[str], how: dict[str, Any], progress: Progress | None) -> Iterator[np.ndarray]:
     for at in range(0, len(texts), TOGETHER):
         try:
             yield matrix_of(run, texts[at : at + TOGETHER], **how).vectors
@@ -140,7 +148,7 @@ def _made(run: Run, texts: list[str], how: dict[str, Any], progress: Progress | 
             progress(min(at + TOGETHER, len(texts)), len(texts))
 
 
-def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[str, Any]) -> np.ndarray:
+def _given(run: Opened, texts: list[str], file: str | os.PathLike[str], how: dict[str, Any]) -> np.ndarray:
     """The vectors of a file, if they are those of these texts: as many, as wide, and alike in three places."""
     from forebear.using.vector_files import read_vectors
 
@@ -161,11 +169,10 @@ def _given(run: Run, texts: list[str], file: str | os.PathLike[str], how: dict[s
     return found
 
 
-def _key(run: Run, texts: list[str], how: dict[str, Any]) -> str:
+def _key(run: Opened, texts: list[str], how: dict[str, Any]) -> str:
     """A name for these vectors: a digest of all they depend on."""
-    key = hashlib.sha256(
-        json.dumps([digest(run.folder.weights()[0]), run.tokenizer.digest, how], sort_keys=True).encode()
-    )
+    own = [digest(run.folder.weights()[0]), run.tokenizer.digest, settled(run, **how)]
+    key = hashlib.sha256(json.dumps(own, sort_keys=True).encode())
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         key.update(len(data).to_bytes(8, "little") + data)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
     from forebear.networks.translator import Translator
     from forebear.tasks.task import Task
+    from forebear.using.lexicon import Lexicon
     from forebear.using.predicting import Predictor
+    from forebear.using.word_pooling import Pooled
+    from forebear.vectors.table import WordTable
 
 
 class Opened:
@@ -80,9 +83,9 @@ class Opened:
             raise BadInput("does not predict the next token", file=self.folder.path, remedy=self._able())
         if self.folder.milestone.learning == "counting":
             return self.network
-        from forebear.networks.predictor import NetworkPredictor
+        from forebear.networks.predictor import predictor_of
 
-        return NetworkPredictor(self.network)
+        return predictor_of(self.network)
 
     @cached_property
     def restorer(self) -> Restorer:
@@ -103,6 +106,28 @@ class Opened:
 
         return Translator(self.network)
 
+    @cached_property
+    def words(self) -> WordTable:
+        """A vector for each word it knows, where its tokens are words."""
+        from forebear.using.words import table_of
+
+        return table_of(self)
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Those words, to be asked which are near, alike and odd."""
+        from forebear.using.words import lexicon_of
+
+        return lexicon_of(self)
+
+    @cached_property
+    def pooled(self) -> Pooled:
+        """Those words, of which vectors of texts are made."""
+        from forebear.using.word_pooling import Pooled
+        from forebear.using.words import cutting_of
+
+        return Pooled(cutting_of(self))
+
     @property
     def scorer(self) -> Predictor | Restorer:
         """What says how probable the tokens of a text are: each after those before it, or each among all others."""
@@ -111,7 +136,8 @@ class Opened:
     @property
     def verbs(self) -> tuple[str, ...]:
         """What it can be asked."""
-        return verbs(self.heads, encodes=self.folder.milestone.learning == "descending")
+        words = self.folder.milestone.learns_from == "text" and self.tokenizer.kind == "words"
+        return verbs(self.heads, encodes=self.folder.milestone.learning != "counting", words=words)
 
     def ready_for(self, verb: str) -> None:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""

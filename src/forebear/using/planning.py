@@ -22,7 +22,7 @@ from forebear.text.sides import TARGET_TOKENIZER, Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
 from forebear.training.parallel_corpora import Cutting, parallel_corpus
-from forebear.training.recipe import BUDGETS, OF_DESCENT, Recipe, amount, recipe_from
+from forebear.training.recipe import BUDGETS, OF_DESCENT, OF_TORCH, Recipe, amount, recipe_from
 from forebear.using.beginning import Beginning
 from forebear.using.pair_plans import fits
 
@@ -74,6 +74,7 @@ class Plan:
                 self.tokenizer,
                 default=self.milestone.tokenizer,
                 needs=self.milestone.needs,
+                least_count=self.milestone.least_count,
                 vocabulary=self.vocabulary,
                 held_out=self.recipe.held_out,
                 workers=workers,
@@ -164,7 +165,13 @@ def plan(
     own, given = _shared_out(milestone, kind, settings or {})
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
-    heeded(milestone, kind, {**written.get("recipe", {}), **given})
+    heeded(milestone, kind.learning, {**written.get("recipe", {}), **given})
+    slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
+    own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
+    recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
+    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
+    if beginning is not None and made.least_count is not None and beginning.words_file is None and texts:
+        beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
@@ -174,7 +181,6 @@ def plan(
         if tokenizer is not None and tokenizer not in KINDS:
             what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
             raise BadInput(what, remedy="leave it out")
-    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
@@ -190,9 +196,7 @@ def plan(
         source,
         os.fspath(tokenizer) if isinstance(tokenizer, os.PathLike) else tokenizer,
         vocabulary,
-        _recipe_of(
-            made, {"rate": SLOWER * made.recipe()["rate"]} if beginning else {}, written.get("recipe", {}), given
-        ),
+        recipe_made,
         beginning,
         os.fspath(target_tokenizer) if target_tokenizer is not None else None,
         None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),
@@ -227,15 +231,19 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
     return recipe_from(default, own, *layers)
 
 
-def heeded(milestone: str, kind: type[Milestone], given: Mapping[str, Any]) -> None:
+def heeded(milestone: str, learning: str, given: Mapping[str, Any]) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
-    if kind.learning == "counting":
-        for name in OF_DESCENT:
-            if given.get(name) is not None:
-                what = f"--{_dashed(name)} means nothing to {milestone}, which counts"
-                raise BadInput(what, remedy="leave it out")
-        if given.get("epochs") is not None and float(given["epochs"]) > 1:
-            raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
+    idle = {
+        "counting": (("deterministic", *OF_DESCENT), "which counts"),
+        "sweeping": (OF_TORCH, "whose rows are moved word by word, and the last of which are kept"),
+        "descending": (("deterministic",), "which always ends alike with as many threads"),
+    }
+    names, why = idle[learning]
+    for name in names:
+        if given.get(name) is not None:
+            raise BadInput(f"--{_dashed(name)} means nothing to {milestone}, {why}", remedy="leave it out")
+    if learning == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
+        raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
 
 def _shared_out(

@@ -10,7 +10,7 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
-from forebear.objectives.batch import Objective
+from forebear.objectives.batch import Objective, Prepared
 from forebear.objectives.translation import Translation
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Corpus
@@ -25,6 +25,7 @@ from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
 from forebear.training.parallel_corpora import parallel_again
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
+from forebear.training.sweeping import Sweeping
 from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.abilities import verbs
@@ -75,7 +76,7 @@ def pretrain(
     with what.about():
         split = corpus.split(recipe.held_out)
         # before anything is written: most mistakes show here
-        ready = Ready.of(what.milestone, corpus, recipe, split, what.beginning)
+        ready = Ready.of(what.milestone, corpus, recipe, split, what.beginning, progress)
     if there is not None and goes_on:
         return trained(there, ready, watcher, group)
     watcher = watcher or Watcher()
@@ -195,6 +196,7 @@ class Ready:
         recipe: Recipe,
         split: Split,
         beginning: Beginning | None,
+        progress: Progress | None = None,
     ) -> Ready:
         tokenizer: Any = corpus.tokenizer
         notes = list(troubles.of_text(corpus))
@@ -204,12 +206,17 @@ class Ready:
             )
         objective = milestone.objective(tokenizer)
         objective.check(split.train)
+        if isinstance(objective, Prepared):
+            for portion in (split.train, split.held_out):
+                objective.prepare(portion, progress)
         notes += _told_of_pairs(corpus, split, objective)
         given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
         learner = learner_for(milestone, tokenizer, recipe, given)
+        if isinstance(learner, Sweeping):
+            learner.meet(split.train)
         end = tokenizer.roles.get("end")
         unigram = None
-        if end is not None:
+        if end is not None and milestone.learning != "sweeping":
             sides = split.train.predicted, split.held_out.predicted
             unigram = troubles.unigram_entropy(*sides, tokenizer.size, end)
         return cls(split, objective, learner, unigram, [*notes, *told])
@@ -245,9 +252,11 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         shares = {"train": split.train.tokens, "held_out": split.held_out.tokens, "by": split.how}
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
         run.tell(data=run.facts["data"] | {"split": shares}, **facts)
-        counting = run.milestone.learning == "counting"
+        way = run.milestone.learning
+        once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
+        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
         with group.learner(ready.learner) as learner:
-            Trainer(run, learner, ready.objective, split, once=counting, unigram=ready.unigram, watcher=watcher).run()
+            Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)
 
 
@@ -258,7 +267,10 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if "measure" in verbs(opened.heads, encodes=False):
+    if isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
+        told = opened.measure(held_out.first(MEASURED)).facts()
+        facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
+    elif "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, PairedPortion):
             measured = measure_translations(opened, *held_out.first(TRANSLATED).texts()).facts()

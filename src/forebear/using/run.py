@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.training.corpora import learned_from
 from forebear.training.recipe import amount
-from forebear.using.opened import Opened
+from forebear.using.with_vectors import WithVectors
 
 if TYPE_CHECKING:
     from forebear.tasks.answering import Answer
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
     from forebear.text.portion import Portion
     from forebear.text.reading import Reading
     from forebear.using.asking import Per, Prompted
+    from forebear.using.company import Company
     from forebear.using.continuing import Generated
     from forebear.using.examining import Examined
     from forebear.using.filling import Filled
     from forebear.using.following import Following
     from forebear.using.generating import Writing
     from forebear.using.measuring import Measured, Progress
-    from forebear.using.neighbours import Neighbours
     from forebear.using.prompts import Labels, Shots
     from forebear.using.replying import Written
     from forebear.using.scoring import Scored
     from forebear.using.translating import Search, Translated
-    from forebear.using.vectors import Embedded, Layers, Long, Pooling
 
 
-class Run(Opened):
+class Run(WithVectors):
     """A run folder, opened: its network is loaded when it is first asked something."""
 
     def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[Scored]:
@@ -51,36 +50,6 @@ class Run(Opened):
         from forebear.using.filling import fill
 
         return fill(self.restorer, self.tokenizer, text, top=top, tokens=tokens)
-
-    def embed(
-        self,
-        texts: str | Sequence[str],
-        *,
-        layers: Layers = -1,
-        pooling: Pooling = "mean",
-        words: bool = False,
-        long: Long = "windows",
-        normalise: bool = True,
-    ) -> list[Embedded]:
-        """A vector for each text, and for each of its words, from any layer or mixture of layers."""
-        from forebear.using.vectors import embed, network_of
-
-        how = {"layers": layers, "pooling": pooling, "words": words, "long": long, "normalise": normalise}
-        return embed(network_of(self), self.tokenizer, texts, **how)
-
-    def neighbours(
-        self,
-        texts: str | Sequence[str],
-        *,
-        among: str | os.PathLike[str] | Sequence[str],
-        top: int = 5,
-        approximate: bool = False,
-        **how: Any,
-    ) -> list[Neighbours]:
-        """The nearest texts `among` some, or among the lines of a file; `how` is `vectors`, or what `embed` takes."""
-        from forebear.using.neighbours import neighbours
-
-        return neighbours(self, texts, among, top=top, approximate=approximate, **how)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Classified]:
         """What each text, or pair of texts, is, and how probable each label."""
@@ -206,8 +175,9 @@ class Run(Opened):
         workers: int | None = None,
         preparing: Progress | None = None,
         progress: Progress | None = None,
-    ) -> Measured:
-        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes.
+    ) -> Measured | Company:
+        """How well it predicts text files, a corpus of its tokenizer, or a portion of one; `limit` is in bytes. Word
+        vectors predict no text: of them it is measured how well they know the company of its words.
 
         What was adapted to a task is asked with `examine`.
         """
@@ -227,13 +197,17 @@ class Run(Opened):
             objective = self.folder.milestone.objective(self.tokenizer)
             assert isinstance(objective, MaskedTokens)
             measured = measure_hidden(self.restorer, self.tokenizer, objective, portion, progress=progress)
-        else:
+        elif "next" in self.heads or "translation" in self.heads:  # the latter is refused there, with what it can do
             measured = measure(self.predictor, self.tokenizer, portion, unit=self.unit, progress=progress)
+        else:
+            from forebear.using.company import company
+
+            measured = company(self.words, self.tokenizer, portion)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
-        return replace(measured, learned_from=self._learned_from(portion.corpus, measured.documents))
+        return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))
 
-    def _learned_from(self, corpus: Corpus, count: int) -> int | None:
+    def learned_from(self, corpus: Corpus, count: int) -> int | None:
         """How many of the first documents it has learned from; None where nobody knows."""
         if self.facts.get("data") is None:
             return None

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.objectives.around import Around
 from forebear.objectives.batch import Batch, Moment, Objective
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.translation import Translation
 from forebear.text.pairs import PairedPortion, ParallelCorpus
 from forebear.training.corpora import Progress
 from forebear.training.learners import learner_for
+from forebear.training.sweeping import Sweeping
 from forebear.using.previewing_hidden import hidden_figures
+from forebear.vectors.together import Together
 
 if TYPE_CHECKING:
     from forebear.text.corpus import Corpus
@@ -47,6 +50,8 @@ def stages(what: Plan, *, workers: int | None = None, progress: Progress | None 
         tokenizer: Any = corpus.tokenizer
         given, _ = what.beginning.tensors(what.milestone, tokenizer) if what.beginning else (None, [])
     learner = learner_for(what.milestone, corpus.tokenizer, what.recipe, given)
+    if isinstance(learner, Sweeping):
+        learner.meet(split.train)
     return nine(what, corpus, split, objective, learner, try_loss=True)
 
 
@@ -54,7 +59,8 @@ def nine(
     what: Plan, corpus: Corpus | ParallelCorpus, split: Split, objective: Objective, learner: Learner, *, try_loss: bool
 ) -> list[Stage]:
     """All nine, of what training is made of; with `try_loss` a batch goes through the untrained network."""
-    recipe, counting = what.recipe, what.milestone.learning == "counting"
+    recipe, way = what.recipe, what.milestone.learning
+    counting = way == "counting"
     batch = objective.batch(split.train, recipe.batch, Moment(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
     begins = f"those of {what.beginning.run}" if what.beginning else f"drawn by chance, from seed {recipe.seed}"
@@ -65,8 +71,8 @@ def nine(
         ("pack", *_packed(batch)),
         ("batch", f"{batch.shown:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
         ("initialise", *_initialised(learner, begins, counting)),
-        ("loss", *_lost(learner, batch, corpus.tokenizer.size, counting, try_loss)),
-        ("Adam", *_descended(recipe, counting)),
+        ("loss", *_lost(learner, batch, corpus.tokenizer.size, way, try_loss)),
+        ("descent" if way == "sweeping" else "Adam", *_descended(learner, recipe, way)),
         ("evaluate", *_evaluated(split)),
     ]
     return [Stage(number, name, words, figures) for number, (name, words, figures) in enumerate(told, 1)]
@@ -102,11 +108,23 @@ def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
     if isinstance(objective, Translation):
         words = f"nothing is hidden: {asked['translation']:,} tokens of translations are asked"
         return f"{words}, seen the source and those before", {"asked": asked}
+    if not asked:
+        return "nothing is asked: which words there are is all there is to know", {}
+    if isinstance(objective, Around):
+        words = f"nothing is hidden: each of {asked['around']:,} words is asked with those around it"
+        return words, {"asked": asked}
+    if isinstance(objective, Together):
+        return (
+            f"nothing is hidden: of {asked['together']:,} pairs of words it is asked how often they stand together",
+            {"asked": asked},
+        )
     told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
     return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
 
 
 def _packed(batch: Batch) -> Told:
+    if "beside" in batch.inputs:
+        return f"{batch.tokens:,} entries of the table of words that stand together", {"entries": batch.tokens}
     lengths = batch.inputs["lengths"]
     padded = int(lengths.max()) * len(lengths) if len(lengths) else 0
     saved = 1 - batch.tokens / max(1, padded)
@@ -123,9 +141,11 @@ def _initialised(learner: Learner, begins: str, counting: bool) -> Told:
     return f"{count:,} parameters, {begins}", {"parameters": count}
 
 
-def _lost(learner: Learner, batch: Batch, vocabulary: int, counting: bool, try_loss: bool) -> Told:
-    if counting:
+def _lost(learner: Learner, batch: Batch, vocabulary: int, way: str, try_loss: bool) -> Told:
+    if way == "counting":
         return "what is counted has no loss while it is counted", {}
+    if way == "sweeping":
+        return learner.network.loss, {}
     chance = {name: math.log(2 if name == "pair" else vocabulary) for name in batch.targets}
     told = ", ".join(f"{name} {nats:.3f}" for name, nats in chance.items())
     if not try_loss:
@@ -137,9 +157,11 @@ def _lost(learner: Learner, batch: Batch, vocabulary: int, counting: bool, try_l
     return f"before the first step {before}; by pure chance {told}", {"losses": losses, "chance": chance}
 
 
-def _descended(recipe: Recipe, counting: bool) -> Told:
-    if counting:
+def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
+    if way == "counting":
         return "no descent: everything is counted once", {}
+    if way == "sweeping":
+        return f"{learner.network.descent}, rate {recipe.rate:.2g}", {"rate": recipe.rate}
     figures = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
     falling = f"over the last {recipe.cooldown:.0%}" if recipe.schedule != "root" else "as 1/√step"
     words = f"AdamW, rate up to {recipe.rate:.2g}, falling {falling}; decay {recipe.decay}"

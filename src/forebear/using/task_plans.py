@@ -14,6 +14,7 @@ from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
 from forebear.tasks.examples import texts_of
 from forebear.tasks.task import Task, task_named
+from forebear.text.extending import extended, lacking
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
@@ -25,6 +26,9 @@ EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned fr
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
+OFTEN = 2  # how often a word without a vector must stand in the examples to get one
+OF_READERS, OF_VECTORS = 3e-3, 1e-2  # rates of what reads vectors of words, and of a head that reads them as they are
+FROZEN_EPOCHS = 8  # the fewest where such vectors stay as they are: an epoch costs little, and they are not forgotten
 OF_HEADS = 2e-3  # the rate where only a head learns
 MILDER = 0.7  # what fine-tuning may take of the rate of learning from nothing, at most
 LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
@@ -78,10 +82,10 @@ def plan(
     """
     if begin in LINEAGE and not Path(begin).is_dir():
         kind, beginning = milestone_named(begin), None
-        named = size or kind.size
-        if named not in kind.sizes:
+        named = size or kind.size or None
+        if named is not None and named not in kind.sizes:
             raise BadInput(f"{begin} has no size {named!r}", remedy=f"there are: {', '.join(kind.sizes)}")
-        milestone = kind(**kind.sizes[named])
+        milestone = kind(**kind.sizes.get(named or "", {}))
     else:
         beginning = _beginning(begin)
         milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
@@ -94,14 +98,16 @@ def plan(
     if dropout is not None and (milestone.learning == "counting" or reads_features):
         nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
         raise BadInput(f"--dropout means nothing {nothing}", remedy="leave it out")
-    if dropout is not None or (reads_features and hasattr(milestone, "dropout")):
+    if dropout is not None and milestone.wants_reader:
+        how = {**(how or {}), "reader_dropout": dropout}
+    elif dropout is not None or (reads_features and hasattr(milestone, "dropout")):
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
-    tokenizer = beginning.tokenizer if beginning else _learned_tokenizer(milestone, source.task, data)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
-    heeded(name_of(milestone), type(milestone), settings or {})
+    tokenizer = tokenizer_for(milestone, beginning, adaptation, source.task, data)
+    heeded(name_of(milestone), "descending" if milestone.learning == "sweeping" else milestone.learning, settings or {})
     for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
         raise BadInput(f"--{flag} means nothing here: {why}", remedy="leave it out")
     recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
@@ -128,9 +134,25 @@ def adaptation_for(
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
         raise BadInput(what, remedy="leave it out")
+    told = _with_reader(milestone, beginning, told)
     helps = predicts and beginning is not None and examples >= MANY and told.get("how", "finetune") == "finetune"
     usual = LANGUAGE if helps else 0.0
     return Adaptation(**{"language": usual, **told})
+
+
+def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[str, Any]) -> dict[str, Any]:
+    """What reads vectors of words, where they are all there is: as in the run, if it was adapted before."""
+    given = [name for name in told if name.startswith("reader")]
+    if not milestone.wants_reader:
+        if given:
+            what = (
+                f"--{given[0].replace('_', '-')} means nothing to {name_of(milestone)}, which has an encoder of its own"
+            )
+            raise BadInput(what, remedy="leave it out, or begin with vectors of words, such as a run of word2vec")
+        return told
+    known = beginning.folder.adaptation.to_json() if beginning is not None and beginning.folder.task is not None else {}
+    own = {name: value for name, value in known.items() if name in ("reader", "reader_width")}
+    return {"reader": "mean", **own, **told}
 
 
 def _idle(
@@ -158,6 +180,21 @@ def _heads(milestone: Milestone, beginning: Beginning | None) -> Sequence[str]:
     return told if told is not None else tuple(sample(milestone)[0].targets)
 
 
+def tokenizer_for(
+    milestone: Milestone, beginning: Beginning | None, adaptation: Adaptation, task: str, data: LabelledData
+) -> Tokenizer:
+    """The run's own, or one that is learned from the examples.
+
+    Where vectors of words learn with the task, words of the examples that have none get one.
+    """
+    if beginning is None:
+        return _learned_tokenizer(milestone, task, data)
+    if adaptation.reader is None or adaptation.how != "finetune":
+        return beginning.tokenizer
+    texts = [text for example in data.train for text in texts_of(example)]
+    return extended(beginning.tokenizer, lacking(beginning.tokenizer, texts, OFTEN), found=True)[0]
+
+
 def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> Tokenizer:
     """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
     from forebear.text.blueprint import ROBERTA
@@ -180,6 +217,15 @@ def finetuning_rate(width: int, most: float) -> float:
     return min(2e-5 * (768 / width) ** (2.2 if width < 768 else 1), most)
 
 
+def _rate(milestone: Milestone, adaptation: Adaptation, *, fresh: bool) -> float:
+    if adaptation.reader is not None:
+        return OF_VECTORS if adaptation.how == "features" else OF_READERS
+    usual = milestone.recipe()["rate"]
+    if fresh or adaptation.how == "features":
+        return usual if fresh else OF_HEADS
+    return finetuning_rate(milestone.width, MILDER * usual)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def recipe_for(
     milestone: Milestone,
     tokenizer: Tokenizer,
@@ -196,14 +242,15 @@ def recipe_for(
     mean = float(rows.sizes.mean()) if len(rows) else 1.0  # tokens of an example, in all its windows
     if milestone.learning == "counting":
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
-    width = milestone.width  # pyright: ignore[reportAttributeAccessIssue]
-    usual = milestone.recipe()["rate"]
-    rate = usual if fresh else OF_HEADS if adaptation.how == "features" else finetuning_rate(width, MILDER * usual)
+    rate = _rate(milestone, adaptation, fresh=fresh)
     batch = max(1, round((MORE if fresh else EXAMPLES) * min(mean, layout.context or mean)))  # a long text is one row
+    if adaptation.reader is not None:
+        batch = max(1, round(MORE * mean))
     own: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
     epoch = max(1, round(mean * len(data.train) / batch))
-    own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))
+    least = EPOCHS[0] if adaptation.reader is None or adaptation.how == "finetune" else FROZEN_EPOCHS
+    own["epochs"] = float(min(max(least, -(-LEAST_STEPS // epoch)), EPOCHS[1]))
     made = recipe_from(own, settings)
     if made.evaluate_every is None:
         steps = made.steps or round((made.epochs or 0) * epoch) or 4 * epoch

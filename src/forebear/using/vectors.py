@@ -15,11 +15,12 @@ from forebear.text.characters import sound
 if TYPE_CHECKING:
     from forebear.networks.model import Model
     from forebear.text.tokenizer import Pieces, Tokenizer
-    from forebear.using.run import Run
 
 Pooling = Literal["mean", "first", "last", "max"]
+AnyPooling = Literal[Pooling, "sif"]  # sif is for tables of words: in context no word is there by itself
 Long = Literal["windows", "truncate"]
 Layers = int | Sequence[int] | Mapping[int, float]
+ANY = 1 << 40  # tokens of a row, where the encoder sets no limit
 SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
 
@@ -105,10 +106,11 @@ def matrix(
     """`embed` for very many texts: all vectors in one array."""
     from forebear.networks.vectors import pooled
 
-    _check(pooling, long)
+    checked("pooling", pooling, get_args(Pooling))
+    checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     ids, counts = tokenizer.encode_many([sound(text) for text in texts])
-    _refuse_empty(counts)
+    refuse_empty(counts)
     around = _Around.of(model, tokenizer)
     rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
     if not rows:
@@ -138,10 +140,11 @@ def _with_words(
     """`embed` where the vectors of all tokens are wanted too."""
     from forebear.networks.vectors import vectors
 
-    _check(pooling, long)
+    checked("pooling", pooling, get_args(Pooling))
+    checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     cuts = [tokenizer.encode(sound(text)) for text in texts]
-    _refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
+    refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
     around = _Around.of(model, tokenizer)
     rows, owners = around.rows([pieces.ids for pieces in cuts], long)
     found: list[list[np.ndarray]] = [[] for _ in texts]
@@ -156,30 +159,16 @@ def _with_words(
     return made
 
 
-def _check(pooling: str, long: str) -> None:
-    for name, value, known in (("pooling", pooling, get_args(Pooling)), ("long", long, get_args(Long))):
-        if value not in known:
-            raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
+def checked(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise BadInput(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
 
 
-def _refuse_empty(counts: np.ndarray) -> None:
+def refuse_empty(counts: np.ndarray) -> None:
     """A text without tokens, named by its number from 1."""
     for number in np.flatnonzero(counts == 0)[:1].tolist():
         remedy = "leave it out, or write some text"
         raise BadInput("this text has no tokens, so it has no vector", line=number + 1, remedy=remedy)
-
-
-def network_of(run: Run) -> Model:
-    """The run's network, if it has vectors."""
-    if run.folder.milestone.learning == "counting":
-        remedy = f"it can be asked to: {', '.join(run.verbs)}"
-        raise BadInput("counts, and has no vectors", file=run.folder.path, remedy=remedy)
-    return run.network
-
-
-def matrix_of(run: Run, texts: Sequence[str], **how: Any) -> Matrix:
-    """`matrix` by a run."""
-    return matrix(network_of(run), run.tokenizer, texts, **how)
 
 
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
@@ -194,6 +183,10 @@ def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
             raise BadInput(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
+    widths = getattr(model.encoder, "widths", None)
+    if widths is not None and len({widths[layer] for layer in weights}) > 1:
+        told = " and ".join(f"{width:,}" for width in widths)
+        raise BadInput(f"its layers are {told} numbers wide: they have no mean", remedy="choose one of them")
     if not weights or not all(np.isfinite(weight) for weight in weights.values()):
         raise BadInput(f"layers are {layers!r}", remedy="name at least one layer, and finite weights")
     return weights
@@ -221,11 +214,12 @@ class _Around:
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _Around:
         encoder: Any = model.encoder
-        roles = tokenizer.roles
+        roles = {} if encoder.sees == "text" else tokenizer.roles  # a reader of words knows no marks
         start, end = roles.get("start", roles.get("end")), roles.get("end")
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
-        return cls(before, behind, encoder.context - len(before) - len(behind))
+        longest = ANY if encoder.context is None else encoder.context
+        return cls(before, behind, longest - len(before) - len(behind))
 
     @property
     def size(self) -> int:

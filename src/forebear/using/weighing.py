@@ -25,11 +25,11 @@ class Weight:
     """
 
     parameters: int
-    longest: int  # tokens of a row
+    longest: int | None  # tokens of a row; None: any number
     flops: float
     weights: int
     gradients: int
-    moments: int  # Adam's two for every parameter
+    moments: int  # Adam's two for every parameter, AdaGrad's one
     activations: int
     batch: int  # tokens, to which `activations` belongs
     cache: int  # keys and values of a full row, while generating
@@ -67,7 +67,9 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
     if milestone.learning == "counting":
         return None
     network = milestone.network(tokenizer)
-    longest = network.encoder.context
+    if milestone.learning == "sweeping":
+        return _of_tables(network)
+    longest = network.encoder.context or network.encoder.window  # of what reads rows of any length, what it looks at
     parameters = network.parameter_count
     kept = _kept(network, longest)
     return Weight(
@@ -83,8 +85,17 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
     )
 
 
+def _of_tables(network: Any) -> Weight:
+    """Rows are moved where they lie: there are no gradients to keep. A text costs the addition of its words' rows."""
+    parameters, width = network.parameter_count, network.width
+    nothing = {"gradients": 0, "moments": NUMBER * network.remembered_count, "activations": 0, "batch": 0, "cache": 0}
+    return Weight(parameters=parameters, longest=None, flops=width, weights=NUMBER * parameters, **nothing)
+
+
 def _cache(encoder: Any, longest: int) -> int:
-    """Only what writes on keeps anything between two tokens."""
+    """Only what writes on keeps anything between two tokens, for its attention."""
+    if not hasattr(encoder, "attention"):
+        return 0
     if hasattr(encoder, "writer"):  # of what is written, and of the source
         return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
     return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +11,9 @@ import numpy as np
 from forebear.errors import BadInput, ForebearError
 from forebear.objectives.batch import Batch
 from forebear.text.order import shuffled
+from forebear.text.portion import Portion
+from forebear.vectors.phrases import Phrases
+from forebear.vectors.table import WordTable
 
 SIDES = ("words", "contexts")
 FEW = 1 << 14  # entries for which threads are not worth their while
@@ -25,12 +28,15 @@ class GloveModel:
     """
 
     heads = ("together",)
+    loss = "half the squared error of the log of a count, weighted"
+    descent = "AdaGrad, entry by entry"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int] = (), width: int) -> None:
         if width < 1:
             raise BadInput(f"vectors of {width} numbers", remedy="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
         self._tables = {side: self._empty() for side in SIDES}
+        self.counts = np.zeros(vocabulary, np.int64)
 
     def _empty(self) -> np.ndarray:
         from forebear.kernels import glove as kernels
@@ -51,6 +57,12 @@ class GloveModel:
         }
 
     # -- learning
+
+    def meet(self, source: Portion, given: Mapping[str, np.ndarray] | None = None) -> None:
+        """Counts the words of the text to learn from; those of an earlier text are `given` with its vectors."""
+        self.counts = Phrases.none(self.vocabulary).counted(source)
+        if given is not None:
+            self.counts[: len(given["counts"])] += given["counts"]
 
     def begin(self, seed: int) -> None:
         """Small numbers drawn by chance, the same for the same seed, and none for what is no word."""
@@ -93,7 +105,7 @@ class GloveModel:
         return float(told.sum()) / max(1, len(order))
 
     def examine(self, batch: Batch) -> tuple[float, int]:
-        """The sum of the losses of these entries, and how many there are.
+        """The sum of the losses of these entries in double precision, and how many there are.
 
         In a shorter text all counts are lower by about the same factor. That is no error of the vectors, so the one
         factor that fits these entries best is taken out before: text of any length can examine.
@@ -107,12 +119,15 @@ class GloveModel:
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Vectors and biases, of words as rows and as columns."""
-        return {name: np.ascontiguousarray(part) for side in SIDES for name, part in self._values(side).items()}
+        """Vectors and biases, of words as rows and as columns, and how often each word was seen."""
+        return {name: np.ascontiguousarray(part) for name, part in self._places().items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        self._take(arrays, {name: part for side in SIDES for name, part in self._values(side).items()})
+        self._take(arrays, self._places())
+
+    def _places(self) -> dict[str, np.ndarray]:
+        return {name: part for side in SIDES for name, part in self._values(side).items()} | {"counts": self.counts}
 
     def remembered(self) -> dict[str, np.ndarray]:
         """What else is needed to go on: the squared steps of each number, added up."""
@@ -122,8 +137,12 @@ class GloveModel:
         self._take(arrays, {name: part for side in SIDES for name, part in self._squares(side).items()})
 
     def go_on_from(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Begins with vectors that were learned before; the steps are as large as at first."""
-        self.load(arrays)
+        """Begins with vectors that were learned before, of all our words or of the first of them, with full steps."""
+        for side in SIDES:
+            for name, place in self._values(side).items():
+                if arrays[name].shape[1:] != place.shape[1:]:
+                    raise ForebearError("the vectors to go on from have another width", remedy="leave out --width")
+                place[: len(arrays[name])] = arrays[name]
 
     def _take(self, arrays: Mapping[str, np.ndarray], places: dict[str, np.ndarray]) -> None:
         for what, odd in (("lacks", set(places) - set(arrays)), ("has, but should not,", set(arrays) - set(places))):
@@ -143,6 +162,17 @@ class GloveModel:
         """(V, width) the vector of each word: those of the word as a row and as a column, added up."""
         words, contexts = (table[:, : self.width] for table in self._tables.values())
         return words + contexts
+
+    def table(self, tokens: Sequence[str]) -> WordTable:
+        """Of every word that was seen."""
+        rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.never], np.int64)
+        rows = rows[np.argsort(-self.counts[rows], kind="stable")]
+        return WordTable([tokens[int(row)] for row in rows], self.matrix[rows], self.counts[rows])
+
+    @property
+    def remembered_count(self) -> int:
+        """One for each parameter."""
+        return self.parameter_count
 
     @property
     def parameter_count(self) -> int:

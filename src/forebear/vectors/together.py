@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class Together:
     power       below, an entry matters as much as its share of `largest` to this power
     max_memory  bytes that counting may use
     """
+
+    asks: ClassVar[tuple[str, ...]] = ("together",)  # known without counting
 
     vocabulary: int
     never: frozenset[int]

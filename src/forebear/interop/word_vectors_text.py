@@ -1,0 +1,286 @@
+"""Word vectors as text, a word and its numbers a line: word2vec's and fastText's after a line "N D", GloVe's without.
+
+A word may hold spaces (GloVe's do): the last D fields of a line are its numbers, and what stands before is the word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.interop.word_vectors_files import AGAIN, BLOCK, WIDEST, Stream
+from forebear.interop.word_vectors_gathering import Decoding, Gathering, Tally, WordVectors, shown
+
+HEADER = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
+NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+OF_NUMBERS = b"0123456789+-.eE \n"  # characters of usual ones and of what stands between them
+MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
+SAMPLED = 16  # lines looked at to learn how many numbers there are
+ROWS = 1024  # written at once
+DIGITS = range(6, 10)  # 6 digits of a decimal always survive float32, and 9 always tell one
+
+# (block of whole lines, D) → rows (n, D) and where in the block each word ends, -1 for a line that wants a closer look
+Parse = Callable[[bytes, int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the beginning of a text tells.
+
+    count  how many words there are, as the first line says; None: it does not
+    width  of how many numbers
+    usual  numbers that most of the first lines really have; 0: they do not look like vectors
+    share  of the first lines that have so many
+    first  bytes before the first vector: a mark, and the line "N D"
+    """
+
+    count: int | None
+    width: int
+    usual: int
+    share: float
+    first: int
+
+
+def shape_of(head: bytes, whole: bool) -> Shape:
+    """The shape of a text that begins so; `whole`: there is no more of it."""
+    mark = len(MARK) if head.startswith(MARK) else 0
+    lines = head[mark:].split(b"\n", SAMPLED + 1)
+    if len(lines) > SAMPLED + 1 or not whole or not lines[-1]:
+        lines.pop()
+    told = HEADER.fullmatch(lines[0]) if lines else None
+    found = [_numbers(line) for line in lines[1 if told else 0 :] if line.strip()]
+    if told and 2 * found.count(int(told[2])) >= len(found) > 0:
+        usual = int(told[2])
+    else:
+        usual = max(found, key=found.count, default=0)
+    share = sum(numbers >= usual for numbers in found) / max(1, len(found))
+    if told is None:
+        return Shape(None, usual, usual, share, mark)
+    return Shape(int(told[1]), int(told[2]), usual, share, mark + len(lines[0]) + 1)
+
+
+def _numbers(line: bytes) -> int:
+    """How many fields at the end of a line are numbers; the first is a word whatever it looks like."""
+    count = 0
+    for text in reversed(line.split()[1:]):
+        if not _is_number(text):
+            break
+        count += 1
+    return count
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return b"_" not in text  # Python's float takes 1_000
+
+
+# -- reading
+
+
+def read(
+    stream: Stream, form: str, *, limit: int | None = None, on_bad_bytes: str = "fail", parse: Parse | None = None
+) -> WordVectors:
+    """The words and vectors of a text; `parse` does what `parsed` does, perhaps faster."""
+    shape = _checked(stream, form)
+    room = stream.room(shape.count or stream.size, 2 * shape.width)
+    gathering = Gathering(Decoding(stream.path, "line", on_bad_bytes), shape.width, min(room, limit or room))
+    reader = _Reader(gathering, shape, parse or parsed)
+    stream.read(shape.first)
+    for block in _blocks(stream, reader):
+        reader.take(block)
+        if limit is not None and len(gathering.words) >= limit:
+            break
+    else:
+        reader.finish()
+    return gathering.finish(form, limit, reader.notes())
+
+
+def _checked(stream: Stream, form: str) -> Shape:
+    """The shape of a file of this form, if what it says of itself can be true."""
+    head, whole = stream.look()
+    shape = shape_of(head, whole)
+
+    def bad(what: str, remedy: str = AGAIN) -> BadInput:
+        return BadInput(what, file=stream.path, line=1, remedy=remedy)
+
+    if not head.strip():
+        raise bad("the file is empty")
+    if form == "glove":
+        if shape.count is not None and shape.usual > 1:
+            raise bad("it begins with a line of two numbers, as GloVe's files do not", "read it as word2vec")
+        if shape.count is not None:  # a word that is a number, with one number
+            shape = Shape(None, 1, 1, 1.0, 0)
+        if not shape.usual:
+            raise bad("no word with numbers after it stands here", "give a file of word vectors")
+        return shape
+    if shape.count is None:
+        raise bad('it should begin with a line "N D": how many words of how many numbers', "read it as glove")
+    if not 0 < shape.width <= WIDEST or not shape.count:
+        raise bad(f"it says that there are {shape.count:,} words of {shape.width:,} numbers")
+    if shape.usual and shape.usual != shape.width:
+        raise bad(f"it says that words have {shape.width:,} numbers, and the lines below have {shape.usual:,}")
+    return shape
+
+
+def _blocks(stream: Stream, reader: _Reader) -> Iterator[bytes]:
+    """Whole lines, many at a time, each with its end."""
+    rest = b""
+    while block := stream.read():
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield rest + block[:cut]
+            rest = block[cut:]
+        else:
+            rest += block
+        if len(rest) > BLOCK:
+            raise reader.bad(f"this line does not end within {BLOCK >> 20} MiB", reader.line + 1)
+    if rest:
+        reader.unended = True
+        yield rest + b"\n"
+
+
+class _Reader:
+    """Lines into rows; knows the number of the line at hand."""
+
+    def __init__(self, gathering: Gathering, shape: Shape, parse: Parse) -> None:
+        self.gathering, self.shape, self.parse = gathering, shape, parse
+        self.before = 0 if shape.count is None else 1
+        self.line = self.before  # of the last line that was read
+        self.blank, self.unended, self.spaced = 0, False, Tally()
+
+    def bad(self, what: str, line: int, remedy: str = AGAIN) -> BadInput:
+        return self.gathering.decoding.at(what, line, remedy)
+
+    def take(self, block: bytes) -> None:
+        """Whole lines, parsed at once but for those that want a closer look."""
+        breaks = _breaks(block)
+        before = np.frombuffer(block, np.uint8)[breaks - 1]
+        if np.isin(before, [ord("\r"), ord(" ")]).any():
+            block = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
+            breaks = _breaks(block)
+        rows, ends = self.parse(block, self.shape.width)
+        begins = np.concatenate(([0], breaks[:-1] + 1))
+        words = [block[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        places: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
+        odd, blank = np.flatnonzero(ends < 0).tolist(), []
+        for row in odd:
+            line = block[begins[row] : breaks[row]]
+            if not line.strip():
+                blank.append(row)
+            else:
+                with np.errstate(over="ignore"):  # what is too large is refused with its word
+                    words[row], rows[row] = self._closely(line, places[row])
+        self.line += len(words)
+        if blank:
+            self.blank += len(blank)
+            kept = np.delete(np.arange(len(words)), blank).tolist()
+            words, rows, places = [words[row] for row in kept], rows[kept], [places[row] for row in kept]
+        if self.shape.count is not None and self.line - self.before - self.blank > self.shape.count:
+            over = self.line - self.before - self.blank - self.shape.count
+            raise self.bad(f"a word more than the {self.shape.count:,} that the first line tells", places[-over])
+        self.gathering.add(words, rows, places)
+
+    def _closely(self, line: bytes, place: int) -> tuple[bytes, list[float]]:
+        """The word and the numbers of a line of any sound form."""
+        width = self.shape.width
+        fields = line.split(b" ")
+        if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
+            return fields[0], [float(text) for text in fields[1:]]
+        fields = line.rsplit(None, width)  # other white space, words with spaces
+        if len(fields) <= width:
+            what = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
+            if len(fields) == width and all(map(_is_number, fields)):
+                raise self.bad(f"there are {width:,} numbers, and no word before them", place, "take the line out")
+            raise self.bad(what, place)
+        for text in fields[1:]:
+            if not _is_number(text):
+                raise self.bad(f"{shown(text)} stands where a number should", place)
+        if len(fields[0].split()) > 1:
+            self.spaced.add(f"{shown(fields[0])}, line {place:,}")
+        return fields[0], [float(text) for text in fields[1:]]
+
+    def finish(self) -> None:
+        """The end of the file, if it is where the first line says."""
+        told, found = self.shape.count, self.line - self.before - self.blank
+        if told is not None and found < told:
+            raise self.bad(f"the file ends after {found:,} of the {told:,} words that its first line tells", self.line)
+
+    def notes(self) -> list[str]:
+        told = self.spaced.told("written with spaces, read as all that stands before the numbers")
+        if self.blank:
+            told.append(f"{self.blank:,} blank lines are left out")
+        if self.unended:
+            told.append("the last line does not end: if the file was cut short, so was the last number")
+        return told
+
+
+def _breaks(block: bytes) -> np.ndarray:
+    """Where lines end."""
+    return np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+
+
+def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of whole lines, where their words end, and -1 for a line that is not a word, D spaces and D numbers."""
+    lines = block.split(b"\n")[:-1]
+    rows, ends = np.zeros((len(lines), width), np.float32), np.full(len(lines), -1)
+    plain = [row for row, line in enumerate(lines) if line.count(b" ") == width and line[0] != ord(" ")]
+    if not plain:
+        return rows, ends
+    parts = [lines[row].partition(b" ") for row in plain]
+    text = b"\n".join(part[2] for part in parts)
+    if text.translate(None, OF_NUMBERS):  # numpy would take strange white space for none
+        return rows, ends
+    try:
+        text = text.decode("ascii").split("\n")
+        with np.errstate(all="ignore"):
+            found = np.loadtxt(text, np.float32, comments=None, delimiter=" ", ndmin=2)  # pyright: ignore[reportArgumentType]
+    except ValueError:  # one of them is odd: all are looked at one by one
+        return rows, ends
+    if found.shape == (len(plain), width):
+        rows[plain] = found
+        begins = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
+        ends[plain] = begins[plain] + [len(part[0]) for part in parts]
+    return rows, ends
+
+
+# -- writing
+
+
+def write(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, *, header: bool) -> None:
+    """Lines of words that hold no space, and numbers that tell each float32 from all others."""
+    count, width = matrix.shape
+    if header:
+        file.write(b"%d %d\n" % (count, width))
+    line = " ".join(["%s", *["%.9g"] * width]) + "\n"
+    for begin in range(0, count, ROWS):
+        rows = np.asarray(matrix[begin : begin + ROWS], np.float32)
+        if width == 1:  # a whole number after a number would look like the first line of a file
+            lines = [f"{word} {value}\n" for word, value in zip(words[begin : begin + ROWS], rows[:, 0], strict=True)]
+        else:
+            told = zip(words[begin : begin + ROWS], shortest(rows).tolist(), strict=True)
+            lines = [line % (word, *row) for word, row in told]
+        file.write("".join(lines).encode())
+
+
+def shortest(rows: np.ndarray) -> np.ndarray:
+    """float64 that a decimal of 9 digits tells, and fewer where fewer tell the float32 (but for huge and tiny ones)."""
+    exact = rows.astype(np.float64)
+    sizes = np.abs(exact)
+    places = np.floor(np.log10(np.where(sizes > 0, sizes, 1))).astype(np.int64)
+    told, open_ = exact.copy(), np.ones(rows.shape, bool)
+    for digits in DIGITS:
+        behind = digits - 1 - places  # digits after the point
+        scale = 10.0 ** np.clip(behind, 0, 22)  # powers of ten up to here are exact, and so is the quotient below
+        near = np.rint(exact * scale) / scale
+        fits = open_ & (behind >= 0) & (behind <= 22) & (near.astype(np.float32) == rows)
+        told[fits] = near[fits]
+        open_ &= ~fits
+    return told

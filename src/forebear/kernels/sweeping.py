@@ -1,0 +1,177 @@
+"""A sweep over a text: words that are looked at, room to work in, and threads that run word2vec's compiled loops."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forebear.kernels import around, lanes, rows, waiting, windows
+from forebear.kernels.around import Pulls
+from forebear.kernels.compiling import compiled
+from forebear.kernels.drawing import scrambled_many, thinned
+from forebear.kernels.lanes import WIDE
+from forebear.kernels.learning import Spelling, learn_freely, learn_in_step
+from forebear.kernels.rows import KINDS
+from forebear.kernels.tables import table
+from forebear.kernels.windows import Supply, Text, Windows
+
+PART = 64  # words at most that share a stream of chance, and whose windows are decided about together
+FEW = 4  # windows that are measured before they are applied: the next begins while the last is not yet done
+PIECES = 8  # parts that are learned from in step, so that as many threads can share in them
+LONGEST = 4096  # words that are learned from in step, at most
+# Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened.
+# The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
+STILL = 2.0
+CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
+SEEN = 1024  # windows that tell their loss, or more
+SELDOM = 64  # at most one of so many does
+BESIDE = (around, lanes, rows, waiting, windows)
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How words are learned from.
+
+    window    words to each side that are looked at, at most
+    mean      the words around answer together, by their mean
+    supply    what a word is told from
+    most      of them at most for one word
+    spelling  indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
+    busiest   how often the row that is pulled most is pulled for each word of text
+    """
+
+    window: int
+    mean: bool
+    supply: Supply
+    most: int
+    spelling: tuple[np.ndarray, np.ndarray] | None = None
+    busiest: float = 1.0
+
+    def still(self, rate: float) -> int:
+        """How many words may be learned from while tables stand still."""
+        return int(min(max(STILL / max(rate * self.busiest, STILL / LONGEST), 1), LONGEST))
+
+    def cut(self, rate: float, in_step: bool) -> tuple[int, int]:
+        """Words in a part of text; and how many of them, or in step how many parts, are measured together."""
+        still = self.still(rate)
+        if in_step:
+            return max(1, still // PIECES), min(still, PIECES)
+        return PART if self.spelling is None else min(still, PART), min(max(1, still // CALM), FEW)
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """As long as a block of targets: compiled loops know it by its type."""
+        if not len(self.supply.stream):
+            return (0,) * KINDS  # paths are long or short
+        blocks = -(-self.most // KINDS)
+        return (0,) * -(-self.most // blocks)
+
+    @property
+    def slots(self) -> int:
+        """Targets of one word, whole blocks."""
+        count = len(self.kinds)
+        return -(-self.most // count) * count
+
+    def windows(self, many: int) -> Windows:
+        """Room for so many."""
+        size = many * self.slots
+        lefts, rights, blocks = np.zeros((3, many), np.int64)
+        return Windows(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
+
+    @property
+    def room(self) -> int:
+        """Pulls of a window at most."""
+        return self.slots * (1 if self.mean else 2 * self.window)
+
+    def pulls(self, many: int, width: int) -> Pulls:
+        pulls, signs = np.zeros((2, many * self.room + (PIECES + 1) * WIDE), np.float32)
+        means, sums = (table(many if self.mean else 0, width) for _ in range(2))
+        return Pulls(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
+
+    def spelled(self, many: int, width: int, vocabulary: int) -> Spelling | None:
+        """Room for a stretch of so many words."""
+        if self.spelling is None:
+            return None
+        indptr, rows = self.spelling
+        words, places = np.zeros((2, many + 2 * self.window), np.int32)
+        vectors, before = (table(len(words), width) for _ in range(2))
+        numbers = np.full(vocabulary, -1, np.int32)
+        return Spelling(indptr, rows, numbers, words, places, np.zeros(1, np.int64), vectors, before)
+
+
+def swept(
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    kept: np.ndarray,
+    way: Way,
+    *,
+    rate: float,
+    moment: tuple[int, int],
+    threads: int,
+    in_step: bool,
+) -> tuple[float, float]:
+    """Learns from rows of ids in place: the losses that were told, and how many. All chance follows from the moment."""
+    found, ends = thinned(tokens, lengths, kept, moment)
+    if not len(found) or not way.most:
+        return 0.0, 0.0
+    part, together = way.cut(rate, in_step)
+    parts = -(-len(found) // part)
+    text = Text(found, ends, scrambled_many(moment, parts), part)
+    told = np.zeros((parts, 2))
+    seldom = 1
+    while seldom < SELDOM and seldom * 2 * SEEN <= len(found):
+        seldom *= 2
+    given = (inputs, outputs, np.float32(rate), together, told, seldom - 1)
+    (stepwise if in_step else freely)(text, way, given, min(threads, parts), len(kept))
+    loss, many = told.sum(0).tolist()
+    return loss, many
+
+
+def freely(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
+    """Each thread has parts of its own; no thread waits for another."""
+    inputs, outputs, rate, few, told, every = given
+    run = compiled(learn_freely, bare=True, beside=BESIDE)
+    parts, width = len(text.states), inputs.shape[1]
+    mean = True if way.mean else None
+
+    def one(thread: int) -> None:
+        mine = (parts * thread // threads, parts * (thread + 1) // threads)
+        spelling = way.spelled(text.part, width, vocabulary)
+        run(
+            text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate, *mine,
+            few, way.windows(text.part), way.pulls(few, width), mean, told, every,
+        )  # fmt: skip
+
+    at_once(one, threads)
+
+
+def stepwise(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
+    """All threads work at the same group of windows."""
+    inputs, outputs, rate, pieces, told, every = given
+    run = compiled(learn_in_step, bare=True, beside=BESIDE)
+    width, group = inputs.shape[1], pieces * text.part
+    shared = way.windows(group), way.pulls(group, width)
+    spelling, gate = way.spelled(group, width, vocabulary), np.zeros(1, np.int64)
+    mean, threads = True if way.mean else None, min(threads, pieces)
+
+    def one(thread: int) -> None:
+        run(
+            thread, threads, gate, text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate,
+            pieces, *shared, way.room, mean, told, every,
+        )  # fmt: skip
+
+    at_once(one, threads)
+
+
+def at_once(work: Any, threads: int) -> None:
+    """The work of all threads, at the same time."""
+    if threads == 1:
+        work(0)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))

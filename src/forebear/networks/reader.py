@@ -1,0 +1,170 @@
+"""Vectors of words, which know nothing of each other, as the first layer of a small network that reads texts.
+
+A text is read by itself: each word alone ("mean": heads take their mean), with its neighbours ("convolution"), or with
+all words before and behind it ("recurrent"). Of two texts in a row each word first looks for its likes in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.errors import BadInput
+from forebear.networks.initial import linear
+from forebear.networks.states import States
+from forebear.networks.window import Words
+
+SPANS = (3, 4, 5)  # neighbouring words that a filter sees (Kim 2014)
+MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter sees two
+SHARP = 10.0  # what a cosine is multiplied by: a word looks at those that are as it is, and little at others
+SMALLEST = 1e-6  # lengths below are taken for it
+
+
+class Matching(nn.Module):
+    """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, D)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.compare = linear(4 * width, width)
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        return torch.relu(self.compare(torch.cat((x, other, (x - other).abs(), x * other), 1)))
+
+
+class Alone(nn.Module):
+    """Each word by itself, through a layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer = linear(width, width)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """(T, D) of texts with so many words → (T, D)."""
+        return torch.relu(self.layer(x))
+
+
+class Filters(nn.Conv1d):
+    """torch's, without values of its own."""
+
+    def __init__(self, width: int, out: int, span: int) -> None:
+        super().__init__(width, out, span, device="meta")
+        self.spread = (width * span) ** -0.5
+
+    def reset_parameters(self) -> None: ...
+
+
+class Convolution(nn.Module):
+    """Each word with its neighbours: filters of SPANS words, about as many of each."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
+        self.filters = nn.ModuleList(Filters(width, count, span) for span, count in counts.items() if count)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
+        sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
+        places = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
+        laid = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, places, x).t()[None]
+        found = []
+        for one in self.filters:
+            assert isinstance(one, Filters)
+            found.append(one(laid)[0].t()[places - (one.kernel_size[0] - 1) // 2])
+        return torch.relu(torch.cat(found, 1))
+
+
+class Recurrent(nn.Module):
+    """Each word with all before it, and with all behind it: half of the numbers from either direction."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            what = f"a width of {width} cannot be shared by two directions"
+            raise BadInput(what, remedy=f"--reader-width {width + 1}, or another --reader")
+        self.lstm = nn.LSTM(width, width // 2, bidirectional=True, batch_first=True, device="meta")
+        self.lstm.spread = (3 * width / 2) ** -0.5  # pyright: ignore[reportAttributeAccessIssue] - torch's own, too
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        packed = nn.utils.rnn.pack_sequence(list(x.split(list(lengths))), enforce_sorted=False)
+        found, sizes = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        return found[(torch.arange(found.shape[1]) < sizes[:, None]).to(x.device)]
+
+
+READERS = {"mean": Alone, "convolution": Convolution, "recurrent": Recurrent}
+
+
+class WordReader(nn.Module):
+    """An encoder: the vectors of words, and what reads them.
+
+    reader  "mean", "convolution", "recurrent"; None: the vectors as they are, and nothing of it learns
+    width   of the states; vectors of another width are projected to it
+    pairs   whether rows hold two texts, which are to be compared
+    """
+
+    depth, context, sees = 1, None, "text"
+
+    def __init__(self, words: Words, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.embedding, self.width, self.pairs = words, width, pairs
+        self.project = linear(words.width, width) if words.width != width else None
+        self.matching = Matching(width) if pairs and reader is not None else None
+        self.body = None if reader is None else READERS[reader](width)
+
+    def lower(self, layers: int) -> Iterator[nn.Parameter]:
+        """The vectors of words; with the one layer that there is, all parameters."""
+        yield from self.embedding.parameters() if layers < 1 else self.parameters()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        x = self.dropout(self.embedding(tokens))
+        x = x if self.project is None else self.project(x)
+        y, texts = x, rows
+        if self.pairs:
+            texts = parted(rows, segments)
+            other = likes(x, texts)
+            y = (x - other).abs() if self.matching is None else self.matching(x, other)
+        if self.body is not None and len(y):
+            y = self.body(y, tuple(length for length in texts if length))
+        return States([x, y], rows)
+
+
+def parted(rows: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
+    """The lengths of the first and the second text of each row in turn; either may have no words."""
+    if segments is None:
+        return tuple(one for length in rows for one in (length, 0))
+    seconds = [int(part.sum()) for part in segments.split(list(rows))]
+    return tuple(one for length, second in zip(rows, seconds, strict=True) for one in (length - second, second))
+
+
+def likes(x: Tensor, texts: tuple[int, ...]) -> Tensor:
+    """(T, D) for each word the mean of the other text's words, weighed by how like it they are; of none: zeros.
+
+    `texts` are as `parted` tells. For words that have no likes there is one more, which is like none and has no vector.
+    """
+    sizes, parts = torch.tensor(texts, device=x.device), x.split(list(texts))
+    sides = [nn.utils.rnn.pad_sequence(list(parts[side::2]), batch_first=True) for side in (0, 1)]
+    inside = [
+        torch.arange(sides[side].shape[1], device=x.device) < sizes[side::2, None] for side in (0, 1)
+    ]  # (B, n) and (B, m): what is beyond a text's end is looked at by nobody
+    first, second = (one / one.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for one in sides)
+    scores = SHARP * first @ second.transpose(1, 2)
+    of_first = _weighed(scores, sides[1], inside[1])[inside[0]]
+    of_second = _weighed(scores.transpose(1, 2), sides[0], inside[0])[inside[1]]
+    owner = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
+    return torch.cat((of_first, of_second))[owner.argsort(stable=True).argsort()]  # in the order of the words again
+
+
+def _weighed(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
+    """(B, n, m) scores and (B, m, D) vectors → (B, n, D)."""
+    scores = scores.masked_fill(~inside[:, None], float("-inf"))
+    return functional.pad(scores, (0, 1)).softmax(2)[..., :-1] @ vectors

@@ -1,0 +1,218 @@
+"""Several runs as one: the mean of what they say of every token, with weights that make held-out text most probable.
+
+An n-gram knows what it has seen, a network what is like it: together they predict better than either alone, as Bengio
+et al. found in 2003. Jelinek and Mercer (1980) found the weights of such a mean by expectation and maximisation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.errors import BadInput
+from forebear.using.measuring import Measured, Progress, measure, prepared, rows_of
+from forebear.using.texts import batches, log_probabilities
+
+if TYPE_CHECKING:
+    from forebear.text.portion import Portion
+    from forebear.text.reading import Reading
+    from forebear.text.tokenizer import Tokenizer
+    from forebear.using.predicting import Predictor, Reader
+    from forebear.using.run import Run
+
+Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+ENOUGH = 4 << 20  # bytes of text: so few weights are known from far less
+SETTLED, MOST = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Runs and their mixture, measured on the same text; `tuned` tokens of other text gave the weights, if any did."""
+
+    weights: tuple[float, ...]
+    alone: tuple[Measured, ...]
+    together: Measured
+    tuned: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        alone = [{"weight": weight, **one.facts()} for weight, one in zip(self.weights, self.alone, strict=True)]
+        return {"mixture": self.together.facts(), "alone": alone, "tuned_tokens": self.tuned}
+
+
+def mixed(
+    runs: Sequence[Run],
+    texts: Portion | Texts,
+    *,
+    tune: Portion | Texts | None = None,
+    limit: int | None = None,
+    reading: Reading | None = None,
+    workers: int | None = None,
+    preparing: Progress | None = None,
+    progress: Progress | None = None,
+) -> Mixture:
+    """How well these runs predict text together, and each alone; `tune` is other text, by which they are weighed.
+
+    Without it all weigh the same. They must cut text alike, as it is tokens that are predicted.
+    """
+    predictors = [run.predictor for run in runs]
+    _alike(runs)
+    first = runs[0]
+    weights, tuned = tuple(1 / len(runs) for _ in runs), 0
+    if tune is not None:
+        portion = prepared(first, tune, reading, workers, preparing).first(ENOUGH)
+        weights, tuned = weighed(predictors, first.tokenizer, portion, unit=first.unit)
+    portion = prepared(first, texts, reading, workers, preparing)
+    portion = portion if limit is None else portion.first(limit)
+    heard = [_Heard(one) for one in predictors]
+    together = measure(MixedPredictor(heard, weights), first.tokenizer, portion, unit=first.unit, progress=progress)
+    alone = (replace(together, nats=one.nats, impossible=one.impossible) for one in heard)
+    known = [run.learned_from(portion.corpus, together.documents) for run in runs]
+    least = max((count for count in known if count is not None), default=None)
+    return Mixture(
+        weights,
+        tuple(replace(one, learned_from=count) for one, count in zip(alone, known, strict=True)),
+        replace(together, learned_from=least),
+        tuned,
+    )
+
+
+def weighed(
+    predictors: Sequence[Predictor], tokenizer: Tokenizer, source: Portion | Sequence[str], *, unit: str = "document"
+) -> tuple[tuple[float, ...], int]:
+    """The weights with which the mixture finds this text most probable, and how many tokens it has."""
+    told: list[list[np.ndarray]] = [[] for _ in predictors]
+    for group in batches(rows_of(source, tokenizer, unit), len):
+        for mine, predictor in zip(told, predictors, strict=True):
+            mine += log_probabilities(predictor, group)
+    if not told[0]:
+        raise BadInput("there is no text to find weights by", remedy="give text that has at least one character")
+    scores = np.stack([np.concatenate(mine) for mine in told])
+    return tuple(best_weights(scores).tolist()), scores.shape[1]
+
+
+def best_weights(scores: np.ndarray) -> np.ndarray:
+    """(n, T) log P of each token by each of n → the (n,) weights λ that make Σ log Σ λ P largest.
+
+    Each round gives every one the share of the tokens that it explains: Σ log Σ λ P never falls, and has no peak but
+    the highest. Tokens that all hold impossible tell nothing.
+    """
+    possible = scores[:, np.isfinite(scores).any(axis=0)]
+    weights = np.full(len(scores), 1 / len(scores))
+    if not possible.shape[1]:
+        return weights
+    shares = np.exp(possible - possible.max(axis=0))  # by the largest of each, so that none is lost in rounding
+    before = -np.inf
+    for _ in range(MOST):
+        parts = weights[:, None] * shares
+        totals = parts.sum(axis=0)
+        reached = float(np.log(totals).mean())
+        if reached - before < SETTLED:
+            break
+        before, weights = reached, (parts / totals).mean(axis=1)
+    return weights / weights.sum()
+
+
+def _alike(runs: Sequence[Run]) -> None:
+    """An error where the runs do not predict the same tokens of the same texts."""
+    if len(runs) < 2:
+        raise BadInput("a mixture has at least two runs", remedy="name another run (--with RUN)")
+    first = runs[0]
+    for run in runs:
+        if run.task is not None:
+            raise BadInput(f"was adapted to {run.task.name}", file=run.folder.path, remedy="mix runs that predict text")
+    for run in runs[1:]:
+        if run.tokenizer.digest != first.tokenizer.digest:
+            own = first.folder.path / "tokenizer.json"
+            what = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
+            raise BadInput(what, file=run.folder.path, remedy=f"train it with the other's: --tokenizer {own}")
+        if run.unit != first.unit:
+            what = f"takes a {run.unit} for a text of its own, {first.folder.path} a {first.unit}"
+            raise BadInput(what, file=run.folder.path, remedy=f"train it with --unit {first.unit}")
+
+
+class MixedPredictor:
+    """Σ λ P of several predictors: one more of them (`using.predicting.Predictor`)."""
+
+    pseudo = False
+
+    def __init__(self, parts: Sequence[Predictor], weights: Sequence[float]) -> None:
+        self.parts = list(parts)
+        with np.errstate(divide="ignore"):
+            self.logs = np.log(np.asarray(weights, np.float64))  # a weight of 0 is -inf
+
+    @property
+    def vocabulary(self) -> int:
+        return self.parts[0].vocabulary
+
+    @property
+    def context(self) -> int | None:
+        """As long as the shortest: a prompt is made to fit all."""
+        return min((part.context for part in self.parts if part.context is not None), default=None)
+
+    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        told = [part.score(rows) for part in self.parts]
+        return [self._mean(np.stack(row)) for row in zip(*told, strict=True)]
+
+    def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        return self._mean(np.stack([part.follow(rows) for part in self.parts]))
+
+    def read(self, rows: Sequence[np.ndarray], room: int) -> Reader:
+        return _MixedRows([part.read(rows, room) for part in self.parts], self._mean)
+
+    def _mean(self, told: np.ndarray) -> np.ndarray:
+        """(n, …) log P by each → log Σ λ P."""
+        weighed = told.astype(np.float64) + self.logs.reshape(-1, *[1] * (told.ndim - 1))
+        return np.logaddexp.reduce(weighed, axis=0)
+
+
+class _MixedRows:
+    """Rows that are being continued by several at once."""
+
+    def __init__(self, readers: Sequence[Reader], mean: Any) -> None:
+        self._readers, self._mean = readers, mean
+
+    def next(self) -> np.ndarray:
+        logits = [reader.next().astype(np.float64) for reader in self._readers]
+        told = [one - np.logaddexp.reduce(one, axis=1, keepdims=True) for one in logits]
+        return self._mean(np.stack(told)).astype(np.float32)
+
+    def take(self, ids: np.ndarray) -> None:
+        for reader in self._readers:
+            reader.take(ids)
+
+    def keep(self, rows: np.ndarray) -> None:
+        for reader in self._readers:
+            reader.keep(rows)
+
+
+class _Heard:
+    """A predictor that remembers the sum of what it said, so that it is asked once."""
+
+    pseudo = False
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor, self.nats, self.impossible = predictor, 0.0, 0
+
+    @property
+    def vocabulary(self) -> int:
+        return self.predictor.vocabulary
+
+    @property
+    def context(self) -> int | None:
+        return self.predictor.context
+
+    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        told = log_probabilities(self.predictor, rows)
+        self.nats -= sum(float(scores.sum()) for scores in told)
+        self.impossible += sum(int(np.isneginf(scores).sum()) for scores in told)
+        return told
+
+    def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        return self.predictor.follow(rows)
+
+    def read(self, rows: Sequence[np.ndarray], room: int) -> Reader:
+        return self.predictor.read(rows, room)

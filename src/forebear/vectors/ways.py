@@ -1,0 +1,52 @@
+"""How compiled loops are to learn word vectors, from how often each word occurs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forebear.kernels.drawing import shares_of_words, stream_of_words
+from forebear.kernels.sweeping import Way
+from forebear.kernels.windows import Supply
+from forebear.vectors.huffman import Tree, huffman
+
+
+def way_of(
+    counts: np.ndarray,
+    allowed: np.ndarray,
+    *,
+    kept: np.ndarray,
+    window: int,
+    mean: bool,
+    negatives: int,
+    power: float,
+    spelling: tuple[np.ndarray, np.ndarray] | None,
+) -> Way:
+    """`kept` as `thinning` makes it; without negatives, words are told by turns in Huffman's tree."""
+    seen = counts * kept.astype(np.float64)
+    seen = seen / max(seen.sum(), 1)
+    none = np.zeros(0, np.int32)
+    if negatives:
+        stream = stream_of_words(counts, power, allowed)
+        tree = Tree(np.zeros(len(counts) + 1, np.int64), none, none.astype(np.uint8))
+        most = negatives + 1 if len(stream) else 0
+        pulled = seen + negatives * shares_of_words(counts, power, allowed)
+    else:
+        stream, tree = none, huffman(counts, allowed)
+        lengths = np.diff(tree.indptr)
+        most = int(lengths.max(initial=0))
+        pulled = np.bincount(tree.nodes, np.repeat(seen, lengths), 1)
+    pairs = 1 if mean else window + 1  # words around a word, in the mean
+    told = negatives + 1 if negatives else float(seen @ np.diff(tree.indptr))
+    busiest = pairs * max(pulled.max(initial=0), told * shared(seen, spelling).max(initial=0))
+    supply = Supply(stream, negatives, tree.indptr, tree.nodes, tree.turns)
+    return Way(window, mean, supply, most, spelling, busiest)
+
+
+def shared(seen: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+    """How often each word's vector is pulled: when it is seen, and in part when others with the same rows are."""
+    if spelling is None:
+        return seen
+    indptr, rows = spelling
+    lengths = np.diff(indptr)
+    pulled = np.bincount(rows, np.repeat(seen, lengths))
+    return np.add.reduceat(pulled[rows], indptr[:-1]) / lengths

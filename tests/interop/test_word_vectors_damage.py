@@ -1,0 +1,304 @@
+"""Damaged files of word vectors: refused with their line or byte and a remedy, whatever was done to them."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput, ForebearError
+from forebear.interop.word_vectors import FORMS, read, recognised, write
+from forebear.kernels import decimals
+
+WORDS = ["the", "北京", "😀", "of", "naïve", "</s>"]
+
+
+def vector(*values: float) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "line", "said"),
+    [
+        (None, b"", None, "empty"),
+        (None, b" \n\n", None, "empty"),
+        (None, b"just words\n", None, "no file of word vectors"),
+        (None, b"PK\x03\x04", None, "zip"),
+        (None, b"\x80\x04\x95 1 2\n", None, "pickle"),
+        (None, b"\xba\x16\x4f\x2f\x0c\0\0\0", None, "fastText's own model"),
+        (None, b"\x93NUMPY\x01\0v\0", None, "without words"),
+        ("word2vec", b"", 1, "empty"),
+        ("glove", b"", 1, "empty"),
+        ("glove", b"just words\n", 1, "no word with numbers"),
+        ("glove", b"2 2\na 1 2\nb 3 4\n", 1, "as GloVe's files do not"),
+        ("word2vec", b"a 1 2\nb 3 4\n", 1, '"N D"'),
+        ("word2vec", b"0 2\n", 1, "0 words"),
+        ("word2vec", b"2 0\na\nb\n", 1, "0 numbers"),
+        ("word2vec", b"2 99999999999\na 1 2\n", 1, "99,999,999,999 numbers"),
+        (None, b"2 3\na 1 2\nb 3 4\n", 1, "3 numbers, and the lines below have 2"),
+        (None, b"2 2\na 1 2 3\nb 4 5 6\n", 1, "2 numbers, and the lines below have 3"),
+        (None, b"3 2\na 1 2\nb 3 4\n", 3, "ends after 2 of the 3 words"),
+        (None, b"999999999999 2\na 1 2\nb 3 4\n", 3, "ends after 2 of the 999,999,999,999 words"),
+        (None, b"2 2\n\na 1 2\nb 3 4\nc 5 6\n\nd 5 6\n", 5, "a word more than the 2"),
+        (None, b"2 2\na 1 2\nb 3\n", 3, "there are 2 fields"),
+        (None, b"2 2\na 1 2\nb\n", 3, "there are 1 fields"),
+        (None, b"a 1 2\n3 4\nb 5 6\n", 2, "no word before"),
+        (None, b"a 1 2\n 3 4\nb 5 6\n", 2, "no word before"),
+        (None, b"a 1 2\nb 3 x\nc 5 6\n", 2, "'x' stands where a number"),
+        (None, b"a 1 2\nb 3 1_0\nc 5 6\n", 2, "'1_0' stands where a number"),
+        (None, b"a 1 2\nb 3 0x10\nc 5 6\n", 2, "'0x10' stands where a number"),
+        (None, "a 1 2\nb 3 ４\nc 5 6\n".encode(), 2, "'４' stands where a number"),
+        (None, b"a 1 2\nb 3 4;5\nc 5 6\n", 2, "'4;5' stands where a number"),
+        (None, b"a 1 2\nb 3 \x1f4\nc 5 6\n", 2, "'\\x1f4' stands where a number"),
+        (None, b"a 1 2\nb 3 nan\nc 5 6\n", 2, "'b' holds nan"),
+        (None, b"a 1 2\nb 3 -inf\nc 5 6\n", 2, "'b' holds -inf"),
+        (None, b"a 1 2\nb 3 1e39\nc 5 6\n", 2, "'b' holds inf"),
+        (None, b"a 1 2\nb c 3 1e39\nc 5 6\n", 2, "'b c' holds inf"),
+        (None, b"a 1 2\nb\xff\xfe 3 4\nc 5 6\n", 2, "is no UTF-8"),
+        (None, b"a 1 2\nb c\xff 3 4\nc 5 6\n", 2, "is no UTF-8"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None, said: str):
+    (tmp_path / "v").write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        read(tmp_path / "v", form=form)
+    assert said in caught.value.what
+    assert (caught.value.line, caught.value.file) == (line, str(tmp_path / "v"))
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "byte", "said"),
+    [
+        (b"", 1, None, "empty"),
+        (b"a 1 2\n", 1, None, '"N D"'),
+        (b"0 2\n", 1, None, "0 words"),
+        (b"1 9999999999\na 1234", 1, None, "9,999,999,999 numbers"),
+        (b"2 2\na " + vector(1, 2), None, 14, "ends after 1 of the 2 words"),
+        (b"2 2\na " + vector(1, 2) + b"\n", None, 14, "ends after 1 of the 2 words"),
+        (b"999999999999 2\na " + vector(1, 2) + b"\n", None, 25, "ends after 1 of the 999,999,999,999 words"),
+        (b"2 2\na " + vector(1, 2) + b"\nbb", None, 14, "ends inside the word"),
+        (b"2 2\na " + vector(1, 2) + b"\nb " + vector(1), None, 14, "ends inside the word"),
+        (b"1 2\na " + vector(1, 2) + b"\nb " + vector(1, 2), None, 14, "more than the 1 words"),
+        (b"2 2\na " + vector(1, 2) + b" " + vector(1, 2), None, 14, "no word before it"),
+        (b"2 2\na " + vector(1, 2) + b"b " + vector(1, float("nan")), None, 14, "'b' holds nan"),
+        (b"2 2\na " + vector(1, 2) + b"\xff\xff " + vector(1, 2), None, 14, "is no UTF-8"),
+        (b"2 2\na " + vector(1, 2) + b"x" * 70_000, None, 14, "no word ends within"),
+    ],
+)
+def test_binary(tmp_path: Path, content: bytes, line: int | None, byte: int | None, said: str):
+    (tmp_path / "v").write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        read(tmp_path / "v", form="word2vec-binary")
+    assert said in caught.value.what
+    assert (caught.value.line, caught.value.byte, caught.value.file) == (line, byte, str(tmp_path / "v"))
+    assert caught.value.remedy
+
+
+def planted(tmp_path: Path, **changes: Any) -> Path:
+    """A safetensors file of two words, with other things said of its tensors."""
+    told = {
+        "ends": {"dtype": "I64", "shape": [2], "data_offsets": [0, 16]},
+        "vectors": {"dtype": "F32", "shape": [2, 1], "data_offsets": [16, 24]},
+        "words": {"dtype": "U8", "shape": [2], "data_offsets": [24, 26]},
+    }
+    data = bytearray(struct.pack("<qq", 1, 2) + vector(1, 2) + b"ab")
+    for name, change in changes.items():
+        if name in told:
+            told[name] |= change
+        elif name == "data":
+            data[change[0] : change[0] + len(change[1])] = change[1]
+    header = json.dumps(told | changes.get("more", {})).encode()
+    (tmp_path / "v").write_bytes(len(header).to_bytes(8, "little") + header + bytes(data))
+    return tmp_path / "v"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vectors": {"shape": [3, 1]}}, "vectors is not as its header says"),
+        ({"vectors": {"shape": [2, "1"]}}, "vectors is not as its header says"),
+        ({"vectors": {"shape": [2, -1]}}, "vectors is not as its header says"),
+        ({"vectors": {"shape": [1 << 40, 1 << 40]}}, "vectors is not as its header says"),
+        ({"vectors": {"data_offsets": [16, 240]}}, "vectors is not as its header says"),
+        ({"vectors": {"data_offsets": [240, 248]}}, "vectors is not as its header says"),
+        ({"vectors": {"data_offsets": None}}, "vectors is not as its header says"),
+        ({"vectors": {"dtype": "BF16"}}, "no safetensors file with a table"),
+        ({"vectors": {"shape": [2]}}, "no safetensors file with a table"),
+        ({"vectors": {"shape": [1, 2]}}, "1 vectors and 2 words"),
+        ({"words": {"dtype": "F8"}}, "words is not as its header says"),
+        ({"ends": {"dtype": "F64"}}, "ends does not say"),
+        ({"data": (0, struct.pack("<qq", 2, 1))}, "ends does not say"),
+        ({"data": (0, struct.pack("<qq", 1, 9))}, "ends does not say"),
+        ({"data": (16, vector(1, float("inf")))}, "word 2: the vector of 'b' holds inf"),
+        ({"data": (24, b"a\xff")}, "word 2: the word '\\\\xff' is no UTF-8"),
+        ({"more": {"counts": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}}, "counts does not say"),
+        ({"more": {"ends": None}}, "ends is not as its header says"),
+    ],
+)
+def test_safetensors(tmp_path: Path, changes: dict[str, Any], said: str):
+    with pytest.raises(BadInput) as caught:
+        read(planted(tmp_path, **changes), form="safetensors")
+    assert said in caught.value.what
+    assert caught.value.remedy
+    assert read(planted(tmp_path)).words == ["a", "b"]  # and without the damage all is well
+
+
+@pytest.mark.parametrize("form", ["word2vec", "glove", "word2vec-binary", "safetensors"])
+@pytest.mark.parametrize("way", ["replace", "skip"])
+def test_bad_bytes_are_replaced_or_skipped_and_counted(tmp_path: Path, form: str, way: str):
+    matrix = np.arange(10, dtype=np.float32).reshape(5, 2)
+    write(tmp_path / "v", form, ["a", "bQQ", "c", "dQQ", "e"], matrix)
+    (tmp_path / "v").write_bytes((tmp_path / "v").read_bytes().replace(b"QQ", b"\xe5\x8c"))
+    told = read(tmp_path / "v", on_bad_bytes=way)
+    if way == "replace":
+        assert told.words == ["a", "b\ufffd", "c", "d\ufffd", "e"]
+        assert np.array_equal(told.matrix, matrix)
+    else:
+        assert told.words == ["a", "c", "e"]
+        assert np.array_equal(told.matrix, matrix[::2])
+    (note,) = told.notes
+    assert note.startswith("2 words are no UTF-8, " + ("U+FFFD stands" if way == "replace" else "left out"))
+    places = {"word2vec": "line 3, line 5", "glove": "line 2, line 4", "safetensors": "word 2, word 4"}
+    assert places.get(form, "byte ") in note
+    with pytest.raises(BadInput, match="no UTF-8"):
+        read(tmp_path / "v")
+    with pytest.raises(BadInput, match="no way with bad bytes"):
+        read(tmp_path / "v", on_bad_bytes="ignore")
+
+
+def test_packed_files_that_are_damaged(tmp_path: Path):
+    write(
+        tmp_path / "v.gz", "glove", [f"w{row}" for row in range(5000)], np.random.default_rng(0).normal(size=(5000, 3))
+    )
+    whole = (tmp_path / "v.gz").read_bytes()
+    for content in (whole[:-20], whole[: len(whole) // 2], whole[:500] + bytes(50) + whole[550:]):
+        (tmp_path / "v.gz").write_bytes(content)
+        for form in (None, "glove"):
+            with pytest.raises(BadInput, match="packed file is damaged"):
+                read(tmp_path / "v.gz", form=form)
+
+
+def test_a_line_that_does_not_end(tmp_path: Path):
+    (tmp_path / "v").write_bytes(b"a 1 2\nb 3 4\n" + b"x" * (10 << 20))
+    with pytest.raises(BadInput, match="does not end within") as caught:
+        read(tmp_path / "v")
+    assert caught.value.line == 3
+
+
+def test_what_cannot_be_opened(tmp_path: Path):
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(BadInput, match="cannot be read"):
+            read(path)
+        for form in FORMS:
+            with pytest.raises(BadInput, match="cannot be read"):
+                read(path, form=form)
+    with pytest.raises(BadInput, match="no form of word vectors"):
+        read(__file__, form="pickle")
+
+
+@pytest.mark.parametrize(
+    ("words", "matrix", "said"),
+    [
+        (["a", "b"], np.ones((1, 2)), "not a vector for each word"),
+        (["a"], np.ones(2), "not a vector for each word"),
+        ([], np.ones((0, 2)), "not a vector for each word"),
+        (["a", "b", "a"], np.ones((3, 2)), "'a' is there twice"),
+        (["a", "b"], np.array([[1, 2], [3, np.nan]]), "'b' holds a number that is none"),
+        (["a", "b"], np.array([[1, 2], [3, 1e39]]), "'b' holds a number that is none"),
+        (["a", "\ud800"], np.ones((2, 2)), "is no text"),
+    ],
+)
+def test_what_cannot_be_written(tmp_path: Path, words: list[str], matrix: np.ndarray, said: str):
+    for form in FORMS:
+        with pytest.raises(BadInput, match=said):
+            write(tmp_path / "v", form, words, matrix)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- at random
+
+
+def sound(path: Path, form: str, packed: bool) -> bytes:
+    path = path / f"sound{'.gz' if packed else ''}"
+    write(path, form, WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 3)).astype(np.float32))
+    return path.read_bytes()
+
+
+@settings(max_examples=300)
+@given(
+    form=st.sampled_from(FORMS),
+    told=st.booleans(),
+    packed=st.booleans(),
+    cut=st.integers(0, 400),
+    flips=st.lists(st.tuples(st.integers(0, 399), st.integers(0, 255)), max_size=4),
+    way=st.sampled_from(["fail", "replace", "skip"]),
+)
+@example(form="word2vec", told=True, packed=False, cut=400, flips=[(0, ord("9")), (1, ord("9"))], way="fail")
+@example(form="word2vec-binary", told=True, packed=False, cut=400, flips=[(1, ord("9")), (2, ord("9"))], way="fail")
+@example(form="safetensors", told=True, packed=False, cut=400, flips=[(5, 1)], way="fail")
+def test_whatever_is_done_to_a_file_is_told(
+    tmp_path_factory: pytest.TempPathFactory,
+    form: str,
+    told: bool,
+    packed: bool,
+    cut: int,
+    flips: list[tuple[int, int]],
+    way: str,
+):
+    folder = tmp_path_factory.getbasetemp()
+    content = bytearray(sound(folder, form, packed and form != "safetensors")[:cut])
+    for place, value in flips:
+        if place < len(content):
+            content[place] = value
+    path = folder / "damaged"
+    path.write_bytes(content)
+    recognised(path)
+    tracemalloc.start()
+    said, most = [], 0
+    for parse in (None, decimals.parsed):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found = read(path, form=form if told else None, on_bad_bytes=way, parse=parse)
+            assert len(found.words) == len(set(found.words)) == len(found.matrix) > 0
+            assert np.isfinite(found.matrix).all()
+            said.append((found.words, found.matrix.tobytes(), found.notes))
+        except ForebearError as error:
+            said.append(str(error))
+        most = max(most, tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+    assert isinstance(said[0], tuple) or str(path) in said[0]
+    assert said[0] == said[1]  # whoever parses the lines
+    assert most < 64 << 20
+
+
+@settings(max_examples=200)
+@given(content=st.binary(max_size=60), form=st.sampled_from([None, *FORMS]))
+def test_whatever_bytes_there_are(tmp_path_factory: pytest.TempPathFactory, content: bytes, form: str | None):
+    path = tmp_path_factory.getbasetemp() / "bytes"
+    for start in (b"", b"1 1\n", b"a 1 "):
+        path.write_bytes(start + content)
+        try:
+            told = read(path, form=form).words
+        except BadInput as error:
+            told = error.remedy
+        assert told
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_float32_cannot_hold(tmp_path: Path):
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    numpy_files.save_file({"vectors": np.array([[1.0], [1e39]])}, tmp_path / "v.safetensors")
+    (tmp_path / "vocab.txt").write_text("a\nb\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="'b' holds inf"):
+        read(tmp_path / "v.safetensors")

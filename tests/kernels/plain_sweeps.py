@@ -1,0 +1,99 @@
+"""Small texts for word2vec's loops, and sweeps over them by the readable twin."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forebear.kernels import around_plainly as plainly
+from forebear.kernels.drawing import following, scrambled, scrambled_many, thinning
+from forebear.kernels.sweeping import Way
+from forebear.kernels.tables import table
+from forebear.vectors.ways import way_of
+
+VOCABULARY = 30
+LENGTHS = np.array([1, 150, 2, 97])
+
+
+def small_text(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Words by falling frequency, some of them beside themselves, so that windows name a row twice."""
+    rng = np.random.default_rng(seed)
+    tokens = np.minimum(rng.geometric(0.15, LENGTHS.sum()) - 1, VOCABULARY - 1).astype(np.int32)
+    tokens[40:44] = 3
+    return tokens, LENGTHS
+
+
+def small_way(*, mean: bool, negatives: int, spelled: bool, sample: float = 0.05) -> tuple[Way, np.ndarray]:
+    """A way to learn from the text, and how often each word is looked at; word 5 never is."""
+    tokens, _ = small_text()
+    counts = np.bincount(tokens, minlength=VOCABULARY)
+    allowed = np.arange(VOCABULARY) != 5
+    kept = thinning(counts, sample, allowed)
+    rng = np.random.default_rng(9)
+    rows = [[word, *rng.integers(VOCABULARY, VOCABULARY + 8, word % 4)] for word in range(VOCABULARY)]
+    spelling = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
+    way = way_of(
+        counts, allowed, kept=kept, window=4, mean=mean, negatives=negatives, power=0.75,
+        spelling=spelling if spelled else None,
+    )  # fmt: skip
+    return way, kept
+
+
+def small_tables(width: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and outputs so large that every term of a change can be seen."""
+    rng = np.random.default_rng(seed)
+    made = table(VOCABULARY + 8, width), table(VOCABULARY, width)
+    for one in made:
+        one[:, :width] = rng.normal(size=(len(one), width)) / np.sqrt(width)
+    return made
+
+
+def thinned_plainly(tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, moment: tuple[int, int]):
+    """The words that are looked at, and where rows end, one by one."""
+    state, found, ends, rows = scrambled(*moment), [], [], np.split(tokens, np.cumsum(lengths)[:-1])
+    for row in rows:
+        for word in row.tolist():
+            if kept[word]:
+                state = following(state)
+                if state >> 32 < kept[word]:
+                    found.append(word)
+        ends.append(len(found))
+    return np.array(found, np.int32), np.array(ends)
+
+
+def swept_plainly(
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    way: Way,
+    kept: np.ndarray,
+    rate: float,
+    moment: tuple[int, int],
+    step: bool,
+) -> float:
+    """What `swept` does, by the readable twin: in place; the sum of the losses."""
+    tokens, ends = thinned_plainly(*small_text(), kept, moment)
+    part, together = way.cut(rate, step)
+    states = scrambled_many(moment, -(-len(tokens) // part)).tolist()
+    parts = []
+    for number, state in enumerate(states):
+        first, last = number * part, min((number + 1) * part, len(tokens))
+        found = plainly.windows_of(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
+        parts.append(found)
+    if step:
+        groups = [parts[at : at + together] for at in range(0, len(parts), together)]
+        stretches = [[[window for found in group for window in found]] for group in groups]
+    else:
+        stretches = [[found[at : at + together] for at in range(0, len(found), together)] for found in parts]
+    return sum(learned(inputs, outputs, stretch, way, rate) for stretch in stretches)
+
+
+def learned(inputs: np.ndarray, outputs: np.ndarray, stretch: list, way: Way, rate: float) -> float:
+    """A stretch of windows, a few at a time."""
+    loss = 0.0
+    vectors = inputs if way.spelling is None else plainly.spelled(inputs, way.spelling)
+    before = vectors.copy()
+    for windows in stretch:
+        loss += sum(plainly.loss_of(vectors, outputs, window, way.mean) for window in windows)
+        plainly.learn(vectors, outputs, windows, rate, way.mean)
+    if way.spelling is not None:
+        plainly.spread(inputs, way.spelling, vectors - before)
+    return loss

@@ -1,0 +1,60 @@
+"""Lines of numbers: the loops, compiled or not, give what Python's float gives, to the bit, or leave the line to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from forebear.interop import word_vectors_text
+from forebear.kernels import decimals
+
+DECIMALS = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda value: str(np.float32(value))),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.floats(-1, 1).map("{:.6f}".format),
+    st.floats(-1, 1).map("{:.18e}".format),
+    st.from_regex(r"[+-]?([0-9]{1,30}\.?|[0-9]{0,25}\.[0-9]{1,30})([eE][+-]?[0-9]{1,5})?", fullmatch=True),
+)
+FIELDS = st.one_of(DECIMALS, st.from_regex(r"[-+.eE0-9 xnaif_\r\t]{0,6}", fullmatch=True))
+
+
+def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
+    text = np.frombuffer(block, np.uint8)
+    rows = np.empty((block.count(b"\n"), width), np.float32)
+    return rows, decimals.parsed_in_loops(text, rows, decimals.TENS)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.text(max_size=3), st.lists(FIELDS, min_size=1, max_size=3)), min_size=1, max_size=4))
+@example([("a", ["9007199254740993", "1e22", "1e23"])])
+@example([("a", ["16777217", "16777217.0000000000000001", "1.00000017881393432617187499"])])  # beside a middle
+@example([("a", ["-0", "1e9999", "1e-9999"])])
+@example([("", ["1"]), ("a", []), ("a", [".", "1."])])
+def test_what_is_taken_is_what_float_gives(lines: list[tuple[str, list[str]]]):
+    block = "".join(" ".join([word.replace("\n", ""), *fields]) + "\n" for word, fields in lines).encode()
+    for parse in (decimals.parsed, in_loops):
+        rows, ends = parse(block, 2)
+        begin = 0
+        for line, row, end in zip(block.split(b"\n"), rows, ends, strict=False):
+            if end >= 0:
+                assert block[begin:end] == line.split(b" ")[0] != b""
+                found = [float(text) for text in line.split(b" ")[1:]]
+                assert np.array(found).astype(np.float32).tobytes() == row.tobytes()
+            begin += len(line) + 1
+
+
+@pytest.mark.parametrize("form", ["{}", "{:.6f}", "{:.4g}", "{:.18e}", "{:.17g}"])
+def test_usual_lines_are_all_taken_and_as_the_twin_takes_them(form: str):
+    matrix = np.random.default_rng(0).normal(0, 0.3, (300, 20)) * 10.0 ** np.arange(-3, 2, 0.25)
+    lines = [f"w{row} {' '.join(map(form.format, values))}\n" for row, values in enumerate(matrix)]
+    odd = ["\n", ". . " + lines[7], "x y\n", "x\n", lines[8].rpartition(" ")[0] + "\n", lines[9].replace("\n", " 1\n")]
+    lines[7:7] = odd
+    block = "".join(lines).encode()
+    rows, ends = decimals.parsed(block, 20)
+    theirs, places = word_vectors_text.parsed(block, 20)
+    assert np.flatnonzero(ends < 0).tolist() == [7, 8, 9, 10, 11, 12]
+    assert np.array_equal(ends, places)
+    assert np.array_equal(rows[ends >= 0], theirs[ends >= 0])

@@ -1,0 +1,90 @@
+"""word2vec's compiled loops and their readable twin: the same chance, the same losses, the same tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from plain_sweeps import LENGTHS, small_tables, small_text, small_way, swept_plainly
+
+from forebear.kernels import around_plainly as plainly
+from forebear.kernels.sweeping import swept
+
+MOMENT = (7, 3)
+KINDS = [(mean, negatives, spelled) for mean in (False, True) for negatives in (5, 0) for spelled in (False, True)]
+
+
+def compare(*, mean: bool, negatives: int, spelled: bool, width: int, in_step: bool, rate: float = 0.1) -> None:
+    """Two sweeps by both; what lies beyond the width stays 0."""
+    way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
+    inputs, outputs = small_tables(width)
+    plain = [one[:, :width].astype(np.float64) for one in (inputs, outputs)]
+    for step in range(2):
+        how = {"rate": rate, "moment": (7, step), "threads": 1, "in_step": in_step}
+        loss, many = swept(inputs, outputs, *small_text(), kept, way, **how)
+        assert many > 100
+        assert loss == pytest.approx(swept_plainly(*plain, way, kept, rate, (7, step), in_step), rel=1e-4)
+    begun = small_tables(width)
+    for one, other, before in zip((inputs, outputs), plain, begun, strict=True):
+        assert np.allclose(one[:, :width], other, atol=1e-4)
+        assert not np.allclose(before[:, :width], other, atol=1e-2)
+        assert not one[:, width:].any()
+
+
+@pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
+def test_loops_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool):
+    compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=False)
+
+
+@pytest.mark.parametrize("width", [1, 16, 300])
+def test_any_width(width: int):
+    for mean in (False, True):
+        compare(mean=mean, negatives=5, spelled=False, width=width, in_step=False)
+
+
+def test_more_negatives_than_fit_into_a_block():
+    compare(mean=False, negatives=12, spelled=False, width=20, in_step=False)
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_change_is_the_gradient(mean: bool):
+    """By numbers: each table moved a little, each way. Around a mean, each word takes a step of all of it."""
+    rng = np.random.default_rng(0)
+    inputs, outputs = rng.normal(size=(6, 4)), rng.normal(size=(5, 4))
+    blocks = [(np.array([0, 3]), np.array([1.0, -1.0])), (np.array([2, 4, 1]), np.array([-1.0, 0.0, -1.0]))]
+    window = plainly.Window(np.array([1, 4, 5]), blocks if mean else blocks[:1])
+    after = inputs.copy(), outputs.copy()
+    plainly.learn(*after, [window], 1e-6, mean)
+    for which, table in enumerate((inputs, outputs)):
+        slope = np.zeros_like(table)
+        for place in np.ndindex(*table.shape):
+            ends = []
+            for side in (-1e-6, 1e-6):
+                moved = [inputs.copy(), outputs.copy()]
+                moved[which][place] += side
+                ends.append(plainly.loss_of(moved[0], moved[1], window, mean))
+            slope[place] = (ends[1] - ends[0]) / 2e-6
+        times = len(window.around) if mean and which == 0 else 1
+        assert np.allclose((after[which] - table) / -1e-6, times * slope, atol=1e-5)
+
+
+def test_the_loss_of_a_long_text_is_that_of_some_of_its_windows():
+    way, kept = small_way(mean=False, negatives=5, spelled=False, sample=0)
+    tokens, _ = small_text()
+    text = np.tile(tokens, 40), np.tile(LENGTHS, 40)
+    told = [swept(*small_tables(8), *part, kept, way, rate=0.0, moment=MOMENT, threads=1, in_step=False)
+            for part in (text, (tokens, LENGTHS))]  # fmt: skip
+    (loss, many), (small, few) = told
+    assert few < many < 5 * few  # not forty times as many
+    assert loss / many == pytest.approx(small / few, rel=0.1)
+
+
+def test_several_threads_learn_from_every_part():
+    way, kept = small_way(mean=False, negatives=5, spelled=False, sample=0)
+    tokens, _ = small_text()
+    tables = small_tables(8)
+    before = tables[0].copy()
+    swept(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, moment=MOMENT, threads=3,
+          in_step=False)  # fmt: skip
+    moved = np.abs(tables[0] - before).sum(1) > 0
+    assert moved[np.unique(tokens[tokens != 5])].all()
+    assert np.isfinite(tables[0]).all()

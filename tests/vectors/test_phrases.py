@@ -1,0 +1,67 @@
+"""Phrases: what stands together more often than by chance is one, joined from the left, and never across rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebear.text.preparing import prepare
+from forebear.text.training import train
+from forebear.vectors.phrases import Phrases
+
+
+def plainly(row: list[int], pairs: dict[tuple[int, int], int]) -> list[int]:
+    """One pass over a row, word by word: the readable twin."""
+    made, at = [], 0
+    while at < len(row):
+        if at + 1 < len(row) and (row[at], row[at + 1]) in pairs:
+            made.append(pairs[row[at], row[at + 1]])
+            at += 2
+        else:
+            made.append(row[at])
+            at += 1
+    return made
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=12), min_size=1, max_size=5),
+    pairs=st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8),
+)
+def test_rows_are_joined_as_by_hand(rows: list[list[int]], pairs: set[tuple[int, int]]):
+    known = sorted(pairs)
+    phrases = Phrases(5, np.array(known, np.int64), (len(known),))
+    tokens, lengths = phrases.joined(np.concatenate(rows).astype(np.int32), np.array([len(row) for row in rows]))
+    expected = [plainly(row, {pair: 5 + number for number, pair in enumerate(known)}) for row in rows]
+    assert tokens.tolist() == [token for row in expected for token in row]
+    assert lengths.tolist() == [len(row) for row in expected]
+
+
+def test_a_second_pass_joins_what_the_first_made():
+    phrases = Phrases(3, np.array([[0, 1], [3, 2]], np.int64), (1, 2))
+    tokens, lengths = phrases.joined(np.array([0, 1, 2, 0, 1], np.int32), np.array([5]))
+    assert tokens.tolist() == [4, 3]
+    assert lengths.tolist() == [2]
+    assert phrases.names(["new", "york", "city"]) == ["new york", "new york city"]
+    assert phrases.names(["人工", "智能", "学"]) == ["人工智能", "人工智能学"]
+
+
+def test_words_that_belong_together_are_found(tmp_path: Path):
+    texts = [f"we saw new york on day {n} and day {n} was new for us in york shire" for n in range(30)]
+    texts += [f"on day {n} new york was a city of day and us and we" for n in range(200, 230)]
+    (tmp_path / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = train("words", texts)
+    corpus = prepare([tmp_path / "text.txt"], tokenizer, to=tmp_path / "corpus")
+    never = np.zeros(tokenizer.size + 1, bool)
+    never[list(tokenizer.specials)] = True
+    phrases = Phrases.none(tokenizer.size)
+    assert phrases.counted(corpus.whole()).sum() == len(corpus.ids)
+    found = phrases.learned(corpus.whole(), never)
+    # by hand: "york shire" 30 times; york 90, shire 30 of the tokens: (30 - 5) · N / (90 · 30)
+    total = len(corpus.ids)
+    assert ("york shire" in found.names(tokenizer.tokens())) == (25 * total / (90 * 30) > 100)
+    everything = found.counted(corpus.whole())
+    joined = everything[tokenizer.size :]
+    assert everything[: tokenizer.size].sum() + 2 * joined.sum() == len(corpus.ids)
