@@ -62,6 +62,22 @@ def test_the_loss_falls_and_is_told_before_learning(batches: list[Batch]):
     one = Batch(inputs, {"together": batches[0].targets["together"][:1]})
     before = whole_loss(learner, one)
     assert learner.sweep(one, rate=0.05) == pytest.approx(before, rel=1e-4)
+    assert whole_loss(learner, one) < before
+
+
+def test_a_text_of_any_length_can_examine(batches: list[Batch]):
+    learner = model()
+    for batch in batches[:3]:
+        learner.sweep(batch, rate=0.05)
+    total, count = learner.examine(batches[3])
+    fewer = Batch(batches[3].inputs, {"together": batches[3].targets["together"] - np.float32(2)})
+    assert learner.examine(fewer) == (pytest.approx(total, rel=1e-4), count)
+    words, contexts = (table.astype(np.float64) for table in learner._tables.values())
+    rows, columns, weights = (batches[3].inputs[name] for name in ("tokens", "beside", "weights"))
+    errors = (words[rows, :10] * contexts[columns, :10]).sum(axis=1) + words[rows, 20] + contexts[columns, 20]
+    errors -= batches[3].targets["together"]
+    shift = np.average(errors, weights=weights)
+    assert total == pytest.approx(0.5 * (weights * (errors - shift) ** 2).sum(), rel=1e-4)
 
 
 def test_the_same_bits_whatever_the_threads(batches: list[Batch], monkeypatch: pytest.MonkeyPatch):

@@ -76,11 +76,11 @@ def losses_in_numpy(
     words: np.ndarray,
     contexts: np.ndarray,
     width: int,
-) -> float:
-    """The sum of the losses of these entries; nothing is learned."""
+) -> tuple[float, float, float]:
+    """Σ ½ f e², Σ f e and Σ f of the errors e of these entries; nothing is learned."""
     mine, others = words[rows].astype(np.float64), contexts[columns].astype(np.float64)
     errors = (mine[:, :width] * others[:, :width]).sum(axis=1) + mine[:, 2 * width] + others[:, 2 * width] - logs
-    return float((0.5 * weights * errors * errors).sum())
+    return float((0.5 * weights * errors * errors).sum()), float((weights * errors).sum()), float(weights.sum())
 
 
 def blocks_in_numpy(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
@@ -137,14 +137,16 @@ def _sorted(rows, columns, row_groups, column_groups):
 @_freely
 def losses(rows, columns, logs, weights, words, contexts, width):
     """As `losses_in_numpy`."""
-    total = 0.0
+    squared, plain, whole = 0.0, 0.0, 0.0
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
         error = np.float64(word[2 * width]) + context[2 * width] - logs[entry]
         for place in range(width):
             error += np.float64(word[place]) * context[place]
-        total += 0.5 * weights[entry] * error * error
-    return total
+        squared += 0.5 * weights[entry] * error * error
+        plain += weights[entry] * error
+        whole += weights[entry]
+    return squared, plain, whole
 
 
 @cache

@@ -52,7 +52,7 @@ class Cooccurrences:
     def open(cls, folder: Path) -> Cooccurrences:
         try:
             facts = json.loads((folder / FACTS).read_text())
-            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
+            arrays = {name: _mapped(folder / f"{name}.npy") for name in ARRAYS}
             right = facts["format"] == FORMAT and all(
                 array.dtype == ARRAYS[name] and array.shape == (facts["entries"],) for name, array in arrays.items()
             )
@@ -81,7 +81,7 @@ def counted(
     vocabulary  how many ids there are
     unit        what no window reaches beyond: a "sentence" or a "document"
     never       ids that are skipped, as if they did not stand in the text
-    max_memory  bytes; more are wanted for much text than for little, and what does not fit goes to the disk
+    max_memory  bytes, but some 200 million are wanted in any case; what does not fit goes to the disk
     """
     if unit not in UNITS:
         raise BadInput(f"no unit of text is named {unit!r}", remedy=f"there are: {', '.join(UNITS)}")
@@ -137,6 +137,11 @@ def _key(source: Portion, vocabulary: int, window: int, unit: str, never: frozen
     digest = hashlib.sha256(json.dumps(told).encode())
     digest.update(np.ascontiguousarray(source.units, np.int64).data)
     return digest.hexdigest()
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """An array on the disk as a plain one: of numpy's own kind for these, small parts are slow to take."""
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _with_head(data: Path, target: Path, kind: type, entries: int) -> None:

@@ -106,44 +106,53 @@ class _Runs:
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
         self.folder, self.vocabulary = folder, vocabulary
-        self.runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.starts: list[np.ndarray] = []  # of each run, where each row begins in its files
         self.times = np.zeros(vocabulary, np.int64)
 
+    def _files(self, run: int) -> list[Path]:
+        return [self.folder / f"run-{run}.{name}" for name in ("columns", "counts")]
+
     def add(self, stretch: _OneStretch) -> None:
-        paths = [self.folder / f"run-{len(self.runs)}.{name}" for name in ("columns", "counts")]
-        room = ROOM + self.vocabulary + 1
+        paths, room = self._files(len(self.starts)), ROOM + self.vocabulary + 1
         columns, counts, row = np.empty(room, np.int32), np.empty(room, np.int64), 0
         with open(paths[0], "wb") as to_columns, open(paths[1], "wb") as to_counts:
             while row < self.vocabulary:
                 row, filled = stretch.counted(row, self.vocabulary, columns, counts)
                 to_columns.write(columns[:filled].data)
                 to_counts.write(counts[:filled].data)
-        starts = np.concatenate(([0], np.cumsum(stretch.sizes)))
         self.times += stretch.times
-        self.runs.append((starts, _mapped(paths[0], np.int32), _mapped(paths[1], np.int64)))
+        self.starts.append(np.concatenate(([0], np.cumsum(stretch.sizes))))
 
     def entries(self, begin: int, end: int, most: int) -> Entries:
         from forebear.kernels import cooccurrence as kernels
 
-        starts = np.stack([mine[begin : end + 1] for mine, _, _ in self.runs])
-        cuts = [slice(*ends) for ends in starts[:, [0, -1]].tolist()]
-        parts = [(run[1][cut], run[2][cut]) for run, cut in zip(self.runs, cuts, strict=True)]
-        lengths = starts[:, -1] - starts[:, 0]
-        starts += (np.cumsum(lengths) - lengths - starts[:, 0])[:, None]  # where they begin, put one after the other
+        starts = np.stack([mine[begin : end + 1] for mine in self.starts])
+        first, lengths = starts[:, 0], starts[:, -1] - starts[:, 0]
+        parts = [self._read(run, *cut) for run, cut in enumerate(zip(first.tolist(), lengths.tolist(), strict=True))]
+        starts += (np.cumsum(lengths) - lengths - first)[:, None]  # where they begin, put one after the other
         columns, counts = np.empty(most + 1, np.int32), np.empty(most + 1, np.int64)
         sizes = np.zeros(end - begin, np.int64)
         given = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
         filled = kernels.merge_rows(starts, *given, kernels.slate(self.vocabulary), columns, counts, sizes)
         return sizes, columns[:filled], counts[:filled]
 
+    def _read(self, run: int, first: int, many: int) -> list[np.ndarray]:
+        """Not memory-mapped: all that was read of it would still count as memory that is used."""
+        kinds = np.dtype(np.int32), np.dtype(np.int64)
+        pairs = zip(self._files(run), kinds, strict=True)
+        return [np.fromfile(path, kind, many, offset=first * kind.itemsize) for path, kind in pairs]
+
 
 def counted_rows(text: Text, window: int, folder: Path, max_memory: int, progress: Callable[[int], object]) -> Rows:
     """Reads the text; rows can then be asked for. What memory does not hold goes into the folder."""
+    from forebear.kernels import cooccurrence as kernels
+
     shares = np.array([round(UNIT / distance) for distance in range(1, window + 1)], np.int64)
     words, whole = text.vocabulary, text.source.tokens + len(text.source) + 1
     wanted = max_memory - AN_ENTRY * max(LONGEST, ROOM + words) - A_WORD * words - AN_ENTRY * PIECE
-    stretch = np.empty(min(max(wanted // A_TOKEN, 4 * PIECE, 4 * window), whole), np.int32)
-    stretch[0], size, first, runs = -1, 1, 1, _Runs(folder, words)
+    most = min(max(wanted // A_TOKEN, 4 * PIECE, 4 * window), np.iinfo(np.int32).max)  # places are small numbers
+    stretch = np.empty(min(most, whole), np.int32)
+    stretch[0], size, first, runs = kernels.BORDER, 1, 1, _Runs(folder, words)
     for number, piece in enumerate(text.pieces()):
         if size + len(piece) > len(stretch):
             last = size - window  # the last words still want those that follow them
@@ -154,7 +163,7 @@ def counted_rows(text: Text, window: int, folder: Path, max_memory: int, progres
         size += len(piece)
         progress(min((number + 1) * PIECE, text.source.tokens))
     last_one = _OneStretch(stretch[:size], first, size, words, shares)
-    if not runs.runs:
+    if not runs.starts:
         return last_one
     runs.add(last_one)
     return runs
@@ -182,7 +191,3 @@ def tiled(rows: Rows, begin: int, end: int, most: int) -> Entries:
     seed = np.uint64((begin + 1) * SCATTER % (1 << 64))
     kernels.tiled(begin, sizes, columns, counts, BAND, float(UNIT), seed, *made)
     return made
-
-
-def _mapped(path: Path, kind: type) -> np.ndarray:
-    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)

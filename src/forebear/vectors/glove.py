@@ -10,12 +10,12 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.objectives.batch import Batch
+from forebear.text.order import shuffled
 from forebear.text.portion import Portion
 from forebear.vectors.phrases import Phrases
 from forebear.vectors.table import WordTable
 
 SIDES = ("words", "contexts")
-TOGETHER = 1 << 16  # entries examined at once
 FEW = 1 << 14  # entries for which threads are not worth their while
 
 
@@ -93,12 +93,13 @@ class GloveModel:
         order, starts = kernels.blocks(given[0], given[1], self.vocabulary)
         sweep, told = kernels.sweeper(self.width), np.zeros(kernels.GROUPS**2)
         rest = (*given, *self._tables.values(), rate, told)
-        blocks, threads = np.arange(len(told)), min(threads, kernels.GROUPS)
+        turns, threads = np.arange(len(told)).reshape(kernels.GROUPS, -1), min(threads, kernels.GROUPS)
+        turns = turns[shuffled(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
         if threads == 1 or len(order) < FEW:
-            sweep(order, starts, blocks, *rest)
+            sweep(order, starts, turns.ravel(), *rest)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                for turn in blocks.reshape(kernels.GROUPS, -1):
+                for turn in turns:
                     shares = _dealt(turn, np.diff(starts)[turn], threads)
                     list(pool.map(lambda mine: sweep(order, starts, mine, *rest), shares))
         return float(told.sum()) / max(1, len(order))
@@ -106,19 +107,14 @@ class GloveModel:
     def examine(self, batch: Batch) -> tuple[float, int]:
         """The sum of the losses of these entries in double precision, and how many there are.
 
-        A shorter text has smaller counts. How long it is is not asked: one number, the same for all entries, is taken
-        from the errors so that it explains as much of them as it can.
+        In a shorter text all counts are lower by about the same factor. That is no error of the vectors, so the one
+        factor that fits these entries best is taken out before: text of any length can examine.
         """
-        rows, columns, logs, weights = _entries(batch)
-        (words, own), (contexts, other) = (self._values(side).values() for side in SIDES)
-        sums = np.zeros(3)  # of weights, of weighted errors, of weighted squared errors
-        for at in range(0, len(rows), TOGETHER):
-            mine, theirs = rows[at : at + TOGETHER], columns[at : at + TOGETHER]
-            products = np.einsum("ij,ij->i", words[mine].astype(np.float64), contexts[theirs])
-            errors = products + own[mine] + other[theirs] - logs[at : at + TOGETHER]
-            share = weights[at : at + TOGETHER].astype(np.float64)
-            sums += share.sum(), share @ errors, share @ errors**2
-        return float(sums[2] - sums[1] ** 2 / max(sums[0], 1e-30)) / 2, len(rows)
+        from forebear.kernels import glove as kernels
+
+        given = _entries(batch)
+        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self.width)
+        return squared - (0.5 * plain * plain / whole if whole else 0.0), len(given[0])
 
     # -- its state
 

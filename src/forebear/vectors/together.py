@@ -16,7 +16,7 @@ from forebear.text.portion import Portion
 from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, counted
 from forebear.vectors.counting import Progress
 
-STRETCHES = 4096  # about so many the entries are cut into, each shown as one
+STRETCHES = 1024  # about so many the entries are cut into, each shown as one
 LEAST, MOST = 16, 4096  # entries of a stretch
 
 
