@@ -136,6 +136,7 @@ def test_a_full_disk_is_told_and_leaves_no_half(kept: Path, monkeypatch: pytest.
         with pytest.raises(ForebearError, match="No space left") as told:
             counted(source, **SETTINGS)
     assert "FOREBEAR_CACHE" in told.value.remedy
+    assert not list(kept.iterdir()), "nothing takes up the room that there is not"
     assert len(counted(source, **SETTINGS))
     assert len(list(kept.iterdir())) == 1
 
@@ -173,6 +174,9 @@ def test_ids_beyond_the_vocabulary_are_refused():
         counted(portion_of([[[1, 6]]]), vocabulary=7, window=1, unit="page")
 
 
-def test_texts_in_which_nothing_stands_together():
+def test_texts_in_which_nothing_stands_together(monkeypatch: pytest.MonkeyPatch):
     for text in ([[[1]]], [[[0, 1, 0]]], [[[0]]], [[[1]], [[2]]]):
         assert len(counted(portion_of(text), **SETTINGS)) == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(cooccurrence, "_write", lambda *given: pytest.fail("counted again"))
+            assert len(counted(portion_of(text), **SETTINGS)) == 0

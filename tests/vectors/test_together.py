@@ -11,7 +11,7 @@ from small_portions import portion_of, random_text
 from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
 from forebear.text.portion import Portion
-from forebear.vectors import together
+from forebear.vectors import counting, together
 from forebear.vectors.together import Together
 
 WORDS = 60
@@ -79,7 +79,7 @@ def test_what_is_never_counted_is_never_shown(source: Portion):
     assert batch.inputs["beside"].min() > 0
 
 
-def test_little_text():
+def test_little_text(monkeypatch: pytest.MonkeyPatch):
     one_word = portion_of([[[5, 5, 5]]])
     OBJECTIVE.check(one_word)
     assert pairs(OBJECTIVE.batch(one_word, 10, Moment(0, 3))) == [(5, 5)]
@@ -89,6 +89,7 @@ def test_little_text():
         assert OBJECTIVE.batch(nothing, 10, Moment(0, 0)).tokens == 0, "of held-out text it may be"
         with pytest.raises(BadInput, match="no document of this text has two words"):
             OBJECTIVE.check(nothing)
+    monkeypatch.setattr(counting, "PIECE", 1)  # what stands together may be read apart
     apart = portion_of([[[5], [6]]])
     OBJECTIVE.check(apart)
     with pytest.raises(BadInput, match="no sentence"):

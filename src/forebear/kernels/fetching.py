@@ -9,8 +9,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LINE = 16  # numbers of single precision in a line of the cache: what is fetched at once
-
 
 @intrinsic
 def fetch(typing: Any, table: Any, row: Any, column: Any) -> Any:

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numba
 import numpy as np
 
-from forebear.kernels import fetching
+from forebear.kernels import fetching, tables
 
-LINE, fetch = fetching.LINE, cast(Any, fetching.fetch)
+fetch = cast(Any, fetching.fetch)
 GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
 FAR = 400  # numbers of vectors ahead of which rows are fetched
 SAMPLED = 16  # one entry in so many says how rows and columns are to be grouped
@@ -24,11 +24,8 @@ FREELY = {"reassoc", "contract", "arcp", "afn", "nsz"}
 
 
 def table(words: int, width: int) -> np.ndarray:
-    """(words, …) zeros but for sums of squares, which begin with 1; each row begins with a line of the cache."""
-    columns = -(-(2 * width + 2) // LINE) * LINE
-    raw = np.zeros(words * columns + LINE, np.float32)
-    start = -raw.ctypes.data // raw.itemsize % LINE
-    made = raw[start : start + words * columns].reshape(words, columns)
+    """(words, …) zeros but for sums of squares, which begin with 1."""
+    made = tables.table(words, 2 * width + 2)
     made[:, width : 2 * width] = made[:, 2 * width + 1] = 1
     return made
 
@@ -163,7 +160,7 @@ def sweeper(width: int) -> Callable[..., None]:
             for at in range(starts[block], starts[block + 1]):
                 if at + ahead < len(order):
                     coming = order[at + ahead]
-                    for place in range(0, 2 * width + 2, LINE):
+                    for place in range(0, 2 * width + 2, tables.LINE):
                         fetch(words, rows[coming], place)
                         fetch(contexts, columns[coming], place)
                 entry = order[at]

@@ -89,18 +89,16 @@ def counted(
         raise BadInput(f"a window of {window} words", remedy="choose a window of 1 or more, such as 10")
     key = _key(source, vocabulary, window, unit, never)
     target = cache() / "cooccurrences" / key[:32]
-    if there := _already(target):
+    if (there := _already(target)) is not None:
         return there
-    with _disk_told(target), workfolder.held(target) as work:
+    with _disk_told(target), workfolder.held(target) as work, _emptied(work):
         if _already(target) is None:  # another process may have made it while we waited
-            _emptied(work)
             text = Text(source.by_sentence() if unit == "sentence" else source, vocabulary, never)
             _write(text, window, work, max_memory, progress or (lambda done, total: None), key)
             if target.exists():
                 shutil.rmtree(target)
             os.replace(work / WHOLE, target)
             sync_folder(target.parent)
-        _emptied(work)
     return Cooccurrences.open(target)
 
 
@@ -154,10 +152,19 @@ def _with_head(data: Path, target: Path, kind: type, entries: int) -> None:
     data.unlink()
 
 
-def _emptied(work: Path) -> None:
-    """What a count that was broken off left behind cannot be gone on with."""
-    for item in work.iterdir():
-        shutil.rmtree(item) if item.is_dir() else item.unlink()
+@contextmanager
+def _emptied(work: Path) -> Iterator[None]:
+    """A folder that is empty before and after, however it ends: a count that was broken off cannot be gone on with."""
+
+    def empty() -> None:
+        for item in work.iterdir():
+            shutil.rmtree(item) if item.is_dir() else item.unlink()
+
+    empty()
+    try:
+        yield
+    finally:
+        empty()
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -92,16 +93,16 @@ class GloveModel:
         given = _entries(batch)
         order, starts = kernels.blocks(given[0], given[1], self.vocabulary)
         sweep, told = kernels.sweeper(self.width), np.zeros(kernels.GROUPS**2)
-        rest = (*given, *self._tables.values(), rate, told)
         turns, threads = np.arange(len(told)).reshape(kernels.GROUPS, -1), min(threads, kernels.GROUPS)
         turns = turns[shuffled(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
+
+        def learn(blocks: np.ndarray) -> None:
+            sweep(order, starts, blocks, *given, *self._tables.values(), rate, told)
+
         if threads == 1 or len(order) < FEW:
-            sweep(order, starts, turns.ravel(), *rest)
+            learn(turns.ravel())
         else:
-            with ThreadPoolExecutor(threads) as pool:
-                for turn in turns:
-                    shares = _dealt(turn, np.diff(starts)[turn], threads)
-                    list(pool.map(lambda mine: sweep(order, starts, mine, *rest), shares))
+            _in_turns(learn, _dealt(turns, np.diff(starts), threads))
         return float(told.sum()) / max(1, len(order))
 
     def examine(self, batch: Batch) -> tuple[float, int]:
@@ -192,11 +193,32 @@ def _entries(batch: Batch) -> tuple[np.ndarray, ...]:
     return inputs["tokens"], inputs["beside"], batch.targets["together"], inputs["weights"]
 
 
-def _dealt(blocks: np.ndarray, sizes: np.ndarray, threads: int) -> list[np.ndarray]:
-    """Blocks for each thread: the largest first, always to who has least."""
-    shares, held = [[] for _ in range(threads)], [0] * threads
-    for at in np.argsort(-sizes, kind="stable").tolist():
-        least = held.index(min(held))
-        shares[least].append(blocks[at])
-        held[least] += int(sizes[at])
-    return [np.array(share, blocks.dtype) for share in shares if share]
+def _dealt(turns: np.ndarray, sizes: np.ndarray, threads: int) -> list[list[np.ndarray]]:
+    """What each thread has to do in each turn: the largest blocks first, always to who has least."""
+    shares: list[list[np.ndarray]] = [[] for _ in range(threads)]
+    for turn in turns:
+        mine, held = [[] for _ in range(threads)], [0] * threads
+        for block in turn[np.argsort(-sizes[turn], kind="stable")].tolist():
+            least = held.index(min(held))
+            mine[least].append(block)
+            held[least] += int(sizes[block])
+        for share, blocks in zip(shares, mine, strict=True):
+            share.append(np.array(blocks, turns.dtype))
+    return shares
+
+
+def _in_turns(learn: Callable[[np.ndarray], None], shares: list[list[np.ndarray]]) -> None:
+    """Threads that begin each turn together."""
+    barrier = Barrier(len(shares))
+
+    def work(share: list[np.ndarray]) -> None:
+        try:
+            for blocks in share:
+                learn(blocks)
+                barrier.wait()
+        except BaseException:
+            barrier.abort()  # or the others would wait for ever
+            raise
+
+    with ThreadPoolExecutor(len(shares)) as pool:
+        list(pool.map(work, shares))

@@ -14,7 +14,7 @@ from forebear.objectives.every_text import UNITS
 from forebear.text.order import shuffled
 from forebear.text.portion import Portion
 from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, counted
-from forebear.vectors.counting import Progress
+from forebear.vectors.counting import Progress, Text
 
 STRETCHES = 1024  # about so many the entries are cut into, each shown as one
 LEAST, MOST = 16, 4096  # entries of a stretch
@@ -90,10 +90,12 @@ class Together:
         return Batch(inputs | {"weights": weights}, {"together": logs})
 
     def check(self, source: Portion) -> None:
-        units = source.by_sentence() if self.unit == "sentence" else source
-        for first, last in units.spans:
-            if last - first > 1 and np.count_nonzero(~np.isin(source.corpus.ids[first:last], list(self.never))) > 1:
+        units, before = source.by_sentence() if self.unit == "sentence" else source, np.zeros(0, np.int32)
+        for piece in Text(units, self.vocabulary, self.never).pieces():
+            words = np.append(before, piece) >= 0
+            if (words[1:] & words[:-1]).any():
                 return
+            before = piece[-1:]
         raise BadInput(f"no {self.unit} of this text has two words that stand together", remedy="give more text")
 
 
