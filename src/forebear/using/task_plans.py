@@ -28,7 +28,7 @@ EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
 OFTEN = 2  # how often a word without a vector must stand in the examples to get one
 OF_READERS, OF_VECTORS = 3e-3, 1e-2  # rates of what reads vectors of words, and of a head that reads them as they are
-FROZEN_EPOCHS = 8  # the fewest where such vectors stay as they are: an epoch costs little, and they are not forgotten
+FROZEN_STEPS = 2000  # the fewest where such vectors stay as they are: a step costs little, and they are not forgotten
 OF_HEADS = 2e-3  # the rate where only a head learns
 MILDER = 0.7  # what fine-tuning may take of the rate of learning from nothing, at most
 LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
@@ -249,8 +249,8 @@ def recipe_for(
     own: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
     epoch = max(1, round(mean * len(data.train) / batch))
-    least = EPOCHS[0] if adaptation.reader is None or adaptation.how == "finetune" else FROZEN_EPOCHS
-    own["epochs"] = float(min(max(least, -(-LEAST_STEPS // epoch)), EPOCHS[1]))
+    least = LEAST_STEPS if adaptation.reader is None or adaptation.how == "finetune" else FROZEN_STEPS
+    own["epochs"] = float(min(max(EPOCHS[0], -(-least // epoch)), EPOCHS[1]))
     made = recipe_from(own, settings)
     if made.evaluate_every is None:
         steps = made.steps or round((made.epochs or 0) * epoch) or 4 * epoch
