@@ -216,7 +216,7 @@ def main() -> None:
     for name in ("growth", "quality", "quick"):
         parser.add_argument(f"--{name}", action="store_true")
     chosen = parser.parse_args()
-    size = 200_000 if chosen.quick else 20_000_000
+    size = len(natural_text(200_000 if chosen.quick else 20_000_000).encode())
     print(machine(1))
     with tempfile.TemporaryDirectory(prefix="forebear-bench-") as folder:
         os.environ["FOREBEAR_CACHE"] = f"{folder}/cache"

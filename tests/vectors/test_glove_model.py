@@ -8,6 +8,7 @@ from small_portions import portion_of, random_text
 
 from forebear.errors import BadInput, ForebearError
 from forebear.kernels import glove as kernels
+from forebear.kernels import glove_table
 from forebear.objectives.batch import Batch, Moment
 from forebear.text.portion import Portion
 from forebear.vectors import glove
@@ -72,10 +73,10 @@ def test_a_text_of_any_length_can_examine(batches: list[Batch]):
     total, count = learner.examine(batches[3])
     fewer = Batch(batches[3].inputs, {"together": batches[3].targets["together"] - np.float32(2)})
     assert learner.examine(fewer) == (pytest.approx(total, rel=1e-4), count)
-    words, contexts = (table.astype(np.float64) for table in learner._tables.values())
+    arrays = {name: array.astype(np.float64) for name, array in learner.arrays().items()}
     rows, columns, weights = (batches[3].inputs[name] for name in ("tokens", "beside", "weights"))
-    errors = (words[rows, :10] * contexts[columns, :10]).sum(axis=1) + words[rows, 20] + contexts[columns, 20]
-    errors -= batches[3].targets["together"]
+    errors = (arrays["words.vectors"][rows] * arrays["contexts.vectors"][columns]).sum(axis=1)
+    errors += arrays["words.biases"][rows] + arrays["contexts.biases"][columns] - batches[3].targets["together"]
     shift = np.average(errors, weights=weights)
     assert total == pytest.approx(0.5 * (weights * (errors - shift) ** 2).sum(), rel=1e-4)
 
@@ -99,7 +100,10 @@ def test_it_learns_what_single_steps_in_double_precision_do(batches: list[Batch]
     for number, batch in enumerate(batches[:6]):
         mine = learner.sweep(batch, rate=0.05)
         rows = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
-        theirs = kernels.sweep_in_numpy(rng.permutation(batch.tokens), *rows, *exact, 20, 0.05) / batch.tokens
+        theirs = (
+            kernels.sweep_in_numpy(rng.permutation(batch.tokens), *rows, *exact, glove_table.room(20), 0.05)
+            / batch.tokens
+        )
         assert mine == pytest.approx(theirs, rel=0.08 if not number else 0.04), "another order is as good"
 
 

@@ -1,7 +1,6 @@
 """One sweep of GloVe's AdaGrad over entries of a table of counts: compiled loops, beside numpy's way.
 
-A table has a row for each word: its vector of `width` numbers, the sum of squared steps that AdaGrad keeps for each of
-them, the bias, and the bias's own sum; and then nothing until a line of the cache is full.
+How a word's numbers lie in a row of `words` and `contexts` is told in glove_table.py.
 """
 
 from __future__ import annotations
@@ -21,13 +20,6 @@ FAR = 400  # numbers of vectors ahead of which rows are fetched
 SAMPLED = 16  # one entry in so many says how rows and columns are to be grouped
 # Sums in any order, products and sums rounded once, quotients and roots as estimates; but what is no number stays none.
 FREELY = {"reassoc", "contract", "arcp", "afn", "nsz"}
-
-
-def table(words: int, width: int) -> np.ndarray:
-    """(words, …) zeros but for sums of squares, which begin with 1."""
-    made = tables.table(words, 2 * width + 2)
-    made[:, width : 2 * width] = made[:, 2 * width + 1] = 1
-    return made
 
 
 # -- numpy's way

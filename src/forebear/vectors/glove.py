@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
+from forebear.kernels.glove_table import room, table
 from forebear.objectives.batch import Batch
 from forebear.text.order import shuffled
 from forebear.text.portion import Portion
@@ -36,26 +37,20 @@ class GloveModel:
         if width < 1:
             raise BadInput(f"vectors of {width} numbers", remedy="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
-        self._tables = {side: self._empty() for side in SIDES}
+        self._room = room(width)
+        self._tables = {side: table(vocabulary, self._room) for side in SIDES}
         self.counts = np.zeros(vocabulary, np.int64)
-
-    def _empty(self) -> np.ndarray:
-        from forebear.kernels import glove as kernels
-
-        return kernels.table(self.vocabulary, self.width)
 
     def _values(self, side: str) -> dict[str, np.ndarray]:
         """Vectors and biases of a side, to read or to fill."""
-        table = self._tables[side]
-        return {f"{side}.vectors": table[:, : self.width], f"{side}.biases": table[:, 2 * self.width]}
+        whole = self._tables[side]
+        return {f"{side}.vectors": whole[:, : self.width], f"{side}.biases": whole[:, 2 * self._room]}
 
     def _squares(self, side: str) -> dict[str, np.ndarray]:
         """AdaGrad's sums of squared steps, of vectors and of biases."""
-        table, width = self._tables[side], self.width
-        return {
-            f"{side}.vectors.squares": table[:, width : 2 * width],
-            f"{side}.biases.squares": table[:, 2 * width + 1],
-        }
+        whole = self._tables[side]
+        squares = {"vectors": whole[:, self._room : self._room + self.width], "biases": whole[:, 2 * self._room + 1]}
+        return {f"{side}.{name}.squares": part for name, part in squares.items()}
 
     # -- learning
 
@@ -69,7 +64,7 @@ class GloveModel:
         """Small numbers drawn by chance, the same for the same seed, and none for what is no word."""
         rng = np.random.default_rng(seed)
         for side in SIDES:
-            self._tables[side] = self._empty()
+            self._tables[side] = table(self.vocabulary, self._room)
             for place in self._values(side).values():
                 place[:] = (rng.random(place.shape, np.float32) - np.float32(0.5)) / self.width
                 place[list(self.never)] = 0
@@ -92,7 +87,7 @@ class GloveModel:
 
         given = _entries(batch)
         order, starts = kernels.blocks(given[0], given[1], self.vocabulary)
-        sweep, told = kernels.sweeper(self.width), np.zeros(kernels.GROUPS**2)
+        sweep, told = kernels.sweeper(self._room), np.zeros(kernels.GROUPS**2)
         turns, threads = np.arange(len(told)).reshape(kernels.GROUPS, -1), min(threads, kernels.GROUPS)
         turns = turns[shuffled(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
 
@@ -114,7 +109,7 @@ class GloveModel:
         from forebear.kernels import glove as kernels
 
         given = _entries(batch)
-        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self.width)
+        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self._room)
         return squared - (0.5 * plain * plain / whole if whole else 0.0), len(given[0])
 
     # -- its state
@@ -161,7 +156,7 @@ class GloveModel:
     @property
     def matrix(self) -> np.ndarray:
         """(V, width) the vector of each word: those of the word as a row and as a column, added up."""
-        words, contexts = (table[:, : self.width] for table in self._tables.values())
+        words, contexts = (whole[:, : self.width] for whole in self._tables.values())
         return words + contexts
 
     def table(self, tokens: Sequence[str]) -> WordTable:
