@@ -148,6 +148,8 @@ def test_what_means_nothing_is_refused(runs: dict[str, Path], tmp_path: Path, ca
         planned(runs["word2vec"], "classification", tmp_path, how="features", reader="recurrent")
     with pytest.raises(BadInput, match="--reader-width"):
         planned(runs["word2vec"], "classification", tmp_path, how="features", reader_width=10)
+    with pytest.raises(BadInput, match="learned nothing yet"):
+        planned(runs["word2vec"], "classification", tmp_path, how="freeze", freeze_layers=1)
     with pytest.raises(BadInput, match="--reader is"):
         Adaptation(reader="eyes")  # pyright: ignore[reportArgumentType]
     words = ["adapt", str(runs["word2vec"]), str(file_of("classification", tmp_path)), "--deterministic", "--json"]
