@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forebear import import_run
 from forebear.cli.main import main
 from forebear.errors import BadInput
 from forebear.inspecting.attributing import why
@@ -97,6 +98,17 @@ def test_nothing_is_known_of_unknown_words_but_what_all_are(runs: dict[str, Path
     specials = list(folder.tokenizer.specials)
     np.testing.assert_allclose(found[specials], np.tile(run.words.matrix.mean(0), (len(specials), 1)), atol=1e-6)
     assert np.array_equal(found, given_words(folder, folder.tokenizer, 0)[TABLE].numpy())
+
+
+def test_vectors_of_other_programs_serve_as_well(tmp_path: Path):
+    words = dict.fromkeys(written("classification", 60).lower().split())
+    rows = [f"{word} {' '.join(f'{len(word) / (place + 1):.3f}' for place in range(10))}" for word in words]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows), encoding="utf-8")
+    given = import_run(tmp_path / "vectors.txt", to=tmp_path / "given")
+    frozen = adapted(tmp_path / "given", "classification", tmp_path, steps=3, how="freeze", to="frozen")
+    row = given.tokenizer.id("the")
+    assert np.array_equal(table(frozen)[row], given.words.vector("the"))
+    assert adapted(tmp_path / "given", "tagging", tmp_path, steps=3, reader="recurrent", to="tags").finished
 
 
 def test_one_hot_vectors_are_a_table_that_begins_by_chance(runs: dict[str, Path], tmp_path: Path):
