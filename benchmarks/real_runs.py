@@ -23,6 +23,21 @@ Row = dict[str, Any]
 SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "short_rows": 64, "share": 0.3}
 
 
+def row(system: str, found: Row | None = None, note: str = "", **figures: float) -> Row:
+    """A line of a table: a system, its figures, what it cost."""
+    made: Row = {"system": system, "note": note, "figures": figures}
+    if found is not None:
+        made["figures"] = {name: value for name, value in found["figures"].items() if isinstance(value, float)}
+        made |= {"seconds": found["seconds"], "parameters": found["parameters"]}
+    return made
+
+
+def blind(found: Row) -> Row:
+    """The line of what needs no learning, on the same examples."""
+    told = found["baseline"]
+    return row(told["name"], None, told["meaning"], **{told["figure"]: told["score"]})
+
+
 class Telling(Watcher):
     """Progress, a line now and then."""
 
@@ -93,6 +108,23 @@ class Bench:
             watcher=Telling(),
         )
         return run.folder.path
+
+    def words(self, name: str, text: Path, **how: Any) -> Path:
+        """Vectors of words of our own."""
+        run = fb.pretrain("word2vec", text, **how, to=self.folder / name, watcher=Telling())
+        return run.folder.path
+
+    def world(self) -> tuple[Path, dict[str, tuple[Path, Path]]]:
+        """The demo's small world: text in two languages, and for each of its tasks examples to learn and to test."""
+        from forebear.demo.labelled import write_tasks
+        from forebear.demo.world import documents
+
+        home = self.folder / "world"
+        home.mkdir(exist_ok=True)
+        text = home / "world.txt"
+        if not text.exists():
+            text.write_text("\n\n".join(one.text for one in documents("both", 2_000_000)) + "\n", encoding="utf-8")
+        return text, write_tasks(home, 2000, 300)
 
     def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
         """One adaptation: the figures on the test, or on dev where there is none."""

@@ -24,7 +24,8 @@ from statistics import mean
 from typing import Any
 
 import results_translation
-from real_runs import Bench, Row, Telling, as_transformers_answers
+import results_words
+from real_runs import Bench, Row, Telling, as_transformers_answers, blind, row
 from side_by_side import DATA, ROOT, machine
 from their_loop import fine_tuned
 
@@ -36,21 +37,6 @@ RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"
 SEEDS = (0, 1, 2)
 SEEN = "one seed; the recipe was picked from eight tried, whose test scores, 0.876 to 0.895, were seen"
-
-
-def row(system: str, found: Row | None = None, note: str = "", **figures: float) -> Row:
-    """A line of a table: a system, its figures, what it cost."""
-    made: Row = {"system": system, "note": note, "figures": figures}
-    if found is not None:
-        made["figures"] = {name: value for name, value in found["figures"].items() if isinstance(value, float)}
-        made |= {"seconds": found["seconds"], "parameters": found["parameters"]}
-    return made
-
-
-def blind(found: Row) -> Row:
-    """The line of what needs no learning, on the same examples."""
-    told = found["baseline"]
-    return row(told["name"], None, told["meaning"], **{told["figure"]: told["score"]})
 
 
 # --- the experiments: a title, the figures that are shown, and the rows ---
@@ -241,15 +227,8 @@ def _ablated(bench: Bench, name: str, text: Path, task: tuple[str, Path], **how:
 
 
 def parts_of_bert(bench: Bench) -> tuple[str, list[str], list[Row]]:
-    from forebear.demo.labelled import write_tasks
-    from forebear.demo.world import documents
-
-    home = bench.folder / "world"
-    home.mkdir(exist_ok=True)
-    text = home / "world.txt"
-    if not text.exists():
-        text.write_text("\n\n".join(one.text for one in documents("both", 2_000_000)) + "\n", encoding="utf-8")
-    train, test = write_tasks(home, 2000, 300)["answers"]
+    text, tasks = bench.world()
+    train, test = tasks["answers"]
     rows = _ablated(bench, "world-parts", text, ("answering", train), test=test, time="2m", adapt_time="45s")
     published = {"BERT-base": 0.885, "without next sentence": 0.879, "left to right, without next sentence": 0.778}
     for system, score in published.items():
@@ -278,6 +257,7 @@ EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
     "chnsenticorp": chnsenticorp,
     "parts-of-bert": parts_of_bert,
     "parts-on-names": parts_on_names,
+    **results_words.EXPERIMENTS,
 }
 NAMES = [*EXPERIMENTS, *results_translation.EXPERIMENTS]
 

@@ -1,4 +1,4 @@
-"""The benchmarks beside transformers run on tiny models: they stop where our losses or tokens differ."""
+"""The benchmarks beside transformers and gensim run on tiny models: they stop where our losses or tokens differ."""
 
 import os
 import subprocess
@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
         ("bert", 1, "making a batch takes"),
         ("tasks", 3, "of sgemm"),
         ("translate", 1, "of sgemm"),
+        ("word2vec", 8, "two threads, in step"),
     ],
 )
 def test_benchmark_runs(name, cases, said, tmp_path):

@@ -9,7 +9,8 @@ from math import log
 import pytest
 
 from forebear.demo import grammar, senses, world
-from forebear.demo.examples import TASKS, Answered, Labelled, Pair, Parallel, SensePair, Tagged, examples
+from forebear.demo.chooser import Chooser
+from forebear.demo.examples import TASKS, Answered, Labelled, Pair, Parallel, SensePair, Tagged, _matching, examples
 from forebear.errors import BadInput
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])
@@ -127,6 +128,23 @@ def test_answers_stand_where_they_are_said_to(language: str):
         assert not re.search(rf"\b{one.answer}\b" if language == "en" else one.answer, one.question, re.IGNORECASE)
         kinds[one.question[:6]] += 1
     assert len(kinds) >= 8
+
+
+@BOTH
+def test_a_sentence_answers_a_question_or_another_one_about_the_same(language: str):
+    """The question is the same, whatever the label, and how sentences begin tells little: neither is enough alone."""
+    questions, openings = Counter[str](), Counter[str]()
+    for number in range(300):
+        right, wrong = (_matching(Chooser(f"{language}/{number}"), language, label) for label in ("answers", "other"))
+        assert right.first == wrong.first
+        assert right.first.endswith(("?", "？"))
+        assert right.second != wrong.second
+        assert right.second == right.second.strip() != ""
+        questions[right.first[:6]] += 1
+        openings[right.second[:1]] += 1
+        openings[wrong.second[:1]] -= 1
+    assert len(questions) >= 8
+    assert sum(map(abs, openings.values())) < 0.3 * 600
 
 
 def test_the_question_of_the_lineage_is_among_them():

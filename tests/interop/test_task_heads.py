@@ -187,7 +187,7 @@ def test_a_task_that_is_not_there(cutters: dict[str, Tokenizer], tmp_path: Path)
     with pytest.raises(BadInput, match="no head for pairs"):
         exchanging.imported(str(source), str(tmp_path / "x"), task="pairs")
     run = Run(exchanging.imported(str(source), str(tmp_path / "run")))
-    assert run.verbs == ("answer", "measure", "embed", "neighbours")
+    assert run.verbs == ("answer", "measure", "embed", "neighbours", "similarity", "odd-one-out")
     assert run.answer("谁", "我喜欢你")[0].candidates
 
 

@@ -34,11 +34,16 @@ def rows(given: States) -> list[torch.Tensor]:
     return list(given.last.split(list(given.lengths)))
 
 
-@pytest.mark.parametrize("read", ["first", "last", "mean"])
+@pytest.mark.parametrize("read", ["first", "last", "mean", "max"])
 def test_the_vector_of_a_row(read: str):
     given = states(3, 1, 5)
     head = filled(LabelHead(WIDTH, 4, read, dense=True))
-    picked = {"first": lambda row: row[0], "last": lambda row: row[-1], "mean": lambda row: row.mean(0)}[read]
+    picked = {
+        "first": lambda row: row[0],
+        "last": lambda row: row[-1],
+        "mean": lambda row: row.mean(0),
+        "max": lambda row: row.amax(0),
+    }[read]
     wanted = torch.stack([head.choose(torch.tanh(head.pool(picked(row)))) for row in rows(given)])
     torch.testing.assert_close(head(given), wanted)
 

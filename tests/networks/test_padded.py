@@ -67,7 +67,7 @@ def test_every_milestone(name: str, beyond: int):
 
 
 @pytest.mark.parametrize("how", ["finetune", "features"])  # features read a mixture of all layers
-@pytest.mark.parametrize("read", ["first", "last", "mean"])
+@pytest.mark.parametrize("read", ["first", "last", "mean", "max"])
 @pytest.mark.parametrize("task", TASKS)
 def test_every_head_of_a_task(task: str, read: Any, how: Any):
     model = model_of("bert", SMALL)

@@ -13,11 +13,13 @@ from forebear.objectives.batch import Moment, is_asked
 from forebear.tasks import predicting
 from forebear.tasks.every_example import EveryExample
 from forebear.tasks.task import task_from
+from forebear.training.adapted import network_for
 from forebear.using.run import Run
 from labelled_texts import TASKS, adapted, planned, written
-from small_runs import ENCODING, trained, weights
+from small_runs import ENCODING, TABLES, trained, weights
 
-SOME = ["gpt", "bert", "albert", "roberta"]
+SOME = ["gpt", "bert", "albert", "roberta", "word2vec"]
+FEW = ["gpt", "bert", "word2vec"]  # one of each kind: that looks back, that looks both ways, that knows words alone
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +29,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in SOME:
         folder = tmp_path_factory.mktemp(name)
         (folder / "text.txt").write_text(written("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
-        made[name] = trained(name, folder, steps=20, context=48).path
+        context = {} if name in TABLES else {"context": 48}
+        made[name] = trained(name, folder, steps=20, **context).path
     return made
 
 
@@ -51,7 +54,7 @@ def test_a_saved_run_answers_alike(name: str, task: str, runs: dict[str, Path], 
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", ["gpt", "bert"])
+@pytest.mark.parametrize("name", FEW)
 def test_it_does_not_matter_who_stands_beside_whom(
     name: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch
 ):
@@ -86,14 +89,14 @@ def test_an_epoch_shows_every_example_once(task: str, runs: dict[str, Path], tmp
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", ["gpt", "bert"])
+@pytest.mark.parametrize("name", FEW)
 def test_accumulation_changes_nothing(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
     import torch
 
     plan = planned(runs[name], task, tmp_path)
     layout = plan.milestone.layout(plan.tokenizer)
     rows = plan.task.rows(plan.data.train, plan.tokenizer, layout, learning=True)
-    model = replace(plan.adaptation, dropout=0.0).network(plan.milestone.network(plan.tokenizer), plan.task, layout)
+    model = network_for(plan.milestone, plan.tokenizer, plan.task, replace(plan.adaptation, dropout=0.0))
     model.initialise(0)
     batch = EveryExample(plan.adaptation.language).batch(rows, 400, Moment(0, 0))
 
@@ -158,7 +161,7 @@ def test_a_head_that_reads_the_first_token_begins_with_what_was_learned_of_it(ru
     assert ready.learner.network.heads["label"].pool.weight.equal(pooler)
 
 
-@pytest.mark.parametrize("name", ENCODING)
+@pytest.mark.parametrize("name", [*ENCODING, *TABLES])
 def test_every_network_learns_a_task_from_nothing(name: str, tmp_path: Path):
     """Whether a sentence is scrambled: what a bag of words cannot know, in English here."""
     made = adapted(name, "classification", tmp_path, count=200, steps=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forebear.text.extending import extended
+from forebear.text.extending import extended, lacking
 from forebear.text.training import train
 from small_runs import allowed_to_refuse, text
 
@@ -42,3 +42,17 @@ def test_what_is_added_is_one_token_or_refused(kind: str, word: str):
         around = new.encode(f"我 {word} the").ids.tolist()
         assert new.encode(word).ids[0] in around
     assert not set(new.encode(word).ids.tolist()) & (new.specials - {new.unknown})
+
+
+def test_what_texts_have_and_a_vocabulary_lacks_can_be_added():
+    old = train("words", ["the cat sat on the mat", "我喜欢你。"], min_count=1)
+    texts = ["The zebra saw the okapi", "zebra, okapi! zebra 首都机场", "the cat in 首都机场", ""]
+    found = lacking(old, texts, 2)
+    assert found[0] == "zebra"  # three times
+    assert set(found) == {"zebra", "okapi", "首都机场"} or set(found) == {"zebra", "okapi", "首都", "机场"}
+    assert "The" in lacking(old, texts, 1)
+    new, added = extended(old, found, found=True)
+    assert list(added) == found
+    assert old.unknown not in new.encode("zebra okapi").ids
+    assert lacking(new, texts, 2) == []
+    assert lacking(train("bytepair", texts, size=300), ["zebra 龘"], 1) == []

@@ -26,19 +26,22 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
     (folder / "text.txt").write_text(written("pairs", 100).replace("\t", " ").replace("\n", "\n\n"))
     trained("bert", folder, steps=5, context=48, to="bert")
+    trained("word2vec", folder, steps=5, to="word2vec")
     assert main(command(folder, "whole")) == 0
     return folder
 
 
-def command(home: Path, to: str) -> list[str]:
-    words = ["adapt", home / "bert", file_of("tagging", home, 60), "--crf", "--to", home / to, "--steps", STEPS]
-    words += ["--threads", 1, "--save-every", "0.2s", "--quiet"]
+def command(home: Path, to: str, begin: str = "bert") -> list[str]:
+    words = ["adapt", home / begin, file_of("tagging", home, 60), "--crf", "--to", home / to, "--steps", STEPS]
+    words += ["--threads", 1, "--save-every", "0.2s" if begin == "bert" else "0.1s", "--quiet"]
+    words += [] if begin == "bert" else ["--reader", "recurrent", "--dropout", 0.1]
     return [str(word) for word in words]
 
 
-def killed(home: Path, to: str, how: signal.Signals) -> RunFolder:
+def killed(home: Path, to: str, how: signal.Signals, begin: str = "bert") -> RunFolder:
     """A run that was broken off after it had saved something."""
-    process = subprocess.Popen([sys.executable, "-c", CODE, *command(home, to)], stderr=subprocess.DEVNULL)
+    words = command(home, to, begin)
+    process = subprocess.Popen([sys.executable, "-c", CODE, *words], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list((home / to / "checkpoints").glob("[0-9]*")):
         assert process.poll() is None
@@ -59,6 +62,13 @@ def test_it_ends_where_an_unbroken_one_does(by: str, home: Path):
     assert ended.finished
     assert weights(ended) == weights(RunFolder.open(home / "whole"))
     assert ended.facts["metrics"] == RunFolder.open(home / "whole").facts["metrics"]
+
+
+def test_a_reader_of_words_ends_where_an_unbroken_one_does(home: Path):
+    assert main(command(home, "whole-words", "word2vec")) == 0
+    run = killed(home, "broken-words", signal.SIGKILL, "word2vec")
+    assert main(["adapt", "--resume", str(run.path), "--quiet"]) == 0
+    assert weights(RunFolder.open(run.path)) == weights(RunFolder.open(home / "whole-words"))
 
 
 def test_ctrl_c_saves(home: Path):

@@ -137,6 +137,8 @@ def test_a_milestone_that_cannot_be_loaded_is_not_ready_and_says_why(monkeypatch
 
 def test_abilities_follow_from_heads():
     assert verbs(("next",), encodes=False) == ("score", "next", "generate", "ask", "measure")
-    assert verbs(("token", "pair"), encodes=True) == ("fill", "ask", "score", "measure", "embed", "neighbours")
+    of_vectors = ("embed", "neighbours", "similarity", "odd-one-out")
+    assert verbs(("token", "pair"), encodes=True) == ("fill", "ask", "score", "measure", *of_vectors)
     assert verbs(("something",), encodes=False) == ()
-    assert verbs((), encodes=True) == ("embed", "neighbours")
+    assert verbs((), encodes=True) == of_vectors
+    assert verbs((), encodes=True, words=True) == (*of_vectors, "analogy", "measure")

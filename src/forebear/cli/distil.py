@@ -14,6 +14,7 @@ from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
+from forebear.objectives.layout import ReaderKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +38,8 @@ def distil(
     hidden: float = 0.0,
     attention: float = 0.0,
     texts: Path | None = None,
+    reader: ReaderKind | None = None,
+    reader_width: int | None = None,
     compare: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     resume: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -53,6 +56,7 @@ def distil(
     ```
     forebear distil runs/reviews --to runs/small --compare
     forebear distil runs/reviews --student runs/pocket-bert --texts more.txt --temperature 4
+    forebear distil runs/reviews --student runs/word2vec --reader convolution
     forebear distil runs/gpt2 book.txt --depth 2 --time 5m
     forebear distil runs/bert news.txt --size pocket --hidden 1
     forebear distil --resume runs/small
@@ -84,6 +88,10 @@ def distil(
     texts
         Tasks: more texts, a line each, without labels: only the teacher says something of them. Pairs, question and
         passage, or a text and its choices have tabs between them.
+    reader
+        Tasks: what reads the word vectors of a student that has nothing else (word2vec, glove, onehot). [default: mean]
+    reader_width
+        Numbers for each word in it. [default: those of the vectors]
     compare
         Also train the same student without the teacher, into a folder beside it, and set it beside the others.
     resume
@@ -116,6 +124,8 @@ def distil(
                 share=share,
                 hidden=hidden,
                 attention=attention,
+                reader=reader,
+                reader_width=reader_width,
                 compare=compare,
                 reading=None if reading == ReadingOptions() else reading.reading(),
                 overwrite=overwrite,

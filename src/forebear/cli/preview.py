@@ -121,8 +121,36 @@ def _draw(console: Console, told: Preview) -> None:
             console.print("source: " + " ".join(map(_plain, row.source)), markup=False, soft_wrap=True)
         names = ["seen", *row.asked]
         console.print(_columns(told, row, max(map(len, names)), console.width), soft_wrap=True)
-    console.print(_legend(told))
+    if told.windows is not None:
+        console.print(_windows(told.windows))
+    elif told.together is not None:
+        console.print(_together(told.together))
+    else:
+        console.print(_legend(told))
     console.print(_figures(told))
+
+
+def _windows(windows: list[dict[str, Any]]):
+    """A word, those around it that chance has left, and those that were drawn."""
+    from rich.markup import escape
+
+    drawn = "turns in the tree" if any(one["turns"] for one in windows) else "drawn by chance"
+    made = table("word", "around", drawn, title="The first windows")
+    for one in windows:
+        against = one["turns"] or " ".join(map(_plain, one["drawn"]))
+        around = " ".join(map(_plain, one["around"]))
+        made.add_row(f"[bold]{escape(_plain(one['word']))}[/]", escape(around), escape(against))
+    return made
+
+
+def _together(entries: list[dict[str, Any]]):
+    from rich.markup import escape
+
+    made = table("word", "beside", ">how often", ">its weight", title="The first entries")
+    for one in entries:
+        words = (escape(_plain(one[name])) for name in ("word", "beside"))
+        made.add_row(*words, f"{one['count']:,.2f}", f"{one['weight']:.3f}")
+    return made
 
 
 def _draw_stages(console: Console, nine: list[Stage]) -> None:

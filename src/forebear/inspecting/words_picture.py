@@ -24,14 +24,14 @@ BESIDE = 3  # words side by side
 DRAWN = 20_000  # dots of lengths, drawn by chance where there are more
 NAMED = 60  # words beside their lengths
 LETTERS = 8  # points
+PAGE = ", or let a browser do it: --to FILE.html"
 
 
 def neighbours(answers: Sequence[NearWords], title: str, form: str) -> bytes:
     """Bars of cosines for each word, all to one scale; how often a word was seen stands at the right."""
     names = [[short(one.word) for one in answer.nearest] for answer in answers]
-    with drawing(
-        [title, "“”×", *(short(answer.text, 40) for answer in answers), *(name for line in names for name in line)]
-    ):
+    titles = [short(answer.text, 40) for answer in answers]
+    with drawing([title, "×", *titles, *(name for line in names for name in line)], PAGE):
         columns = min(BESIDE, len(answers))
         rows, tallest = math.ceil(len(answers) / columns), max(map(len, names))
         figure = new_figure(3.9 * columns + 0.3, rows * (0.24 * tallest + 0.75) + 0.5)
@@ -52,7 +52,8 @@ def _bars(axes: Axes, answer: NearWords, names: Sequence[str], most: float) -> N
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     low = min((one.score for one in answer.nearest), default=0.0)
-    axes.set(xlim=(min(low * 1.35, 0), most * 1.4), xlabel="cosine (behind: times seen)")
+    told = " (at the right: times seen)" if any(one.count is not None for one in answer.nearest) else ""
+    axes.set(xlim=(min(low * 1.35, 0), most * 1.4), xlabel=f"cosine{told}")
     axes.set_xticks([tick for tick in axes.get_xticks() if min(low * 1.35, 0) <= tick <= 1])
     for place, one in zip(places, answer.nearest, strict=True):
         seen = "" if one.count is None else f"  {one.count:,}×"
@@ -69,7 +70,7 @@ def _bars(axes: Axes, answer: NearWords, names: Sequence[str], most: float) -> N
 
 def projection(of: Projection, title: str, form: str) -> bytes:
     names = [short(word, 24) for word in of.words]
-    with drawing([title, *names]):
+    with drawing([title, *names], PAGE):
         side = 6.5 if len(names) <= 40 else 8.5 if len(names) <= 150 else 10.5
         figure = new_figure(side * 1.3, side)
         axes = figure.subplots()
@@ -84,12 +85,13 @@ def projection(of: Projection, title: str, form: str) -> bytes:
         axes.tick_params(length=0, labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_aspect("equal", adjustable="datalim")
-        figure.suptitle(f"{title}\n ", fontsize=11)
+        told = "vectors of length 1, projected"
+        above = figure.suptitle(f"{title}\n{told}", fontsize=11)
         order = sorted(range(len(names)), key=lambda place: not of.asked[place])
         styles = [(colours[place], of.asked[place] and not all(of.asked)) for place in order]
         shown = _labelled(figure, axes, of.points[order], [names[place] for place in order], styles)
         some = f"{shown:,} of {len(names):,} words have room for their names; " if shown < len(names) else ""
-        figure.suptitle(f"{title}\n{some}vectors of length 1, projected", fontsize=11)
+        above.set_text(f"{title}\n{some}{told}")  # in its place
         return saved(figure, form)
 
 
@@ -99,7 +101,7 @@ def norms(of: Norms, title: str, form: str) -> bytes:
         rows = np.sort(np.random.default_rng(0).choice(rows, DRAWN, replace=False))
     named = worth_naming(of)
     rows, names = np.union1d(rows, named), [short(of.words[row], 20) for row in named]
-    with drawing([title, "≤", *names]):
+    with drawing([title, *names], PAGE):
         figure = new_figure(10.5, 6.6)
         axes = figure.subplots()
         seen = np.maximum(of.counts, 1)

@@ -1,43 +1,37 @@
-"""Which words stand together, counted word by word: loops that are compiled, beside numpy's way.
+"""Which words stand together, counted word by word: compiled loops, beside numpy's way.
 
-A text is numbers of words, -1 where one unit of text ends and the next begins. Two words of a unit that stand `d` apart
-add `shares[d - 1]` to what each has counted for the other. Shares are whole numbers, so that sums are exact, and the
-same in whatever order and in however many parts the text is counted.
+A text is ids of words, and BORDER where one unit of text ends and the next begins. Two words of a unit that stand `d`
+apart add `shares[d - 1]` to what each has counted for the other. Shares are whole numbers, so that sums are exact, and
+the same in whatever order and in however many parts the text is counted.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from forebear.kernels.compiling import compiled
 
 BORDER = -1  # between units of text
-SPARSE = 32  # a row with fewer than one word in so many is sorted; of others every word is looked at
+EIGHT = 8  # marks are looked at so many at a time
 
 
-def placed(text: np.ndarray, words: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """(words + 1,) and (n,): the places from `first` to `last` where each word stands, word after word."""
-    loops: Any = compiled(placed_in_loops)
-    return loops(text, words, first, last)
+class Slate(NamedTuple):
+    """Room to count one row on, clean before and after: a sum for each word, and a mark where there is one."""
+
+    sums: np.ndarray  # int64
+    marks: np.ndarray  # uint8
+    eights: np.ndarray  # uint64: the same marks, eight in one
 
 
-def count_rows(*given: Any) -> tuple[int, int]:
-    """As `count_rows_in_loops`, compiled."""
-    loops: Any = compiled(count_rows_in_loops)
-    return loops(*given)
+def slate(words: int) -> Slate:
+    room = -(-words // EIGHT) * EIGHT
+    marks = np.zeros(room, np.uint8)
+    return Slate(np.zeros(room, np.int64), marks, marks.view(np.uint64))
 
 
-def merge_rows(*given: Any) -> int:
-    """As `merge_rows_in_loops`, compiled."""
-    loops: Any = compiled(merge_rows_in_loops)
-    return loops(*given)
-
-
-def tile(*given: Any) -> None:
-    """As `tile_in_loops`, compiled."""
-    compiled(tile_in_loops)(*given)
+# -- numpy's way
 
 
 def counted_in_numpy(
@@ -61,14 +55,19 @@ def counted_in_numpy(
     return pairs // words, pairs % words, sums
 
 
-def placed_in_loops(text: np.ndarray, words: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+# -- compiled
+
+
+@compiled
+def placed(text, words, first, last):
+    """(words + 1,) and (n,): the places from `first` to `last` where each word stands, word after word."""
     starts = np.zeros(words + 1, np.int64)
     for place in range(first, last):
         if text[place] >= 0:
             starts[text[place] + 1] += 1
     for word in range(words):
         starts[word + 1] += starts[word]
-    free, places = starts[:-1].copy(), np.empty(starts[words], np.int32)
+    free, places = starts.copy(), np.empty(starts[words], np.int32)
     for place in range(first, last):
         word = text[place]
         if word >= 0:
@@ -77,118 +76,104 @@ def placed_in_loops(text: np.ndarray, words: int, first: int, last: int) -> tupl
     return starts, places
 
 
-def count_rows_in_loops(
-    text: np.ndarray,
-    starts: np.ndarray,
-    places: np.ndarray,
-    shares: np.ndarray,
-    row: int,
-    sums: np.ndarray,
-    found: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    sizes: np.ndarray,
-) -> tuple[int, int]:
-    """Counts one word after the other from `row` on, as long as there is room; the next row, and how much was filled.
+@compiled
+def _told(clean, columns, counts, filled):
+    """Writes what stands on the slate, by column, and wipes it; how much is filled then."""
+    for eight in range(len(clean.eights)):
+        if clean.eights[eight]:
+            clean.eights[eight] = 0
+            for word in range(eight * EIGHT, eight * EIGHT + EIGHT):
+                # Nothing to be guessed: each is written, and overwritten by the next if there was nothing to write.
+                columns[filled], counts[filled] = word, clean.sums[word]
+                filled += clean.sums[word] != 0
+                clean.sums[word] = 0
+    return filled
 
-    sums     (words,) zeros, before and after
-    found    (words,) room for the words beside one
-    columns, counts  (room,) are filled with what each row has, in no order
-    sizes    (words,) how many these are
+
+@compiled
+def count_rows(text, starts, places, shares, row, last, clean, columns, counts, sizes):
+    """Counts one word after the other from `row` to `last`, or as long as there is room; the next, and what is filled.
+
+    columns, counts  (room,) are filled with what each row has, by column, and then a little with nothing
+    sizes            (words,) how many these are
     """
-    words, filled = len(sums), 0
-    while row < words and filled + words <= len(columns):
-        many = 0
+    filled, most = 0, len(starts) - 1
+    while row < last:
+        often = starts[row + 1] - starts[row]
+        if filled + min(most, 2 * len(shares) * often) >= len(columns):
+            break
         for at in range(starts[row], starts[row + 1]):
-            for step in (-1, 1):
-                place = places[at]
-                for share in shares:
-                    place += step
-                    word = text[place]
-                    if word < 0:
-                        break
-                    if sums[word] == 0:
-                        found[many] = word
-                        many += 1
-                    sums[word] += share
-        for at in range(many):
-            columns[filled + at], counts[filled + at] = found[at], sums[found[at]]
-            sums[found[at]] = 0
-        sizes[row] = many
-        filled += many
+            here = places[at]
+            for distance in range(len(shares)):
+                word = text[here - 1 - distance]
+                if word < 0:
+                    break
+                clean.sums[word] += shares[distance]
+                clean.marks[word] = 1
+            for distance in range(len(shares)):
+                word = text[here + 1 + distance]
+                if word < 0:
+                    break
+                clean.sums[word] += shares[distance]
+                clean.marks[word] = 1
+        before = filled
+        if often:
+            filled = _told(clean, columns, counts, filled)
+        sizes[row] = filled - before
         row += 1
     return row, filled
 
 
-def merge_rows_in_loops(
-    starts: np.ndarray,
-    parts_columns: np.ndarray,
-    parts_counts: np.ndarray,
-    sums: np.ndarray,
-    found: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-) -> int:
-    """Adds up what several parts counted for a few rows; how many entries there are, by row and column.
+@compiled
+def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, sizes):
+    """Adds up what several parts counted for a few rows; how much is filled.
 
     starts  (parts, rows + 1) where each row begins in `parts_columns` and `parts_counts`
+    sizes   (rows,) how many entries each has
     """
     filled = 0
     for row in range(starts.shape[1] - 1):
-        many = 0
         for part in range(starts.shape[0]):
             for at in range(starts[part, row], starts[part, row + 1]):
-                word = parts_columns[at]
-                if sums[word] == 0:
-                    found[many] = word
-                    many += 1
-                sums[word] += parts_counts[at]
-        if many * SPARSE < len(sums):
-            found[:many].sort()
-        else:
-            many = 0
-            for word in range(len(sums)):
-                if sums[word]:
-                    found[many] = word
-                    many += 1
-        for at in range(many):
-            word = found[at]
-            rows[filled], columns[filled], counts[filled] = row, word, sums[word]
-            sums[word] = 0
-            filled += 1
+                clean.sums[parts_columns[at]] += parts_counts[at]
+                clean.marks[parts_columns[at]] = 1
+        before = filled
+        filled = _told(clean, columns, counts, filled)
+        sizes[row] = filled - before
     return filled
 
 
-def tile_in_loops(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    bands: np.ndarray,
-    seed: np.uint64,
-    order: np.ndarray,
-    starts: np.ndarray,
-) -> None:
-    """Fills `order` with the entries of a few rows, band of columns after band, each of these tiles well shuffled.
+@compiled
+def tiled(first, sizes, columns, counts, band, unit, seed, made_rows, made_columns, made_counts):
+    """Writes the entries of rows `first`, `first` + 1, … band of columns after band, each of these tiles well shuffled.
 
-    bands   (words,) the band of each column
-    starts  (bands + 1,) zeros; becomes where each tile begins
+    sizes  how many entries each row has, by column
+    band   how many words a tile has
+    unit   what a count of 1 is
+    seed   above 0: the same gives the same order
     """
-    for at in range(len(columns)):
-        starts[bands[columns[at]] + 1] += 1
-    for band in range(len(starts) - 1):
-        starts[band + 1] += starts[band]
-    free = starts[:-1].copy()
-    for at in range(len(columns)):
-        band = bands[columns[at]]
-        order[free[band]] = at
-        free[band] += 1
-    state = seed
-    for band in range(len(starts) - 1):
-        first = starts[band]
-        for left in range(starts[band + 1] - first, 1, -1):  # Fisher and Yates
-            state ^= state << np.uint64(13)
-            state ^= state >> np.uint64(7)
-            state ^= state << np.uint64(17)
-            drawn = np.int64((state >> np.uint64(32)) * np.uint64(left) >> np.uint64(32))
-            order[first + left - 1], order[first + drawn] = order[first + drawn], order[first + left - 1]
+    many = len(columns)
+    starts = np.zeros(columns.max() // band + 2 if many else 1, np.int64)
+    for at in range(many):
+        starts[columns[at] // band + 1] += 1
+    for tile in range(len(starts) - 1):
+        starts[tile + 1] += starts[tile]
+    order, rows, free, at = np.empty(many, np.int32), np.empty(many, np.int32), starts.copy(), 0
+    for row in range(len(sizes)):
+        for _ in range(sizes[row]):
+            tile = columns[at] // band
+            order[free[tile]], rows[at] = at, first + row
+            free[tile] += 1
+            at += 1
+    for tile in range(len(starts) - 1):
+        for left in range(starts[tile + 1] - starts[tile], 1, -1):  # Fisher and Yates; xorshift draws
+            seed ^= seed << np.uint64(13)
+            seed ^= seed >> np.uint64(7)
+            seed ^= seed << np.uint64(17)
+            drawn = starts[tile] + np.int64(((seed >> np.uint64(32)) * np.uint64(left)) >> np.uint64(32))
+            one = starts[tile] + left - 1
+            order[one], order[drawn] = order[drawn], order[one]
+    for at in range(many):
+        entry = order[at]
+        made_rows[at], made_columns[at] = rows[entry], columns[entry]
+        made_counts[at] = counts[entry] / unit

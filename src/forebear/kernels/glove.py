@@ -1,54 +1,39 @@
-"""One sweep of GloVe's AdaGrad over entries of a table of counts: loops that are compiled, beside numpy's way.
+"""One sweep of GloVe's AdaGrad over entries of a table of counts: compiled loops, beside numpy's way.
 
-A table has a row for each word: its vector, the sums of squares that AdaGrad keeps for each number of it, the bias, and
-the bias's own sum. `width` numbers of vector and sums are followed by nothing else, so that a word is one stretch of
-memory.
+How a word's numbers lie in a row of `words` and `contexts` is told in glove_table.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
+import numba
 import numpy as np
 
-ALLOWED = {"nsz", "arcp", "contract", "afn", "reassoc"}  # sums in any order, roots and quotients as estimates
+from forebear.kernels import fetching, tables
+
+fetch = cast(Any, fetching.fetch)
+GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
+FAR = 400  # numbers of vectors ahead of which rows are fetched
+SAMPLED = 16  # one entry in so many says how rows and columns are to be grouped
+# Sums in any order, products and sums rounded once, quotients and roots as estimates; but what is no number stays none.
+FREELY = {"reassoc", "contract", "arcp", "afn", "nsz"}
 
 
-def columns_of(width: int) -> int:
-    """How long a row of a table is."""
-    return 2 * width + 2
-
-
-def sweep(*given: Any) -> float:
-    """As `sweep_in_loops`, compiled."""
-    return _compiled(sweep_in_loops)(*given)
-
-
-def losses(*given: Any) -> float:
-    """As `losses_in_loops`, compiled."""
-    return _compiled(losses_in_loops)(*given)
-
-
-@cache
-def _compiled(loops: Any) -> Any:
-    """Machine code that other threads can run beside; a division by zero is infinite and no error."""
-    import numba
-
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": ALLOWED}
-    try:
-        return numba.njit(loops, cache=True, **options)
-    except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops, **options)
+# -- numpy's way
 
 
 def sweep_in_numpy(
+    order: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
     logs: np.ndarray,
     weights: np.ndarray,
     words: np.ndarray,
     contexts: np.ndarray,
+    width: int,
     rate: float,
 ) -> float:
     """Learns from one entry after the other, in place; the sum of their losses, each before it was learned from.
@@ -56,54 +41,19 @@ def sweep_in_numpy(
     The loss of an entry is ½ f (w·c + b + b' - log x)², and its gradient by w is f (…) c. AdaGrad divides a step by the
     root of all squared steps before it, and of the 1 it began with.
     """
-    total, width = 0.0, (words.shape[1] - 2) // 2
+    total = 0.0
     vector, squares, bias = slice(0, width), slice(width, 2 * width), 2 * width
-    for row, column, log, weight in zip(rows.tolist(), columns.tolist(), logs, weights, strict=True):
-        word, context = words[row], contexts[column]
-        error = word[vector] @ context[vector] + word[bias] + context[bias] - log
-        total += float(0.5 * weight * error * error)
-        step = rate * weight * error
+    for entry in order.tolist():
+        word, context = words[rows[entry]], contexts[columns[entry]]
+        error = word[vector] @ context[vector] + word[bias] + context[bias] - logs[entry]
+        total += float(0.5 * weights[entry] * error * error)
+        step = rate * weights[entry] * error
         steps = step * context[vector], step * word[vector]
         for mine, taken in zip((word, context), steps, strict=True):
             mine[vector] -= taken / np.sqrt(mine[squares])
             mine[squares] += taken * taken
             mine[bias] -= step / np.sqrt(mine[bias + 1])
             mine[bias + 1] += step * step
-    return total
-
-
-def sweep_in_loops(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    logs: np.ndarray,
-    weights: np.ndarray,
-    words: np.ndarray,
-    contexts: np.ndarray,
-    rate: float,
-) -> float:
-    total, width, one = 0.0, (words.shape[1] - 2) // 2, np.float32(1)
-    pace = np.float32(rate)
-    for at in range(len(rows)):
-        word, context = words[rows[at]], contexts[columns[at]]
-        error = word[2 * width] + context[2 * width] - logs[at]
-        product = np.float32(0)
-        for place in range(width):
-            product += word[place] * context[place]
-        error += product
-        total += np.float32(0.5) * weights[at] * error * error
-        step = pace * weights[at] * error
-        for place in range(width):
-            mine, other = word[place], context[place]
-            my_square, other_square = word[width + place], context[width + place]
-            my_step, other_step = step * other, step * mine
-            word[place] = mine - my_step * (one / np.sqrt(my_square))
-            context[place] = other - other_step * (one / np.sqrt(other_square))
-            word[width + place] = my_square + my_step * my_step
-            context[width + place] = other_square + other_step * other_step
-        word[2 * width] -= step / np.sqrt(word[2 * width + 1])
-        context[2 * width] -= step / np.sqrt(context[2 * width + 1])
-        word[2 * width + 1] += step * step
-        context[2 * width + 1] += step * step
     return total
 
 
@@ -114,27 +64,117 @@ def losses_in_numpy(
     weights: np.ndarray,
     words: np.ndarray,
     contexts: np.ndarray,
-) -> float:
-    """The sum of the losses of these entries; nothing is learned."""
-    width = (words.shape[1] - 2) // 2
+    width: int,
+) -> tuple[float, float, float]:
+    """Σ ½ f e², Σ f e and Σ f of the errors e of these entries; nothing is learned."""
     mine, others = words[rows].astype(np.float64), contexts[columns].astype(np.float64)
     errors = (mine[:, :width] * others[:, :width]).sum(axis=1) + mine[:, 2 * width] + others[:, 2 * width] - logs
-    return float((0.5 * weights * errors * errors).sum())
+    return float((0.5 * weights * errors * errors).sum()), float((weights * errors).sum()), float(weights.sum())
 
 
-def losses_in_loops(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    logs: np.ndarray,
-    weights: np.ndarray,
-    words: np.ndarray,
-    contexts: np.ndarray,
-) -> float:
-    total, width = 0.0, (words.shape[1] - 2) // 2
-    for at in range(len(rows)):
-        word, context = words[rows[at]], contexts[columns[at]]
-        error = np.float64(word[2 * width]) + context[2 * width] - logs[at]
+def blocks_in_numpy(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) the entries in another order, and (GROUPS² + 1,) where its blocks begin; inside, they keep their order.
+
+    Words are cut into groups that lie side by side and have about as many entries, as rows and again as columns. Block
+    t · GROUPS + g has those entries whose row is in group g and whose column is t groups further. Blocks of the same
+    turn t share no word, and can be learned from at the same time.
+    """
+    group, other = _groups(rows, words)[rows].astype(int), _groups(columns, words)[columns]
+    keys = (other - group) % GROUPS * GROUPS + group
+    return np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(GROUPS**2 + 1))
+
+
+def _groups(ids: np.ndarray, words: int) -> np.ndarray:
+    """(words,) uint8: the group of each word, cut where a sample of these ids says."""
+    before = np.cumsum(np.bincount(ids[::SAMPLED], minlength=words))
+    return np.minimum(before * GROUPS // (before[-1] + 1), GROUPS - 1).astype(np.uint8)
+
+
+# -- compiled
+
+
+def _freely(loops: Callable[..., Any]) -> Callable[..., Any]:
+    """Machine code that other threads can run beside; a division by zero is infinite and no error."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FREELY}
+    try:
+        return numba.njit(loops, cache=True, **options)
+    except RuntimeError:  # no folder to keep it in
+        return numba.njit(loops, **options)
+
+
+def blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `blocks_in_numpy`."""
+    return _sorted(rows, columns, _groups(rows, words), _groups(columns, words))
+
+
+@_freely
+def _sorted(rows, columns, row_groups, column_groups):
+    keys, starts = np.empty(len(rows), np.uint8), np.zeros(GROUPS * GROUPS + 1, np.int64)
+    for entry in range(len(rows)):
+        group, other = np.int64(row_groups[rows[entry]]), np.int64(column_groups[columns[entry]])
+        key = ((other - group) & (GROUPS - 1)) * GROUPS + group  # GROUPS is a power of two
+        keys[entry] = key
+        starts[key + 1] += 1
+    for key in range(GROUPS * GROUPS):
+        starts[key + 1] += starts[key]
+    order, free = np.empty(len(rows), np.int32), starts.copy()
+    for entry in range(len(rows)):
+        order[free[keys[entry]]] = entry
+        free[keys[entry]] += 1
+    return order, starts
+
+
+@_freely
+def losses(rows, columns, logs, weights, words, contexts, width):
+    """As `losses_in_numpy`."""
+    squared, plain, whole = 0.0, 0.0, 0.0
+    for entry in range(len(rows)):
+        word, context = words[rows[entry]], contexts[columns[entry]]
+        error = np.float64(word[2 * width]) + context[2 * width] - logs[entry]
         for place in range(width):
             error += np.float64(word[place]) * context[place]
-        total += 0.5 * weights[at] * error * error
-    return total
+        squared += 0.5 * weights[entry] * error * error
+        plain += weights[entry] * error
+        whole += weights[entry]
+    return squared, plain, whole
+
+
+@cache
+def sweeper(width: int) -> Callable[..., None]:
+    """`sweep_in_numpy` as machine code for vectors of this width, which it does not have to be told."""
+    ahead = max(1, FAR // width)  # entries after this one whose rows are fetched already
+
+    @_freely
+    def sweep(order, starts, chosen, rows, columns, logs, weights, words, contexts, rate, told):
+        """Learns from the chosen blocks in turn; told (GROUPS²,) becomes the sum of the losses of each."""
+        pace, one, half = np.float32(rate), np.float32(1), np.float32(0.5)
+        for block in chosen:
+            total = 0.0
+            for at in range(starts[block], starts[block + 1]):
+                if at + ahead < len(order):
+                    coming = order[at + ahead]
+                    for place in range(0, 2 * width + 2, tables.LINE):
+                        fetch(words, rows[coming], place)
+                        fetch(contexts, columns[coming], place)
+                entry = order[at]
+                word, context = words[rows[entry]], contexts[columns[entry]]
+                error = np.float32(0)
+                for place in range(width):
+                    error += word[place] * context[place]
+                error += word[2 * width] + context[2 * width] - logs[entry]
+                total += half * weights[entry] * error * error
+                step = pace * weights[entry] * error
+                for place in range(width):
+                    mine, other = word[place], context[place]
+                    my_square, other_square = word[width + place], context[width + place]
+                    my_step, other_step = step * other, step * mine
+                    word[place] = mine - my_step * (one / np.sqrt(my_square))
+                    context[place] = other - other_step * (one / np.sqrt(other_square))
+                    word[width + place] = my_square + my_step * my_step
+                    context[width + place] = other_square + other_step * other_step
+                for side in (word, context):
+                    side[2 * width] -= step / np.sqrt(side[2 * width + 1])
+                    side[2 * width + 1] += step * step
+            told[block] = total
+
+    return sweep

@@ -31,17 +31,18 @@ class Glove(Milestone):
 
     width      numbers in the vector of a word
     window     how many words away another one may be; it counts the less the further it is
-    largest    from this count on all pairs matter alike
+    largest    from this count on all pairs matter alike; the paper's suits billions of words, and of the few millions
+               that a laptop reads ("small") hardly any pair would come near it
     power      below, a pair matters as much as its share of `largest` to this power
     min_count  words seen less often have no vector
     unit       what no window reaches beyond: a "sentence" or a "document"
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": {"largest": 10.0},
         "50d": {"width": 50},
         "100d": {},
         "300d": {"width": 300},
-        "small": {"largest": 10.0},
     }
     size: ClassVar[str] = "small"
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
@@ -83,4 +84,4 @@ class Glove(Milestone):
         return LAYOUT
 
     def recipe(self) -> dict[str, Any]:
-        return {"rate": 0.05, "batch": 1_000_000, "epochs": 25, "warmup": 0}
+        return {"rate": 0.05, "batch": 250_000, "epochs": 25, "warmup": 0}

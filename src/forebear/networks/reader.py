@@ -49,6 +49,10 @@ class Alone(nn.Module):
 class Filters(nn.Conv1d):
     """torch's, without values of its own."""
 
+    def __init__(self, width: int, out: int, span: int) -> None:
+        super().__init__(width, out, span, device="meta")
+        self.spread = (width * span) ** -0.5
+
     def reset_parameters(self) -> None: ...
 
 
@@ -58,18 +62,12 @@ class Convolution(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
-        self.filters = nn.ModuleList(
-            Filters(width, count, span, device="meta") for span, count in counts.items() if count
-        )
-        for one in self.filters:
-            one.spread = (width * one.kernel_size[0]) ** -0.5  # pyright: ignore
+        self.filters = nn.ModuleList(Filters(width, count, span) for span, count in counts.items() if count)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
-        before = MARGIN * torch.arange(1, len(lengths) + 1, device=x.device)
-        places = torch.arange(len(x), device=x.device) + before.repeat_interleave(
-            torch.tensor(lengths, device=x.device)
-        )
+        sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
+        places = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
         laid = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, places, x).t()[None]
         found = []
         for one in self.filters:
@@ -87,7 +85,7 @@ class Recurrent(nn.Module):
             what = f"a width of {width} cannot be shared by two directions"
             raise BadInput(what, remedy=f"--reader-width {width + 1}, or another --reader")
         self.lstm = nn.LSTM(width, width // 2, bidirectional=True, batch_first=True, device="meta")
-        self.lstm.spread = (3 * (width // 2)) ** -0.5  # pyright: ignore
+        self.lstm.spread = (3 * width / 2) ** -0.5  # pyright: ignore[reportAttributeAccessIssue] - torch's own, too
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         packed = nn.utils.rnn.pack_sequence(list(x.split(list(lengths))), enforce_sorted=False)
@@ -135,7 +133,7 @@ class WordReader(nn.Module):
             texts = parted(rows, segments)
             other = likes(x, texts)
             y = (x - other).abs() if self.matching is None else self.matching(x, other)
-        if self.body is not None:
+        if self.body is not None and len(y):
             y = self.body(y, tuple(length for length in texts if length))
         return States([x, y], rows)
 
@@ -153,13 +151,17 @@ def likes(x: Tensor, texts: tuple[int, ...]) -> Tensor:
 
     `texts` are as `parted` tells. For words that have no likes there is one more, which is like none and has no vector.
     """
-    padded = nn.utils.rnn.pad_sequence(list(x.split(list(texts))), batch_first=True)
-    inside = torch.arange(padded.shape[1], device=x.device) < torch.tensor(texts, device=x.device)[:, None]
-    unit = padded / padded.norm(dim=2, keepdim=True).clamp(min=SMALLEST)
-    scores = SHARP * unit[0::2] @ unit[1::2].transpose(1, 2)
-    firsts = _weighed(scores, padded[1::2], inside[1::2])
-    seconds = _weighed(scores.transpose(1, 2), padded[0::2], inside[0::2])
-    return torch.stack((firsts, seconds), 1).flatten(0, 1)[inside]
+    sizes, parts = torch.tensor(texts, device=x.device), x.split(list(texts))
+    sides = [nn.utils.rnn.pad_sequence(list(parts[side::2]), batch_first=True) for side in (0, 1)]
+    inside = [
+        torch.arange(sides[side].shape[1], device=x.device) < sizes[side::2, None] for side in (0, 1)
+    ]  # (B, n) and (B, m): what is beyond a text's end is looked at by nobody
+    first, second = (one / one.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for one in sides)
+    scores = SHARP * first @ second.transpose(1, 2)
+    of_first = _weighed(scores, sides[1], inside[1])[inside[0]]
+    of_second = _weighed(scores.transpose(1, 2), sides[0], inside[0])[inside[1]]
+    owner = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
+    return torch.cat((of_first, of_second))[owner.argsort(stable=True).argsort()]  # in the order of the words again
 
 
 def _weighed(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:

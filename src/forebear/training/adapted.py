@@ -55,9 +55,10 @@ def network_for(
 
 
 def taken(given: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """Of a run's tensors those that this model has a place for."""
+    """Of a run's tensors those that this model has a place for: what read words may be read otherwise now."""
     wanted = {name: tuple(one.shape) for name, one in model.named_parameters()}
-    found = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    own = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    found = {name: tensor for name, tensor in own.items() if wanted.get(name) == tuple(tensor.shape)}
     for name, tensor in given.items():
         if name.startswith(POOLER):
             for head in ("label", "choice"):

@@ -49,6 +49,8 @@ def distil(
     attention: float = 0.0,
     compare: bool = False,
     reading: Reading | None = None,
+    reader: str | None = None,
+    reader_width: int | None = None,
     overwrite: bool = False,
     command: str | None = None,
     watcher: Watcher | None = None,
@@ -58,6 +60,7 @@ def distil(
 
     `data` are texts for a language model; for a task a file of examples, by default those the teacher learned from,
     and `texts` a file of more without labels. `student` is a run or a milestone, by default the teacher's, smaller.
+    Where all that the student has is vectors of words, `reader` (mean, convolution, recurrent) is what reads them.
     `settings` are the recipe's (time="5m", epochs=, …) and the milestone's own fields (width=, depth=, …). With
     `compare` the same student is also trained without the teacher, into a folder beside it.
     """
@@ -71,6 +74,7 @@ def distil(
         layers=layers,
         texts=None if texts is None else os.fspath(texts),
         reading=reading,
+        reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
     run = distilled(what, to, overwrite=overwrite, command=command, watcher=watcher)

@@ -42,8 +42,8 @@ def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarra
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
     for part in stretches(matrix):
         found = np.round(cosines_with(units, matrix, part, lengths), DIGITS)
-        numbers = np.broadcast_to(np.arange(part.start, part.stop), found.shape)
-        rows, cosines = best(np.hstack((rows, numbers)), np.hstack((cosines, found)), top)
+        here, near = best(np.broadcast_to(np.arange(part.start, part.stop), found.shape), found, top)
+        rows, cosines = best(np.hstack((rows, here)), np.hstack((cosines, near)), top)  # earlier rows stand first
     return Nearest(rows, cosines)
 
 
@@ -130,7 +130,8 @@ class Index:
         units = _scaled(asked)
         found = self._graph.search(units, top)
         rows = np.sort(np.asarray(found.keys, np.int64).reshape(len(units), -1), axis=1)
-        cosines = np.stack([_scaled(self.matrix[near]) @ unit for near, unit in zip(rows, units, strict=True)])
+        pairs = zip(rows, units, strict=True)
+        cosines = np.concatenate([cosines_with(unit[None], self.matrix, near) for near, unit in pairs])
         return Nearest(*best(rows, np.round(cosines, DIGITS), top))
 
     def recall(self, top: int) -> float:

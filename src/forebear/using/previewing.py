@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Batch, Moment, Objective
+from forebear.objectives.around import Around
+from forebear.objectives.batch import NOTHING, Batch, Moment, Objective, Prepared
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.text.sides import Sides
 from forebear.training.corpora import Progress
 from forebear.using.continuing import readable
 from forebear.using.planning import Plan
 from forebear.using.previewing_hidden import fates_of, hidden_figures
+from forebear.vectors.together import Together
 
 if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
+
+WINDOWS = 12  # of word vectors that are shown
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Preview:
     tokenizer: dict[str, Any]
     end: str | None
     unknown: str | None
+    windows: list[dict[str, Any]] | None = None  # of word2vec: words, those around, and those drawn by chance
+    together: list[dict[str, Any]] | None = None  # of GloVe: two words, how often they stand together, what it matters
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,6 +66,8 @@ def preview(
         split, sides = corpus.split(what.recipe.held_out), corpus.tokenizer
         objective = what.milestone.objective(sides)
         objective.check(split.train)
+        if isinstance(objective, Prepared):
+            objective.prepare(split.train, progress)
     tokenizer, read_by = (sides.target, sides.source) if isinstance(sides, Sides) else (sides, None)
     batch = objective.batch(split.train, what.recipe.batch, Moment(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
@@ -71,13 +79,35 @@ def preview(
     if isinstance(objective, MaskedTokens):
         figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
+    shown = [] if isinstance(objective, Together) else _rows(batch, tokenizer, rows, objective, read_by)
     return Preview(
-        _rows(batch, tokenizer, rows, objective, read_by),
+        shown,
         figures,
         {name: sides.describe()[name] for name in ("kind", "size")},
         None if end is None else tokenizer.token(end),
         None if tokenizer.unknown is None else tokenizer.token(tokenizer.unknown),
+        _windows(what, split.train, tokenizer, batch, step) if isinstance(objective, Around) else None,
+        _together(batch, tokenizer) if isinstance(objective, Together) else None,
     )
+
+
+def _windows(what: Plan, source: Any, tokenizer: Tokenizer, batch: Batch, step: int) -> list[dict[str, Any]]:
+    """What word vectors would be learned from, window by window."""
+    given, _ = what.beginning.tensors(what.milestone, tokenizer) if what.beginning else (None, [])
+    network = what.milestone.network(tokenizer)
+    network.meet(source, given)
+    return network.windows(batch, rate=what.recipe.rate, moment=(what.recipe.seed, step), many=WINDOWS)
+
+
+def _together(batch: Batch, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """The first entries of the table of words that stand together, as they would be shown."""
+    words, beside = (batch.inputs[name][:WINDOWS].tolist() for name in ("tokens", "beside"))
+    counts, weights = np.exp(batch.targets["together"][:WINDOWS]), batch.inputs["weights"][:WINDOWS]
+    entries = zip(words, beside, counts.tolist(), weights.tolist(), strict=True)
+    return [
+        {"word": tokenizer.token(one), "beside": tokenizer.token(other), "count": count, "weight": weight}
+        for one, other, count, weight in entries
+    ]
 
 
 def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
@@ -96,7 +126,8 @@ def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None
         "unknown_share": float((tokens == unknown).mean()) if unknown is not None else 0.0,
         "distinct_tokens": len(np.unique(tokens)),
     }
-    if end is not None and batch.places is None and "source" not in batch.inputs:
+    of_words = "around" in batch.targets or "together" in batch.targets  # no end stands in such rows
+    if end is not None and batch.places is None and "source" not in batch.inputs and not of_words:
         told["documents_begun"] = int(np.count_nonzero(tokens == end))
         told["rows_begun_inside_a_document"] = int(np.count_nonzero(tokens[starts] != end))
     if context is not None:
@@ -123,8 +154,8 @@ def _rows(
         source = None
         if read_by is not None:
             source = [readable(read_by, i) for i in batch.inputs["source"][read[number] : read[number + 1]].tolist()]
-        targets = _by_token(batch, batch.targets)
-        of_rows = {name: int(target[number]) for name, target in batch.targets.items() if name not in targets}
+        targets = {} if isinstance(objective, Around) else _by_token(batch, batch.targets)
+        of_rows = {name: int(target[number]) for name, target in batch.targets.items() if len(target) != batch.tokens}
         made.append(
             Seen(
                 ids,

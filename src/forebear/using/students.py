@@ -12,6 +12,7 @@ from typing import Any, cast
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, name_of
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.layout import Reader
 from forebear.text.blocks import Blocks
 from forebear.text.corpus import Corpus
 from forebear.text.ledger import Ledger
@@ -19,6 +20,7 @@ from forebear.text.reading import Reading
 from forebear.text.records import numbered_lines
 from forebear.text.sources import find
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.adapted import network_for
 from forebear.training.checkpoint import digest
 from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder
@@ -33,6 +35,7 @@ HALVES = (("width",), ("width", "depth"), ("width", "depth", "table"))  # what i
 PARTS = (2, 3, 4)  # of the depth, before that
 SHAPE = ("width", "depth", "heads", "inner", "table")  # who gives one of these has a size in mind
 OF_TOKENS = ("next", "token")  # heads of language models
+OF_TRAINING = frozenset(field.name for field in fields(Recipe))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +86,13 @@ def plan(
     layers: str | None = None,
     texts: str | None = None,
     reading: Reading | None = None,
+    reader: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """`student` is a run or a milestone; `settings` are the recipe's and the milestone's own fields."""
+    """`student` is a run or a milestone; `settings` are the recipe's and the milestone's own fields.
+
+    `reader` are those fields of Adaptation that tell what reads vectors of words, where they are all the student has.
+    """
     run = RunFolder.open(teacher)
     run.may_learn()
     if "weights" not in run.facts:
@@ -95,12 +102,11 @@ def plan(
     beginning = None if named else Beginning.of(str(student))
     if beginning is not None and (size or layers):
         raise BadInput("--size and --layers mean nothing beside a run: it has its own", remedy="leave them out")
-    made, notes = _student(run, beginning, student, size, settings, data, reading)
+    reader = {name: value for name, value in (reader or {}).items() if value is not None}
+    if reader and run.task is None:
+        raise BadInput(f"--{next(iter(reader)).replace('_', '-')} is for tasks", remedy="leave it out")
+    made = _student(run, beginning, student, size, settings, data, reading)
     inherits = _inherits(run, made, layers)
-    if inherits:
-        notes.append("it begins with the teacher's own layers, evenly chosen")
-    elif beginning is None:
-        notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
     given = {
         "data": [os.path.abspath(one) for one in data],
         "student": student if beginning is None else beginning.run,
@@ -109,16 +115,20 @@ def plan(
         "texts": texts and os.path.abspath(texts),
         "settings": settings,
         "reading": reading and asdict(reading),
-    }
+    } | ({"reader": reader} if reader else {})
     own, more = made, ()
     if run.task is not None:
-        own = _adapted(run, made, beginning, inherits, data, settings)
+        own = _adapted(run, made, beginning, inherits, data, settings, reader)
         more = _unlabelled(run, texts, how)
         given["read"] = texts and digest(Path(texts))
     elif texts:
         raise BadInput("--texts are for tasks: a language model is taught on all text", remedy="give it as TEXT")
-    tokenizer = run.tokenizer if beginning is None else beginning.tokenizer
-    _checked(run, made.milestone, tokenizer, how)
+    _checked(run, own, how)
+    notes = [] if beginning is not None else [_weighed(run, own)]
+    if inherits:
+        notes.append("it begins with the teacher's own layers, evenly chosen")
+    elif beginning is None:
+        notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
     parent = Beginning(str(run.path.absolute()), run.facts["weights"]["sha256"])
     return Plan(parent, how, own, inherits, more, given, tuple(notes))
 
@@ -131,7 +141,7 @@ def _student(
     settings: Mapping[str, Any],
     data: Sequence[str],
     reading: Reading | None,
-) -> tuple[planning.Plan, list[str]]:
+) -> planning.Plan:
     """The student as it would learn from text, read as the teacher's was; to a task only its shape matters."""
     told = (run.facts.get("data") or {}).get("source")
     source = TextSource(()) if told is None else replace(TextSource.from_json(told), paths=())
@@ -140,13 +150,17 @@ def _student(
         if reading is not None:
             raise BadInput("how text is read means nothing to a task", remedy="leave out --documents and the like")
         data, source = (), TextSource(())
+        settings = {name: value for name, value in settings.items() if name not in OF_TRAINING}
     elif not data:
         raise BadInput("a language model is taught on text", remedy=f"forebear distil {run.path} TEXT…")
     elif is_corpus(TextSource(tuple(data))):
         source = TextSource(())
     if beginning is not None:
         name = beginning.folder.facts["milestone"]
-        return planning.plan(name, data, source=source, settings=settings, beginning=beginning), []
+        if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
+            what = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
+            raise BadInput(what, remedy="leave it out")
+        return planning.plan(name, data, source=source, settings=settings, beginning=beginning)
     own, shaped = run.facts["milestone"], any(name in settings for name in SHAPE)
     if run.milestone.learning == "counting" and (run.task is None or student in (None, own)):
         raise BadInput(f"{own} counts: it is small already", file=run.path, remedy="distil a run of a network")
@@ -157,10 +171,24 @@ def _student(
     made = planning.plan(student or own, data, size=size, settings=settings, **more)
     if made.milestone.learning == "counting":
         raise BadInput(f"{student} counts, and hears only the truth", remedy="choose a network as the student")
-    counts = parameters(made.milestone, run.tokenizer), run.facts.get("parameters") or Run(run).parameters
-    changed = {name: value for name, value in asdict(made.milestone).items() if run.facts["fields"].get(name) != value}
+    return made
+
+
+def _weighed(run: RunFolder, student: planning.Plan | adapting.Plan) -> str:
+    """How large the student is beside its teacher, and what of it is other than there."""
+    network = _network(student, run.tokenizer)
+    own, theirs = network.parameter_count, run.facts.get("parameters") or Run(run).parameters
+    values = asdict(student.milestone).items()
+    changed = {name: value for name, value in values if run.facts["fields"].get(name) != value}
     how = ", ".join(f"{name} {value}" for name, value in changed.items()) or "as the teacher"
-    return made, [f"the student ({how}) has {counts[0]:,} parameters, {counts[0] / counts[1]:.0%} of the teacher's"]
+    return f"the student ({how}) has {own:,} parameters, {own / theirs:.0%} of the teacher's"
+
+
+def _network(student: planning.Plan | adapting.Plan, tokenizer: Tokenizer) -> Any:
+    """What the student is, still without values."""
+    if isinstance(student, adapting.Plan):
+        return network_for(student.milestone, student.tokenizer, student.task, student.adaptation)
+    return student.milestone.network(tokenizer)
 
 
 def smaller(milestone: Milestone, tokenizer: Tokenizer) -> Milestone:
@@ -181,7 +209,8 @@ def _halved(own: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
 
 
 def parameters(milestone: Milestone, tokenizer: Tokenizer) -> int:
-    return milestone.network(tokenizer).parameter_count
+    """Of its encoder, with the heads it is pre-trained with."""
+    return milestone.task_network(tokenizer, Reader()).parameter_count
 
 
 def _inherits(run: RunFolder, made: planning.Plan, layers: str | None) -> bool:
@@ -189,7 +218,7 @@ def _inherits(run: RunFolder, made: planning.Plan, layers: str | None) -> bool:
     theirs, own = asdict(run.milestone), asdict(made.milestone)
     other = [name for name in own if name not in ("depth", "context", "dropout") and own[name] != theirs.get(name)]
     can = made.beginning is None and type(made.milestone) is type(run.milestone) and not other
-    can = can and theirs["depth"] % own["depth"] == 0 and own["context"] <= theirs["context"]
+    can = can and "depth" in own and theirs["depth"] % own["depth"] == 0 and own["context"] <= theirs["context"]
     if layers == "every-second" and not can:
         what = "the teacher's layers do not fit the student"
         raise BadInput(what, remedy="they do where only --depth is smaller, and divides the teacher's")
@@ -203,6 +232,7 @@ def _adapted(
     inherits: bool,
     data: Sequence[str],
     settings: Mapping[str, Any],
+    reader: Mapping[str, Any],
 ) -> adapting.Plan:
     """The student as it would be adapted to the teacher's task by itself."""
     if "labelled" not in run.facts:
@@ -216,13 +246,18 @@ def _adapted(
     for path in source.files().values():
         if not Path(path).is_file():
             raise BadInput("these examples are not there", file=path, remedy="give others: forebear distil RUN DATA")
-    found, tokenizer = read_labelled(source), beginning.tokenizer if beginning else run.tokenizer
+    found = read_labelled(source)
     anew = {"temperature": 1.0, "crf": False}  # a CRF's opinion goes into the scores of single words
     task: Any = run.task
     task = replace(task, **{name: value for name, value in anew.items() if hasattr(task, name)})
-    own = {name: value for name, value in settings.items() if name in {field.name for field in fields(Recipe)}}
+    own = {name: value for name, value in settings.items() if name in OF_TRAINING}
+    planning.heeded(name_of(made.milestone), "descending", own)
     how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
-    adaptation = task_plans.adaptation_for(made.milestone, beginning, len(found.train), how)
+    how |= {"reader": run.adaptation.reader} if made.milestone.wants_reader else {}
+    adaptation = task_plans.adaptation_for(made.milestone, beginning, len(found.train), {**how, **reader})
+    tokenizer = run.tokenizer
+    if beginning is not None:
+        tokenizer = task_plans.tokenizer_for(made.milestone, beginning, adaptation, source.task, found)
     fresh = beginning is None and not inherits
     recipe = task_plans.recipe_for(made.milestone, tokenizer, task, adaptation, found, own, fresh=fresh)
     return adapting.Plan(made.milestone, made.size, tokenizer, beginning, source, found, task, adaptation, recipe)
@@ -258,14 +293,15 @@ def _example(run: Run, parts: Sequence[str]) -> Sequence[Any]:
     return doing.choices(parts[0], parts[1:])
 
 
-def _checked(run: RunFolder, milestone: Milestone, tokenizer: Tokenizer, how: Distillation) -> None:
+def _checked(run: RunFolder, student: planning.Plan | adapting.Plan, how: Distillation) -> None:
     """An error where the student cannot be compared with the teacher as it is asked to be."""
     from forebear.networks.heads import TokenHead
     from forebear.training.distilling import insides
 
     if run.task is not None and run.task.name != "answering" and not how.matched:
         return
-    network, teacher = milestone.network(tokenizer), Run(run).network
+    tokenizer: Any = run.tokenizer if student.tokenizer is None else student.tokenizer
+    network, teacher = _network(student, tokenizer), Run(run).network
     shared = {*OF_TOKENS} & {*network.heads} & {*teacher.heads}
     if run.task is None and not shared:
         has = ", ".join(teacher.heads) or "none"
@@ -275,7 +311,7 @@ def _checked(run: RunFolder, milestone: Milestone, tokenizer: Tokenizer, how: Di
     if run.task is None and not all(isinstance(head, TokenHead) for head in heads):
         what = "only a Transformer that predicts tokens can teach them, and only to another"
         raise BadInput(what, file=run.path, remedy="choose such a teacher and such a student, or distil a task")
-    theirs, own = run.milestone.layout(run.tokenizer), milestone.layout(tokenizer)
+    theirs, own = run.milestone.layout(run.tokenizer), student.milestone.layout(tokenizer)
     if tokenizer.digest != run.tokenizer.digest or replace(own, context=None) != replace(theirs, context=None):
         what = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
         raise BadInput(what, remedy="take a student with the teacher's tokenizer, and of its kind")

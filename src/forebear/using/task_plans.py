@@ -27,7 +27,8 @@ LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
 LOOKS = 12  # at the held-out examples, in the course of a run
 OFTEN = 2  # how often a word without a vector must stand in the examples to get one
-OF_READERS = 1e-3  # the rate of what reads vectors of words, and of those
+OF_READERS, OF_VECTORS = 3e-3, 1e-2  # rates of what reads vectors of words, and of a head that reads them as they are
+FROZEN_STEPS = 2000  # the fewest where such vectors stay as they are: a step costs little, and they are not forgotten
 OF_HEADS = 2e-3  # the rate where only a head learns
 MILDER = 0.7  # what fine-tuning may take of the rate of learning from nothing, at most
 LANGUAGE = 0.5  # what the language model counts beside the task, in GPT's paper
@@ -150,6 +151,11 @@ def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[s
             raise BadInput(what, remedy="leave it out, or begin with vectors of words, such as a run of word2vec")
         return told
     known = beginning.folder.adaptation.to_json() if beginning is not None and beginning.folder.task is not None else {}
+    if told.get("freeze_layers") and not known:
+        what = (
+            f"--freeze-layers {told['freeze_layers']}: what reads the vectors has learned nothing yet"
+        )
+        raise BadInput(what, remedy="--how freeze alone keeps the vectors as they are")
     own = {name: value for name, value in known.items() if name in ("reader", "reader_width")}
     return {"reader": "mean", **own, **told}
 
@@ -218,7 +224,7 @@ def finetuning_rate(width: int, most: float) -> float:
 
 def _rate(milestone: Milestone, adaptation: Adaptation, *, fresh: bool) -> float:
     if adaptation.reader is not None:
-        return OF_READERS
+        return OF_VECTORS if adaptation.how == "features" else OF_READERS
     usual = milestone.recipe()["rate"]
     if fresh or adaptation.how == "features":
         return usual if fresh else OF_HEADS
@@ -248,7 +254,8 @@ def recipe_for(
     own: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = recipe_from(own, {name: value for name, value in settings.items() if name == "batch"}).batch
     epoch = max(1, round(mean * len(data.train) / batch))
-    own["epochs"] = float(min(max(EPOCHS[0], -(-LEAST_STEPS // epoch)), EPOCHS[1]))
+    least = LEAST_STEPS if adaptation.reader is None or adaptation.how == "finetune" else FROZEN_STEPS
+    own["epochs"] = float(min(max(EPOCHS[0], -(-least // epoch)), EPOCHS[1]))
     made = recipe_from(own, settings)
     if made.evaluate_every is None:
         steps = made.steps or round((made.epochs or 0) * epoch) or 4 * epoch

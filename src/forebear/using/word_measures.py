@@ -13,6 +13,7 @@ from forebear.errors import BadInput
 from forebear.tasks.figures.metrics import pearson, spearman
 from forebear.using.embedding import matrix_of
 from forebear.using.lexicon import Lexicon, Method, scaled
+from forebear.using.nearest import DIGITS
 from forebear.using.solving import solved
 from forebear.using.word_files import Questions, Section, WordPairs, read_words
 from forebear.using.words import has_words
@@ -168,8 +169,9 @@ def agreement(
     found = [(vector(first), vector(second)) for first, second in of.pairs]
     there = np.array([one is not None and other is not None for one, other in found], bool)
     cosines = np.zeros(len(found))
-    for place in np.flatnonzero(there).tolist():
-        cosines[place] = np.prod(scaled(np.stack(found[place])), axis=0).sum()  # pyright: ignore[reportArgumentType, reportCallIssue]
+    for place, (one, other) in enumerate(found):
+        if one is not None and other is not None:  # rounded, so that what is equally alike stays so
+            cosines[place] = np.round(np.prod(scaled(np.stack((one, other))), axis=0).sum(), DIGITS)
     covered = int(there.sum())
     cosines[~there] = cosines[there].mean() if covered else 0.0
     own: dict[str, float | None] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.kernels import glove as kernels
+from forebear.kernels.glove_table import room, table
 from forebear.objectives.batch import Batch
+from forebear.text.order import shuffled
 from forebear.text.portion import Portion
 from forebear.vectors.phrases import Phrases
 from forebear.vectors.table import WordTable
 
 SIDES = ("words", "contexts")
-TOGETHER = 1 << 16  # entries examined at once
+FEW = 1 << 14  # entries for which threads are not worth their while
 
 
 class GloveModel:
@@ -34,22 +37,20 @@ class GloveModel:
         if width < 1:
             raise BadInput(f"vectors of {width} numbers", remedy="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
-        self._tables = {side: self._empty() for side in SIDES}
+        self._room = room(width)
+        self._tables = {side: table(vocabulary, self._room) for side in SIDES}
         self.counts = np.zeros(vocabulary, np.int64)
 
-    def _empty(self) -> np.ndarray:
-        table = np.zeros((self.vocabulary, kernels.columns_of(self.width)), np.float32)
-        self._squares(table)[0][:] = 1
-        self._squares(table)[1][:] = 1
-        return table
+    def _values(self, side: str) -> dict[str, np.ndarray]:
+        """Vectors and biases of a side, to read or to fill."""
+        whole = self._tables[side]
+        return {f"{side}.vectors": whole[:, : self.width], f"{side}.biases": whole[:, 2 * self._room]}
 
-    def _values(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors and biases."""
-        return table[:, : self.width], table[:, 2 * self.width]
-
-    def _squares(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _squares(self, side: str) -> dict[str, np.ndarray]:
         """AdaGrad's sums of squared steps, of vectors and of biases."""
-        return table[:, self.width : 2 * self.width], table[:, 2 * self.width + 1]
+        whole = self._tables[side]
+        squares = {"vectors": whole[:, self._room : self._room + self.width], "biases": whole[:, 2 * self._room + 1]}
+        return {f"{side}.{name}.squares": part for name, part in squares.items()}
 
     # -- learning
 
@@ -63,11 +64,10 @@ class GloveModel:
         """Small numbers drawn by chance, the same for the same seed, and none for what is no word."""
         rng = np.random.default_rng(seed)
         for side in SIDES:
-            table = self._tables[side] = self._empty()
-            drawn = (rng.random((self.vocabulary, self.width + 1), np.float32) - np.float32(0.5)) / self.width
-            drawn[list(self.never)] = 0
-            vectors, biases = self._values(table)
-            vectors[:], biases[:] = drawn[:, :-1], drawn[:, -1]
+            self._tables[side] = table(self.vocabulary, self._room)
+            for place in self._values(side).values():
+                place[:] = (rng.random(place.shape, np.float32) - np.float32(0.5)) / self.width
+                place[list(self.never)] = 0
 
     def sweep(
         self,
@@ -78,87 +78,85 @@ class GloveModel:
         threads: int = 1,
         deterministic: bool = False,
     ) -> float:
-        """Learns from each entry in turn; their mean loss, ½ f (w·c + b + b' - log x)², each before it was learned."""
+        """Learns from each entry in turn; their mean loss, ½ f (w·c + b + b' - log x)², each before it was learned.
+
+        Threads at work at the same time share no word, and wait for each other before they do: the same bits come about
+        whatever their number, and `deterministic` costs nothing more.
+        """
+        from forebear.kernels import glove as kernels
+
         given = _entries(batch)
-        return kernels.sweep(*given, *self._tables.values(), rate) / max(1, len(given[0]))
+        order, starts = kernels.blocks(given[0], given[1], self.vocabulary)
+        sweep, told = kernels.sweeper(self._room), np.zeros(kernels.GROUPS**2)
+        turns, threads = np.arange(len(told)).reshape(kernels.GROUPS, -1), min(threads, kernels.GROUPS)
+        turns = turns[shuffled(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
+
+        def learn(blocks: np.ndarray) -> None:
+            sweep(order, starts, blocks, *given, *self._tables.values(), rate, told)
+
+        if threads == 1 or len(order) < FEW:
+            learn(turns.ravel())
+        else:
+            _in_turns(learn, _dealt(turns, np.diff(starts), threads))
+        return float(told.sum()) / max(1, len(order))
 
     def examine(self, batch: Batch) -> tuple[float, int]:
         """The sum of the losses of these entries in double precision, and how many there are.
 
-        A shorter text has smaller counts. How long it is is not asked: one number, the same for all entries, is taken
-        from the errors so that it explains as much of them as it can.
+        In a shorter text all counts are lower by about the same factor. That is no error of the vectors, so the one
+        factor that fits these entries best is taken out before: text of any length can examine.
         """
-        rows, columns, logs, weights = _entries(batch)
-        words, contexts = (self._values(table) for table in self._tables.values())
-        sums = np.zeros(3)  # of weights, of weighted errors, of weighted squared errors
-        for at in range(0, len(rows), TOGETHER):
-            mine, theirs = rows[at : at + TOGETHER], columns[at : at + TOGETHER]
-            products = np.einsum("ij,ij->i", words[0][mine].astype(np.float64), contexts[0][theirs])
-            errors = products + words[1][mine] + contexts[1][theirs] - logs[at : at + TOGETHER]
-            share = weights[at : at + TOGETHER].astype(np.float64)
-            sums += share.sum(), share @ errors, share @ errors**2
-        return float(sums[2] - sums[1] ** 2 / max(sums[0], 1e-30)) / 2, len(rows)
+        from forebear.kernels import glove as kernels
+
+        given = _entries(batch)
+        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self._room)
+        return squared - (0.5 * plain * plain / whole if whole else 0.0), len(given[0])
 
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Vectors and biases of words as rows and as columns, and how often each word was seen."""
-        return self._told(self._values) | {"counts": self.counts}
+        """Vectors and biases, of words as rows and as columns, and how often each word was seen."""
+        return {name: np.ascontiguousarray(part) for name, part in self._places().items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        own = dict(arrays)
-        counts = own.pop("counts", None)
-        if counts is None or counts.shape != self.counts.shape:
-            raise ForebearError(f"the state of a GloVe model lacks the counts of its {self.vocabulary:,} words")
-        self._take(own, self._values)
-        self.counts = counts
+        self._take(arrays, self._places())
+
+    def _places(self) -> dict[str, np.ndarray]:
+        return {name: part for side in SIDES for name, part in self._values(side).items()} | {"counts": self.counts}
 
     def remembered(self) -> dict[str, np.ndarray]:
-        """What else is needed to go on: the squared steps of each number."""
-        return {f"{name}.squares": array for name, array in self._told(self._squares).items()}
+        """What else is needed to go on: the squared steps of each number, added up."""
+        return {name: np.ascontiguousarray(part) for side in SIDES for name, part in self._squares(side).items()}
 
     def remember(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._take(arrays, self._squares, ".squares")
+        self._take(arrays, {name: part for side in SIDES for name, part in self._squares(side).items()})
 
     def go_on_from(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Begins with vectors that were learned before, of all our words or of the first of them; paces as at first."""
-        here = self._told(self._values)
-        for name, array in here.items():
-            if arrays[name].shape[1:] != array.shape[1:]:
-                raise ForebearError("the vectors to go on from have another width", remedy="leave out --width")
-            array[: len(arrays[name])] = arrays[name]
-        self._take(here, self._values)
+        """Begins with vectors that were learned before, of all our words or of the first of them, with full steps."""
+        for side in SIDES:
+            for name, place in self._values(side).items():
+                if arrays[name].shape[1:] != place.shape[1:]:
+                    raise ForebearError("the vectors to go on from have another width", remedy="leave out --width")
+                place[: len(arrays[name])] = arrays[name]
 
-    def _told(self, which: Any, suffix: str = "") -> dict[str, np.ndarray]:
-        told = {}
-        for side, table in self._tables.items():
-            vectors, biases = which(table)
-            told |= {f"{side}{suffix}": vectors.copy(), f"{side}.biases{suffix}": biases.copy()}
-        return told
-
-    def _take(self, arrays: Mapping[str, np.ndarray], which: Any, suffix: str = "") -> None:
-        here = {name: array for table in self._tables.items() for name, array in self._places(*table, which, suffix)}
-        for what, odd in (("lacks", set(here) - set(arrays)), ("has, but should not,", set(arrays) - set(here))):
+    def _take(self, arrays: Mapping[str, np.ndarray], places: dict[str, np.ndarray]) -> None:
+        for what, odd in (("lacks", set(places) - set(arrays)), ("has, but should not,", set(arrays) - set(places))):
             if odd:
                 raise ForebearError(f"the state of a GloVe model {what} {sorted(odd)}")
-        for name, place in here.items():
-            if arrays[name].shape != place.shape or arrays[name].dtype.kind != "f":
-                told = f"{arrays[name].dtype} {list(arrays[name].shape)}"
-                raise ForebearError(f"{name!r} holds {told}, and should hold float32 {list(place.shape)}")
-        for name, place in here.items():
+        for name, place in places.items():
+            if arrays[name].shape != place.shape or arrays[name].dtype != place.dtype:
+                kinds = [f"{array.dtype} {list(array.shape)}" for array in (arrays[name], place)]
+                raise ForebearError(f"{name!r} of a GloVe model is {kinds[0]}, not {kinds[1]}")
+        for name, place in places.items():
             place[:] = arrays[name]
-
-    def _places(self, side: str, table: np.ndarray, which: Any, suffix: str) -> list[tuple[str, np.ndarray]]:
-        vectors, biases = which(table)
-        return [(f"{side}{suffix}", vectors), (f"{side}.biases{suffix}", biases)]
 
     # -- what it says
 
     @property
     def matrix(self) -> np.ndarray:
         """(V, width) the vector of each word: those of the word as a row and as a column, added up."""
-        words, contexts = (self._values(table)[0] for table in self._tables.values())
+        words, contexts = (whole[:, : self.width] for whole in self._tables.values())
         return words + contexts
 
     def table(self, tokens: Sequence[str]) -> WordTable:
@@ -168,13 +166,13 @@ class GloveModel:
         return WordTable([tokens[int(row)] for row in rows], self.matrix[rows], self.counts[rows])
 
     @property
-    def parameter_count(self) -> int:
-        return len(SIDES) * self.vocabulary * (self.width + 1)
-
-    @property
     def remembered_count(self) -> int:
         """One for each parameter."""
         return self.parameter_count
+
+    @property
+    def parameter_count(self) -> int:
+        return len(SIDES) * self.vocabulary * (self.width + 1)
 
     @property
     def notes(self) -> list[str]:
@@ -188,3 +186,34 @@ class GloveModel:
 def _entries(batch: Batch) -> tuple[np.ndarray, ...]:
     inputs = batch.inputs
     return inputs["tokens"], inputs["beside"], batch.targets["together"], inputs["weights"]
+
+
+def _dealt(turns: np.ndarray, sizes: np.ndarray, threads: int) -> list[list[np.ndarray]]:
+    """What each thread has to do in each turn: the largest blocks first, always to who has least."""
+    shares: list[list[np.ndarray]] = [[] for _ in range(threads)]
+    for turn in turns:
+        mine, held = [[] for _ in range(threads)], [0] * threads
+        for block in turn[np.argsort(-sizes[turn], kind="stable")].tolist():
+            least = held.index(min(held))
+            mine[least].append(block)
+            held[least] += int(sizes[block])
+        for share, blocks in zip(shares, mine, strict=True):
+            share.append(np.array(blocks, turns.dtype))
+    return shares
+
+
+def _in_turns(learn: Callable[[np.ndarray], None], shares: list[list[np.ndarray]]) -> None:
+    """Threads that begin each turn together."""
+    barrier = Barrier(len(shares))
+
+    def work(share: list[np.ndarray]) -> None:
+        try:
+            for blocks in share:
+                learn(blocks)
+                barrier.wait()
+        except BaseException:
+            barrier.abort()  # or the others would wait for ever
+            raise
+
+    with ThreadPoolExecutor(len(shares)) as pool:
+        list(pool.map(work, shares))

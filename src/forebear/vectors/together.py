@@ -13,9 +13,10 @@ from forebear.objectives.batch import Batch, Moment
 from forebear.objectives.every_text import UNITS
 from forebear.text.order import shuffled
 from forebear.text.portion import Portion
-from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, Progress, counted
+from forebear.vectors.cooccurrence import MEMORY, Cooccurrences, counted
+from forebear.vectors.counting import Progress, Text
 
-STRETCHES = 4096  # about so many the entries are cut into, each shown as one
+STRETCHES = 1024  # about so many the entries are cut into, each shown as one
 LEAST, MOST = 16, 4096  # entries of a stretch
 
 
@@ -81,18 +82,23 @@ class Together:
         def taken(array: np.ndarray) -> np.ndarray:
             return np.concatenate([np.zeros(0, array.dtype), *(array[first:last] for first, last in stretches)])
 
-        logs = np.log(taken(table.counts))
+        logs = taken(table.counts)
+        np.log(logs, out=logs)
         # A power by way of logs, which numpy takes of many numbers at once.
-        weights = np.exp(np.minimum(np.float32(self.power) * (logs - np.float32(np.log(self.largest))), 0))
+        weights = logs * np.float32(self.power)
+        weights -= np.float32(self.power * np.log(self.largest))
+        np.exp(np.minimum(weights, 0, out=weights), out=weights)
         tokens = taken(table.rows)
         inputs = {"tokens": tokens, "lengths": np.array([len(tokens)]), "beside": taken(table.columns)}
         return Batch(inputs | {"weights": weights}, {"together": logs})
 
     def check(self, source: Portion) -> None:
-        units = source.by_sentence() if self.unit == "sentence" else source
-        for first, last in units.spans:
-            if last - first > 1 and np.count_nonzero(~np.isin(source.corpus.ids[first:last], list(self.never))) > 1:
+        units, before = source.by_sentence() if self.unit == "sentence" else source, np.zeros(0, np.int32)
+        for piece in Text(units, self.vocabulary, self.never).pieces():
+            words = np.append(before, piece) >= 0
+            if (words[1:] & words[:-1]).any():
                 return
+            before = piece[-1:]
         raise BadInput(f"no {self.unit} of this text has two words that stand together", remedy="give more text")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.kernels.drawing import ALWAYS, scrambled, thinned, thinning
+from forebear.kernels.drawing import scrambled, thinned, thinning
 from forebear.kernels.tables import table
 from forebear.vectors.subwords import Subwords
 
@@ -111,6 +111,11 @@ class Word2vecModel:
             )
         return self._known_way
 
+    @property
+    def drawing(self) -> tuple[np.ndarray, Any]:
+        """How often each id is looked at, and what else decides about windows."""
+        return self._kept, self._way
+
     def begin(self, seed: int) -> None:
         """The first values: small chance for inputs, 0 for outputs."""
         rng = np.random.default_rng(seed)
@@ -147,18 +152,20 @@ class Word2vecModel:
         return loss / many if many else float("nan")
 
     def examine(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
-        """The summed loss in double precision, without learning, and of how many pairs (of how many words, for CBOW):
-        whole windows, all words, and drawn words that depend on nothing but the text."""
+        """The summed loss in double precision, without learning, and of how many pairs (of how many words, for CBOW).
+
+        Frequent words are thinned out as in learning, since that is the text it learns to predict; windows are whole.
+        What is drawn depends on the words alone, not on when it is asked.
+        """
         from forebear.kernels.examining import examined
 
         self._check(tokens, lengths)
-        always = np.where(self.allowed, ALWAYS, 0).astype(np.uint64)
-        kept, ends = thinned(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), always, FIXED)
-        way, outputs = self._way, self._outputs[:, : self.width].astype(np.float64)
+        kept, ends = thinned(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._kept, FIXED)
+        way, outputs = self._way, self._outputs[:, : self.width]
         if self.output == "negatives" and not way.most:  # nothing was met yet
             return 0.0, 0
-        inputs, mean = self.matrix.astype(np.float64), self.architecture == "cbow"
-        return examined(kept, ends, inputs, outputs, way.supply, self.window, mean, scrambled(*FIXED))
+        mean = self.architecture == "cbow"
+        return examined(kept, ends, self.matrix, outputs, way.supply, self.window, mean, scrambled(*FIXED))
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:

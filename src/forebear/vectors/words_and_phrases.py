@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,11 @@ class WordsAndPhrases:
             return "nats for the way to a word in the tree"
         return "nats for telling a word from those drawn by chance, and those from it"
 
+    @property
+    def nothing(self) -> float | None:
+        """What vectors lose that know nothing: of each word it is told by even chances from those drawn."""
+        return None if self.model.output == "tree" else (1 + self.model.negatives) * math.log(2)
+
     def _joins(self, phrases: Phrases) -> None:
         """From now on these are joined; the model is made anew where that changes the vocabulary."""
         if phrases.size != self.phrases.size:
@@ -71,6 +77,11 @@ class WordsAndPhrases:
         if given is not None:
             counts[self._rows_of(given)] += given["counts"]
         self.model.meet(counts)
+        if self._passes:
+            shown = ", ".join(phrases.names(self._tokens)[:5])
+            self.notes.append(
+                f"{len(phrases.pairs):,} phrases are words of their own" + (f" ({shown} …)" if shown else "")
+            )
 
     def begin(self, seed: int) -> None:
         self.model.begin(seed)
@@ -118,6 +129,23 @@ class WordsAndPhrases:
 
     def examine(self, batch: Batch) -> tuple[float, int]:
         return self.model.examine(*self._joined(batch))
+
+    def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], many: int) -> list[dict[str, Any]]:
+        """The first windows of a batch, in words, as one thread draws them."""
+        from forebear.vectors.drawn_windows import drawn_windows
+
+        names = [*self._tokens, *self.phrases.names(self._tokens)]
+        tokens, lengths = self._joined(batch)
+        found = drawn_windows(tokens, lengths, *self.model.drawing, rate=rate, moment=moment, many=many)
+        return [
+            {
+                "word": names[one.word],
+                "around": [names[i] for i in one.around],
+                "drawn": [names[i] for i in one.drawn],
+                "turns": one.turns,
+            }
+            for one in found
+        ]
 
     def _joined(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.joined(batch.inputs["tokens"], batch.inputs["lengths"])

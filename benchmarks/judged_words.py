@@ -1,0 +1,36 @@
+"""How good word vectors are, for benchmarks: agreement with people about pairs of words, and analogies solved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from side_by_side import DATA
+
+from forebear.tasks.figures.metrics import spearman
+from forebear.using.lexicon import Lexicon
+from forebear.using.word_files import Questions, read_words
+from forebear.using.word_measures import MOST_FREQUENT, solve
+from forebear.vectors.table import WordTable
+
+FILES = ("EN-WS-353-ALL.txt", "EN-MTurk-771.txt", "questions-words.txt")
+
+
+def judged(words: Sequence[str], matrix: np.ndarray) -> list[float]:
+    """For each file the rank correlation over the pairs that are known, or the share of known analogies solved."""
+    table = WordTable(list(words), np.asarray(matrix, np.float32))
+    found = []
+    for name in FILES:
+        read = read_words(DATA / "words" / name)
+        if isinstance(read, Questions):
+            found.append(solve(Lexicon(table, lambda text: [text]), read, MOST_FREQUENT, "add").whole.accuracy or 0.0)
+            continue
+        vectors = [[table.vector(word) for word in pair] for pair in read.pairs]
+        known = [at for at, pair in enumerate(vectors) if all(vector is not None for vector in pair)]
+        cosines = [_cosine(*vectors[at]) for at in known]
+        found.append(float(spearman(np.array(cosines), np.asarray(read.scores)[known])))
+    return found
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+    return float(one @ other / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-12))

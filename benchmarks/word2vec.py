@@ -1,0 +1,236 @@
+"""word2vec beside gensim, and beside the C program where there is one: the same words and settings; prints ratios.
+
+    ./dev bench word2vec                 words a second, skip-gram and CBOW, one thread and two, freely and in step
+    ./dev bench word2vec --whole         the whole command from raw text, two epochs, each in a process of its own
+    ./dev bench word2vec --quality       WordSim-353, MTurk-771 and Google's analogies after five epochs, three seeds
+    ./dev bench word2vec --growth        words a second by vocabulary, width and length of the text
+
+Text is WikiText-2 of ../shared/data (or $FOREBEAR_DATA), else the demo's manual, cut into words once; both sides begin
+with these words. gensim reads a file of them (corpus_file), or lines from Python (an iterator). The C program is run
+where `word2vec` is on PATH or $WORD2VEC_BIN names it. Sides alternate; figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from judged_words import FILES, judged
+from side_by_side import machine, natural_text, write_figures
+
+from forebear.milestones.word2vec import Word2vec
+from forebear.objectives.around import Around
+from forebear.objectives.batch import Moment
+from forebear.text.corpus import Corpus
+from forebear.text.portion import Portion
+from forebear.text.preparing import prepare
+from forebear.text.training import train
+
+BATCH = Word2vec().recipe()["batch"]
+CHINESE = {"skip-gram": "skip-gram，", "one thread": "单线程", "two threads": "两个线程", "in step": "确定性",
+           "the whole command": "整条命令", "iterator": "迭代器"}  # fmt: skip
+
+
+def prepared(folder: Path, size: int, min_count: int = 5) -> Corpus:
+    """So many bytes of text, cut into words."""
+    file = folder / f"{size}.txt"
+    file.write_text(natural_text(size), encoding="utf-8")
+    tokenizer = train("words", file.read_text(encoding="utf-8").split("\n"), size=10**7, min_count=min_count)
+    return prepare([file], tokenizer, to=folder / f"corpus-{size}-{min_count}")
+
+
+def written(corpus: Corpus, file: Path) -> Path:
+    """The same words, a document a line."""
+    tokens, never = corpus.tokenizer.tokens(), corpus.tokenizer.specials
+    with open(file, "w", encoding="utf-8") as out:
+        for first, last in corpus.whole().spans.tolist():
+            out.write(" ".join(tokens[i] for i in corpus.ids[first:last].tolist() if i not in never) + "\n")
+    return file
+
+
+class Ours:
+    """A run of `sweep` over the whole text, as training makes it, without the folder around it."""
+
+    def __init__(self, corpus: Corpus, milestone: Word2vec, seed: int = 0) -> None:
+        self.source: Portion = corpus.whole()
+        self.network = milestone.network(corpus.tokenizer)
+        self.network.meet(self.source)
+        self.network.begin(seed)
+        self.seed, self.rate, self.objective = seed, milestone.recipe()["rate"], Around(milestone.unit)
+
+    def learn(self, epochs: int = 1, threads: int = 1, in_step: bool = False, steps: int | None = None) -> None:
+        total = steps or epochs * self.objective.steps(self.source, BATCH)
+        for step in range(total):
+            batch = self.objective.batch(self.source, BATCH, Moment(self.seed, step))
+            rate = self.rate * (total - step) / total
+            moment = (self.seed, step)
+            self.network.sweep(batch, rate=rate, moment=moment, threads=threads, deterministic=in_step)
+
+
+def gensim(file: Path, milestone: Word2vec, *, epochs: int, threads: int = 1, seed: int = 1, lines: bool = False):
+    """gensim's model, its vocabulary built, and a call that trains it."""
+    from gensim.models import Word2Vec
+    from gensim.models.word2vec import LineSentence
+
+    model = Word2Vec(
+        vector_size=milestone.width, window=milestone.window, min_count=1, sg=int(milestone.architecture == "skipgram"),
+        negative=milestone.negatives, sample=milestone.sample, workers=threads, epochs=epochs, seed=seed,
+        alpha=milestone.recipe()["rate"],
+    )  # fmt: skip
+    text = {"corpus_iterable": LineSentence(str(file))} if lines else {"corpus_file": str(file)}
+    model.build_vocab(**text)
+    given = {"total_words": model.corpus_total_words, "total_examples": model.corpus_count, "epochs": epochs}
+    return model, lambda: model.train(**text, **given)
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def told(label: str, words: int, mine: list[float], others: list[float]) -> list[str]:
+    ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
+    rates = [words / statistics.median(seconds) for seconds in (mine, others)]
+    print(f"{label:58}{rates[0]:10,.0f} words/s   theirs {rates[1]:9,.0f}   ours/theirs = {ratio:.2f}", flush=True)
+    return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", "–"]
+
+
+def speeds(corpus: Corpus, file: Path, widths: list[int], rounds: int) -> list[list[str]]:
+    rows, words = [], len(file.read_text(encoding="utf-8").split())
+    for architecture, name in (("skipgram", "skip-gram"), ("cbow", "CBOW")):
+        for width in widths:
+            milestone = Word2vec(width=width, architecture=architecture)
+            ours = Ours(corpus, milestone)
+            for threads, in_step, lines in ((1, False, False), (1, False, True), (2, False, False), (2, True, False)):
+                ours.learn(threads=threads, in_step=in_step, steps=2)  # compiled now, if it was not
+                mine, others = [], []
+                for _ in range(rounds):
+                    _, theirs = gensim(file, milestone, epochs=1, threads=threads, lines=lines)
+                    others.append(timed(theirs))
+                    mine.append(timed(lambda t=threads, s=in_step, o=ours: o.learn(threads=t, in_step=s)))
+                how = f"{'one thread' if threads == 1 else 'two threads'}{', in step' * in_step}"
+                peer = "gensim, iterator" if lines else "gensim"
+                rows.append(told(f"{name} {width}, {how}, beside {peer}", words, mine, others))
+            if program := os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec"):
+                rows.append(beside_c(program, ours, file, milestone, name, words, rounds))
+    if not (os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec")):
+        print("the C program is neither on PATH nor named by $WORD2VEC_BIN: not compared")
+    return rows
+
+
+def beside_c(
+    program: str, ours: Ours, file: Path, milestone: Word2vec, name: str, words: int, rounds: int
+) -> list[str]:
+    command = [program, "-train", str(file), "-output", os.devnull, "-size", str(milestone.width), "-window", "5"]
+    command += ["-sample", "1e-3", "-negative", "5", "-hs", "0", "-binary", "1", "-threads", "1", "-iter", "1"]
+    command += ["-min-count", "1", "-cbow", str(int(milestone.architecture == "cbow"))]
+    mine, others = [], []
+    for _ in range(rounds):
+        others.append(timed(lambda: subprocess.run(command, check=True, capture_output=True)))
+        mine.append(timed(ours.learn))
+    return told(f"{name} {milestone.width}, one thread, beside word2vec.c", words, mine, others)
+
+
+def whole(size: int, rounds: int, folder: Path) -> list[list[str]]:
+    """From raw text to vectors on the disk, in processes of their own; ours was compiled before, as on a second day."""
+    text = folder / "raw.txt"
+    text.write_text(natural_text(size), encoding="utf-8")
+    peer = (
+        "import sys; from gensim.models import Word2Vec;"
+        "m = Word2Vec(corpus_file=sys.argv[1], vector_size=100, sg=1, workers=1, epochs=2);"
+        "m.wv.save_word2vec_format(sys.argv[2], binary=True)"
+    )
+    mine, others = [], []
+    for number in range(rounds + 1):
+        cache = {**os.environ, "FOREBEAR_CACHE": str(folder / f"cache-{number}")}
+        ours = [sys.executable, "-m", "forebear", "pretrain", "word2vec", str(text), "--epochs", "2", "--threads", "1"]
+        ours += ["--workers", "1", "--to", str(folder / f"run-{number}"), "--quiet"]
+        theirs = [sys.executable, "-c", peer, str(text), str(folder / "vectors.bin")]
+        seconds = timed(lambda c=ours, e=cache: subprocess.run(c, check=True, env=e, capture_output=True))
+        if number:  # the first compiles
+            mine.append(seconds)
+            others.append(timed(lambda c=theirs: subprocess.run(c, check=True, capture_output=True)))
+    words = len(text.read_text(encoding="utf-8").split())
+    return [told("skip-gram 100, the whole command, two epochs, beside gensim", 2 * words, mine, others)]
+
+
+def quality(corpus: Corpus, file: Path, seeds: int, epochs: int) -> None:
+    """Both sides from the same words, with the same settings."""
+    counts = np.bincount(corpus.ids, minlength=corpus.tokenizer.size)
+    print(f"after {epochs} epochs: {', '.join(FILES)}; the mean over {seeds} seeds, ± the standard deviation")
+    for architecture in ("skipgram", "cbow"):
+        milestone = Word2vec(architecture=architecture)
+        found: dict[str, list[list[float]]] = {"ours": [], "ours, in step": [], "gensim": []}
+        for seed in range(seeds):
+            for name in ("ours", "ours, in step"):
+                ours = Ours(corpus, milestone, seed)
+                ours.learn(epochs, in_step=name != "ours")
+                table = ours.network.table(corpus.tokenizer.tokens())
+                found[name].append(judged(table.words, table.matrix))
+            model, train_it = gensim(file, milestone, epochs=epochs, seed=seed + 1)
+            train_it()
+            found["gensim"].append(judged(model.wv.index_to_key, model.wv.vectors))
+        for name, figures in found.items():
+            columns = list(zip(*figures, strict=True))
+            shown = "   ".join(f"{np.mean(one):.4f} ± {np.std(one, ddof=1) if seeds > 1 else 0:.4f}" for one in columns)
+            print(f"{architecture:10}{name:16}{shown}", flush=True)
+    print(f"{int((counts > 0).sum()):,} words, {len(corpus):,} tokens")
+
+
+def growth(folder: Path, size: int) -> None:
+    """Words a second, one thread, by what may be large."""
+    for label, corpus, milestone in (
+        *((f"min_count {least}", prepared(folder, size, least), Word2vec()) for least in (50, 5, 1)),
+        *((f"width {width}", prepared(folder, size), Word2vec(width=width)) for width in (50, 100, 300, 600)),
+        *((f"{size // part:,} bytes", prepared(folder, size // part), Word2vec()) for part in (16, 4, 1)),
+    ):
+        ours = Ours(corpus, milestone)
+        ours.learn(steps=2)
+        seconds = timed(ours.learn)
+        entries = corpus.tokenizer.size
+        print(f"{label:24}{entries:9,} words known{len(corpus) / seconds:12,.0f} words/s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=20_000_000, help="bytes of text")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--widths", type=int, nargs="+", default=[100, 300])
+    parser.add_argument("--epochs", type=int, default=5, help="of --quality")
+    parser.add_argument("--seeds", type=int, default=3, help="of --quality")
+    for flag in ("whole", "quality", "growth", "write", "quick"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    given = parser.parse_args()
+    if given.quick:
+        given.size, given.rounds, given.widths = 200_000, 1, [16]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if given.growth:
+            growth(folder, given.size)
+            return
+        if given.whole:
+            whole(given.size, given.rounds, folder)
+            return
+        corpus = prepared(folder, given.size)
+        file = written(corpus, folder / "words.txt")
+        if given.quality:
+            quality(corpus, file, given.seeds, given.epochs)
+            return
+        rows = speeds(corpus, file, given.widths, given.rounds)
+        if given.write:
+            rows += whole(given.size, given.rounds, folder)
+            write_figures("word2vec", rows, machine(1), given.rounds, CHINESE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Readers of word vectors: each text is read by itself, whoever stands beside it; only likes are looked for across."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from forebear.errors import BadInput
+from forebear.networks.model import Model
+from forebear.networks.reader import READERS, Convolution, Recurrent, WordReader, likes, parted
+from forebear.networks.window import Words
+
+WIDTH = 8
+ROWS = ([3, 4, 5, 6, 7, 8], [5], [9, 3, 3, 1], [2, 6])
+SEGMENTS = ([0, 0, 1, 1, 1, 1], [0], [0, 1, 1, 1], [0, 0])  # the second and the last row hold one text alone
+
+
+def encoder(reader: str | None, *, pairs: bool = False, width: int = WIDTH, words: int = WIDTH) -> WordReader:
+    made = WordReader(Words(10, words), reader=reader, width=width, pairs=pairs)
+    Model(made, {}).initialise(3)
+    return made.eval()
+
+
+def read(one: WordReader, rows: tuple[list[int], ...], segments: tuple[list[int], ...] | None = None) -> list[Tensor]:
+    """The last vectors of each row."""
+    tokens = torch.tensor([token for row in rows for token in row])
+    told = None if segments is None else torch.tensor([part for row in segments for part in row])
+    states = one(tokens, [len(row) for row in rows], told)
+    assert len(states.layers) == one.depth + 1
+    assert {layer.shape for layer in states.layers} == {(len(tokens), one.width)}
+    return list(states.last.split([len(row) for row in rows]))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("reader", [None, *READERS])
+def test_a_row_alone_is_what_it_is_among_others(reader: str | None, pairs: bool):
+    made = encoder(reader, pairs=pairs)
+    for number, together in enumerate(read(made, ROWS, SEGMENTS)):
+        (alone,) = read(made, (ROWS[number],), (SEGMENTS[number],))
+        torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reader", ["convolution", "recurrent"])
+def test_no_reader_looks_from_one_text_into_the_other(reader: str):
+    """But for likes: without them, changing the second text changes nothing of the first."""
+    body = READERS[reader](WIDTH)
+    Model(body, {}).initialise(3)
+    x = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(0))
+    other = torch.cat((x[:4], 5 * x[4:]))
+    one, changed = body(x, (4, 2)), body(other, (4, 2))
+    torch.testing.assert_close(one[:4], changed[:4], atol=1e-6, rtol=0)
+    assert not torch.allclose(one[4:], changed[4:])
+
+
+def test_a_convolution_is_torchs_over_a_text_with_zeros_around():
+    body = Convolution(WIDTH)
+    Model(body, {}).initialise(1)
+    x = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(0))
+    found = []
+    for one in body.filters:
+        assert isinstance(one, nn.Conv1d)
+        span = one.kernel_size[0]
+        before = (span - 1) // 2
+        laid = nn.functional.pad(x.t(), (before, span - 1 - before))
+        found.append(one(laid[None])[0].t())
+    torch.testing.assert_close(body(x, (5,)), torch.cat(found, 1).relu(), atol=1e-6, rtol=1e-5)
+    assert body(x, (5,)).shape == (5, WIDTH)
+
+
+def test_a_recurrent_reader_goes_back_from_the_last_word_of_each_text():
+    body = Recurrent(WIDTH)
+    Model(body, {}).initialise(1)
+    x = torch.randn(7, WIDTH, generator=torch.Generator().manual_seed(0))
+    wanted = torch.cat([body.lstm(part[None])[0][0] for part in x.split([2, 5])])
+    torch.testing.assert_close(body(x, (2, 5)), wanted, atol=1e-6, rtol=1e-5)
+    with pytest.raises(BadInput, match="two directions"):
+        Recurrent(7)
+
+
+def test_words_find_their_likes_in_the_other_text():
+    x = torch.eye(4)[[0, 1, 2, 1, 0, 3]]  # a b c | b a d
+    other = likes(x, (3, 3))
+    near = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 3, 4])
+    assert (other[near[1], near[0]] > 0.99).all()
+    assert other[2].sum() < 1 - 1e-9  # c is like none: a part of it looks at nothing
+    assert torch.equal(likes(x, (6, 0)), torch.zeros(6, 4))
+
+
+def test_rows_are_parted_by_their_segments():
+    segments = torch.tensor([part for row in SEGMENTS for part in row])
+    assert parted((6, 1, 4, 2), segments) == (2, 4, 1, 0, 1, 3, 2, 0)
+    assert parted((2, 3), None) == (2, 0, 3, 0)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_vectors_of_another_width_are_projected(reader: str):
+    made = encoder(reader, pairs=True, width=6, words=10)
+    assert [tuple(one.shape) for one in read(made, ROWS, SEGMENTS)] == [(len(row), 6) for row in ROWS]
+    assert made.project is not None
+
+
+def test_rows_without_words_are_no_trouble():
+    from forebear.networks.answers import LabelHead
+
+    for reader, how in (("mean", "mean"), ("convolution", "max"), ("recurrent", "max")):
+        made = encoder(reader)
+        head = LabelHead(WIDTH, 2, how, dense=True)
+        model = Model(made, {"label": head}).initialise(0).eval()
+        for tokens, lengths in (([3, 4], [0, 2, 0]), ([], [0])):
+            inputs = {"tokens": torch.tensor(tokens, dtype=torch.long), "lengths": torch.tensor(lengths)}
+            assert torch.isfinite(model.answers(inputs)["label"]).all()
+
+
+def test_the_first_layer_is_what_stays():
+    made = encoder("convolution", pairs=True)
+    assert [id(one) for one in made.lower(0)] == [id(made.embedding.token.weight)]
+    assert {id(one) for one in made.lower(1)} == {id(one) for one in made.parameters()}
+    assert next(iter(encoder(None, pairs=True).parameters())) is not None
+    assert len(list(encoder(None, pairs=True).parameters())) == 1  # as they are: there is nothing else to learn

@@ -1,0 +1,175 @@
+"""Word vectors as the first layer of a task's network: with every reader, frozen or not, in every task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forebear import import_run
+from forebear.cli.main import main
+from forebear.errors import BadInput
+from forebear.inspecting.attributing import why
+from forebear.milestones.word2vec import Word2vec
+from forebear.tasks import predicting
+from forebear.tasks.adaptation import Adaptation
+from forebear.training.folder import RunFolder
+from forebear.using.run import Run
+from forebear.using.words import TABLE
+from labelled_texts import TASKS, adapted, file_of, planned, written
+from small_runs import TABLES, trained
+
+READERS = ("mean", "convolution", "recurrent")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small run of each milestone that has nothing but vectors of words, on half of what tasks speak of."""
+    made = {}
+    for name in TABLES:
+        folder = tmp_path_factory.mktemp(name)
+        (folder / "text.txt").write_text(written("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
+        made[name] = trained(name, folder, steps=20).path
+    return made
+
+
+def table(folder: Path | RunFolder) -> np.ndarray:
+    from safetensors.numpy import load_file
+
+    return load_file((folder.path if isinstance(folder, RunFolder) else folder) / "weights.safetensors")[TABLE]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_serves_every_task(reader: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch):
+    made = adapted(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
+    run = Run.open(made.path)
+    assert run.task is not None
+    assert run.task.verb in run.verbs
+    assert made.adaptation.reader == reader
+    plan = planned(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
+    rows = run.task.rows(plan.data.train, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
+    together = predicting.predicted(run.network, rows)
+    monkeypatch.setattr(predicting, "AT_ONCE", 1)
+    for head, arrays in predicting.predicted(run.network, rows).items():
+        for one, other in zip(arrays, together[head], strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize("how", ["freeze", "features"])
+@pytest.mark.parametrize("name", ["word2vec", "glove"])
+def test_frozen_vectors_stay_bit_for_bit(name: str, how: str, runs: dict[str, Path], tmp_path: Path):
+    made = adapted(runs[name], "classification", tmp_path, steps=5, how=how)
+    own, learned = Run.open(runs[name]), table(made)
+    ids = [i for i, token in enumerate(own.tokenizer.tokens()) if token in own.words.rows]
+    assert len(ids) > 50
+    assert np.array_equal(learned[ids], own.words.matrix[[own.words.rows[own.tokenizer.token(i)] for i in ids]])
+    assert Run.open(made.path).tokenizer.digest == own.tokenizer.digest  # nothing could be learned of other words
+    assert ("encoder.body.layer.weight" in names(made)) == (how == "freeze")
+
+
+def names(made: RunFolder) -> set[str]:
+    return set(dict(Run(made).network.named_parameters()))
+
+
+def test_vectors_that_learn_move_and_new_words_get_some(runs: dict[str, Path], tmp_path: Path):
+    made = adapted(runs["word2vec"], "classification", tmp_path, steps=5)
+    before, after = Run.open(runs["word2vec"]), Run.open(made.path)
+    words = after.tokenizer.tokens()
+    new = words[before.tokenizer.size :]
+    assert words[: before.tokenizer.size] == before.tokenizer.tokens()
+    assert new
+    text = file_of("classification", tmp_path).read_text(encoding="utf-8")
+    assert all(text.count(word) > 1 for word in new)
+    assert after.tokenizer.unknown not in after.tokenizer.encode(new[0]).ids
+    learned, known = table(made), before.network.matrix
+    moved = [i for i, word in enumerate(words[: len(known)]) if word in before.words.rows]
+    assert not np.allclose(learned[moved], known[moved], atol=1e-6)
+    assert len(np.unique(learned[before.tokenizer.size :].round(5), axis=0)) == len(new)  # each begins by itself
+
+
+def test_nothing_is_known_of_unknown_words_but_what_all_are(runs: dict[str, Path]):
+    from forebear.using.given_words import given_words
+
+    folder = RunFolder.open(runs["word2vec"])
+    found, run = given_words(folder, folder.tokenizer, 0)[TABLE].numpy(), Run(folder)
+    specials = list(folder.tokenizer.specials)
+    np.testing.assert_allclose(found[specials], np.tile(run.words.matrix.mean(0), (len(specials), 1)), atol=1e-6)
+    assert np.array_equal(found, given_words(folder, folder.tokenizer, 0)[TABLE].numpy())
+
+
+def test_vectors_of_other_programs_serve_as_well(tmp_path: Path):
+    words = dict.fromkeys(written("classification", 60).lower().split())
+    rows = [f"{word} {' '.join(f'{len(word) / (place + 1):.3f}' for place in range(10))}" for word in words]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows), encoding="utf-8")
+    given = import_run(tmp_path / "vectors.txt", to=tmp_path / "given")
+    frozen = adapted(tmp_path / "given", "classification", tmp_path, steps=3, how="freeze", to="frozen")
+    row = given.tokenizer.id("the")
+    assert np.array_equal(table(frozen)[row], given.words.vector("the"))
+    assert adapted(tmp_path / "given", "tagging", tmp_path, steps=3, reader="recurrent", to="tags").finished
+
+
+def test_one_hot_vectors_are_a_table_that_begins_by_chance(runs: dict[str, Path], tmp_path: Path):
+    made = adapted(runs["onehot"], "classification", tmp_path, steps=3, reader_width=24)
+    assert table(made).shape == (Run(made).tokenizer.size, 24)
+    assert Run(made).network.encoder.width == 24
+
+
+def test_an_adapted_run_teaches_another_task_what_its_reader_knows(runs: dict[str, Path], tmp_path: Path):
+    first = adapted(runs["word2vec"], "classification", tmp_path, steps=5, reader="convolution", to="first")
+    plan = planned(first.path, "tagging", tmp_path, steps=1)
+    assert plan.adaptation.reader == "convolution"
+    from forebear.using.adapting import Ready
+
+    ready = Ready.of(plan)
+    ready.learner.begin()
+    own = dict(Run(first).network.named_parameters())
+    new = dict(ready.learner.network.named_parameters())
+    assert new["encoder.body.filters.0.weight"].equal(own["encoder.body.filters.0.weight"])
+    assert new[TABLE][: len(own[TABLE])].equal(own[TABLE])
+    other = adapted(first.path, "pairs", tmp_path, steps=2, reader="recurrent", to="other")  # only vectors fit
+    assert other.finished
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_it_learns_whether_a_sentence_answers_a_question(reader: str, runs: dict[str, Path], tmp_path: Path):
+    from forebear.demo.examples import examples
+    from forebear.demo.labelled import lines
+
+    file = tmp_path / "matching.tsv"
+    file.write_text("".join(lines("matching", examples("matching", 500, 0, "en"))), encoding="utf-8")
+    command = ["adapt", runs["word2vec"], file, "--to", tmp_path / "run", "--reader", reader, "--steps", 100]
+    assert main([str(word) for word in (*command, "--threads", 1, "--quiet")]) == 0
+    assert RunFolder.open(tmp_path / "run").facts["metrics"]["dev"]["accuracy"] > 0.8
+
+
+def test_it_can_be_asked_why_and_for_vectors(runs: dict[str, Path], tmp_path: Path):
+    run = Run.open(adapted(runs["word2vec"], "pairs", tmp_path, steps=5, reader="convolution").path)
+    told = why(run, ("The cat sat.", "The dog sat."))
+    assert len([word for word in told.words if word.text.strip()]) >= 6
+    assert run.embed("The cat sat.")[0].vector.shape == (run.network.encoder.width,)
+    assert run.words.matrix.shape[1] == run.network.encoder.embedding.width
+
+
+def test_what_means_nothing_is_refused(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(BadInput, match="encoder of its own"):
+        planned("bert", "classification", tmp_path, reader="mean")
+    with pytest.raises(BadInput, match="learn nothing"):
+        planned(runs["word2vec"], "classification", tmp_path, how="features", reader="recurrent")
+    with pytest.raises(BadInput, match="--reader-width"):
+        planned(runs["word2vec"], "classification", tmp_path, how="features", reader_width=10)
+    with pytest.raises(BadInput, match="learned nothing yet"):
+        planned(runs["word2vec"], "classification", tmp_path, how="freeze", freeze_layers=1)
+    with pytest.raises(BadInput, match="--reader is"):
+        Adaptation(reader="eyes")  # pyright: ignore[reportArgumentType]
+    words = ["adapt", str(runs["word2vec"]), str(file_of("classification", tmp_path)), "--deterministic", "--json"]
+    assert main(words) == 2
+    assert "deterministic" in capsys.readouterr().err
+
+
+def test_other_runs_say_nothing_of_readers(tmp_path: Path):
+    assert not [name for name in Adaptation().to_json() if name.startswith("reader")]
+    assert Adaptation(**json.loads(json.dumps(Adaptation(reader="mean").to_json()))) == Adaptation(reader="mean")
+    assert Word2vec().wants_reader

@@ -1,0 +1,18 @@
+"""GloVe's benchmark runs on a small text; what is counted, and Stanford's program where it is, are compared in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_glove_benchmark_runs(tmp_path):
+    environment = os.environ | {"FOREBEAR_DATA": str(tmp_path), "GLOVE_BIN": "", "PATH": ""}  # the demo's text
+    command = [sys.executable, str(ROOT / "benchmarks" / "glove.py"), "--quick", "--threads", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("plain/ours") == 2
+    assert "Stanford's program is not on PATH" in done.stdout
+    assert "2 threads by the clock" in done.stdout

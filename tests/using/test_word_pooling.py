@@ -1,0 +1,187 @@
+"""Vectors of texts from their words: by hand, whatever stands beside them, unknown words told and composed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebear.errors import BadInput
+from forebear.text.tokenizer import Tokenizer
+from forebear.text.training import train
+from forebear.using import word_pooling
+from forebear.using.word_cutting import Cutting
+from forebear.using.word_pooling import Pooled, _portions
+from forebear.vectors.phrases import Phrases
+from forebear.vectors.table import WordTable
+from small_runs import opened
+
+WORDS = ["cat", "dog", "sat", "the", "我", "喜欢"]
+ROWS = np.arange(18, dtype=np.float32).reshape(6, 3) ** 1.5 - 20
+COUNTS = np.array([10, 5, 5, 80, 20, 30])
+
+
+@pytest.fixture(scope="module")
+def cutter() -> Tokenizer:
+    return train("words", ["the cat sat", "the dog sat", "我喜欢你", "a wolf"], min_count=1)
+
+
+def pooled(cutter: Tokenizer, **how: object) -> Pooled:
+    return Pooled(Cutting(WordTable(WORDS, ROWS, COUNTS, **how), cutter))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("mean", ROWS[[3, 0, 2]].mean(0)),
+        ("max", ROWS[[3, 0, 2]].max(0)),
+        ("first", ROWS[3]),
+        ("last", ROWS[2]),
+    ],
+)
+def test_pooling_by_hand(cutter: Tokenizer, pooling, expected: np.ndarray):
+    plain = pooled(cutter).matrix(["the cat sat", "我喜欢 the"], pooling, normalise=False)
+    assert plain.vectors[0] == pytest.approx(expected, abs=1e-4)
+    scaled = pooled(cutter).matrix(["the cat sat"], pooling)
+    assert scaled.vectors[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+    assert (plain.tokens.tolist(), plain.cut.tolist()) == ([3, 3], [0, 0])
+
+
+def test_sif_weighs_rare_words_more_and_takes_away_what_all_share(cutter: Tokenizer):
+    found = pooled(cutter).matrix(["the cat", "cat"], "sif", normalise=False).vectors
+    shares = COUNTS / COUNTS.sum()
+    weights = 1e-3 / (1e-3 + shares)
+    shared = (shares * weights) @ ROWS
+    shared /= np.linalg.norm(shared)
+    for vector, rows in zip(found, ([3, 0], [0]), strict=True):
+        whole = (weights[rows, None] * ROWS[rows]).mean(0)
+        assert vector == pytest.approx(whole - (whole @ shared) * shared, abs=1e-5)
+        assert vector @ shared == pytest.approx(0, abs=1e-5)
+    with pytest.raises(BadInput, match="nobody counted"):
+        Pooled(Cutting(WordTable(WORDS, ROWS), cutter)).matrix(["cat"], "sif")
+
+
+def test_unknown_words_are_counted_and_a_text_of_them_alone_is_refused(cutter: Tokenizer):
+    found = pooled(cutter).matrix(["the wolf Cat xyz", "dog"], normalise=False)
+    assert found.vectors[0] == pytest.approx(ROWS[[3, 0]].mean(0), abs=1e-4)  # Cat is cat
+    assert (found.tokens.tolist(), found.cut.tolist()) == ([2, 1], [2, 0])
+    with pytest.raises(BadInput, match="none of this text's words") as told:
+        pooled(cutter).matrix(["cat", "a wolf"])
+    assert told.value.line == 2
+    with pytest.raises(BadInput, match="no tokens"):
+        pooled(cutter).matrix(["cat", " "])
+    with pytest.raises(BadInput, match="pooling is 'sum'"):
+        pooled(cutter).matrix(["cat"], "sum")  # pyright: ignore[reportArgumentType]
+    assert pooled(cutter).matrix([]).vectors.shape == (0, 3)
+
+
+def test_words_are_composed_once_and_count_as_rare(cutter: Tokenizer):
+    asked = []
+
+    def compose(word: str) -> np.ndarray | None:
+        asked.append(word)
+        return None if word == "9" else np.full(3, len(word), np.float32)
+
+    by = pooled(cutter, compose=compose)
+    found = by.matrix(["wolf wolves", "wolves 9"], normalise=False)
+    assert found.vectors.tolist() == [[5, 5, 5], [6, 6, 6]]
+    assert (found.cut.tolist(), sorted(asked)) == ([0, 1], ["9", "wolf", "wolves"])
+    whole = np.full(3, 6.0)
+    assert by.matrix(["wolves"], "sif", False).vectors[0] == pytest.approx(
+        whole - (whole @ by.shared) * by.shared, abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "sif", "first", "last"])
+def test_no_text_depends_on_those_beside_it_nor_on_blocks(cutter: Tokenizer, pooling, monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS[:4], size)) for size in (1, 7, 40, 3, 3, 90, 1)]
+    alone = np.concatenate([pooled(cutter).matrix([text], pooling).vectors for text in texts])
+    assert (pooled(cutter).matrix(texts, pooling).vectors == alone).all()  # to the last bit
+    monkeypatch.setattr(word_pooling, "BLOCK", 30)
+    blocks = pooled(cutter).matrix(texts, pooling).vectors
+    assert blocks == pytest.approx(alone, abs=1e-5)
+    assert (np.concatenate([pooled(cutter).matrix([text], pooling).vectors for text in texts]) == blocks).all()
+
+
+@given(st.lists(st.integers(1, 30)), st.integers(1, 10))
+def test_portions_hold_everything_once_and_cut_texts_from_their_beginning(counts: list[int], most: int):
+    parts = list(_portions(counts, most))
+    assert [place for part in parts for place in range(part.start, part.stop)] == list(range(sum(counts)))
+    assert all(0 < part.stop - part.start <= most for part in parts)
+    begins = {0, *np.cumsum(counts).tolist()}
+    for part in parts:
+        begin = max(one for one in begins if one <= part.start)
+        assert (part.start - begin) % most == 0
+
+
+def test_words_of_a_text_have_their_vectors_and_places(cutter: Tokenizer):
+    (found,) = pooled(cutter).embed(["我喜欢 xyz the  cat"], "mean", words=True, normalise=False)
+    assert found.words is not None
+    assert [(word.text, word.start, word.end) for word in found.words] == [
+        ("我", 0, 1), ("喜欢", 1, 3), ("the", 8, 11), ("cat", 13, 16),
+    ]  # fmt: skip
+    assert found.words[3].vector.tolist() == ROWS[0].tolist()
+    assert (found.tokens, found.cut) == (4, 1)
+    assert pooled(cutter).embed(["cat"], "mean", words=False, normalise=True)[0].words is None
+
+
+def test_phrases_are_one_word_as_they_were_in_training(cutter: Tokenizer):
+    ids = {token: number for number, token in enumerate(cutter.tokens())}
+    pairs = np.array([(ids["cat"], ids["sat"]), (ids["我"], ids["喜欢"]), (ids["the"], cutter.size)])
+    phrases = Phrases(cutter.size, pairs, (2, 3))
+    names = phrases.names(cutter.tokens())
+    assert names == ["cat sat", "我喜欢", "the cat sat"]
+    table = WordTable([*WORDS, *names], np.eye(9, dtype=np.float32), np.arange(9, 0, -1))
+    cutting = Cutting(table, cutter, phrases)
+    assert cutting.words("dog the cat sat 我喜欢 xyz") == ["dog", "the cat sat", "我喜欢", "xyz"]
+    (found,) = Pooled(cutting).embed(["dog the cat sat 我喜欢 xyz"], "mean", words=True, normalise=False)
+    assert found.vector == pytest.approx(np.eye(9)[[1, 8, 7]].mean(0))
+    assert found.words is not None
+    assert [(word.text, word.start, word.end) for word in found.words] == [
+        ("dog", 0, 3), ("the cat sat", 4, 15), ("我喜欢", 16, 19),
+    ]  # fmt: skip
+    assert (found.tokens, found.cut) == (3, 1)
+
+
+def test_a_run_of_words_embeds_and_is_searched_like_any_other(tmp_path: Path):
+    run = opened("word2vec", tmp_path, steps=10)
+    sentences = ["the cat sat", "Number 7 is over", "the dog ran", "the cat sat ."]
+    vectors = np.stack([one.vector for one in run.embed(sentences)])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    (near,) = run.neighbours("the cat sat", among=sentences, top=2)
+    assert [one.text for one in near.nearest] == ["the cat sat", "the cat sat ."]
+    (weighed,) = run.neighbours("the cat sat", among=sentences, top=1, pooling="sif")
+    assert weighed.nearest[0].text == "the cat sat"
+    with pytest.raises(BadInput, match="--layers means nothing"):
+        run.embed("the cat", layers=-1)
+    with pytest.raises(BadInput, match="--long means nothing"):
+        run.embed("the cat", long="windows")
+    network = opened("gpt2", tmp_path, to="network", steps=2)
+    with pytest.raises(BadInput, match="pooling is 'sif'"):
+        network.embed("the cat", pooling="sif")
+
+
+def test_the_shared_direction_is_nearly_the_papers(data: Path):
+    """The first singular vector of many texts, against the mean word: the decision to use the latter rests on this."""
+    lines = (data / "corpora" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").split("\n")
+    texts = [line for line in lines if len(line.split()) > 20][:1500]
+    cutter = train("words", texts, min_count=3)
+    ids, counts = cutter.encode_many(texts)
+    words = [token for number, token in enumerate(cutter.tokens()) if number not in cutter.specials]
+    often = np.bincount(ids, minlength=cutter.size)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(words), 50)).astype(np.float32) + 0.3  # vectors that point somewhat the same way
+    by = Pooled(Cutting(WordTable(words, rows, np.array([often[cutter.id(word) or 0] for word in words])), cutter))
+    spoken = by.cutting.spoken(texts)
+    known = spoken.rows >= 0
+    owners = spoken.owners()[known]
+    means = np.zeros((len(texts), 50))
+    np.add.at(means, owners, by.weights[spoken.rows[known], None] * rows[spoken.rows[known]])
+    means /= np.bincount(owners, minlength=len(texts))[:, None]
+    first = np.linalg.svd(means, full_matrices=False)[2][0]
+    assert abs(first @ by.shared) > 0.97
+    assert len(counts) == len(texts)
