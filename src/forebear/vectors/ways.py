@@ -9,7 +9,6 @@ from forebear.kernels.sweeping import Way
 from forebear.kernels.windows import Supply
 from forebear.vectors.huffman import Tree, huffman
 
-
 ALIKE = 8  # found by trial: texts of twenty words and of twenty thousand learn in step as well as freely
 
 
