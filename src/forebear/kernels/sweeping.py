@@ -17,7 +17,8 @@ from forebear.kernels.drawing import scrambled_many, thinned
 from forebear.kernels.lanes import WIDE
 from forebear.kernels.learning import Spelling, learn_freely, learn_in_step
 from forebear.kernels.rows import KINDS
-from forebear.kernels.tables import table
+from forebear.kernels.tables import LINE, table
+from forebear.kernels.waiting import OPEN
 from forebear.kernels.windows import Supply, Text, Windows
 
 PART = 256  # words at most that share a stream of chance, and whose windows are decided about together
@@ -28,6 +29,7 @@ LONGEST = 4096  # words that are learned from in step, at most
 # The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
 STILL = 2.0
 CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
+WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
 SEEN = 256  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
 BESIDE = (around, lanes, rows, waiting, windows)
@@ -97,6 +99,11 @@ class Way:
         kinds, slots = self.kinds, self.slots
         return Lesson(outputs, windows, work, kinds, slots, self.window, np.float32(rate), told, every)
 
+    def helpers(self, many: int, width: int) -> int:
+        """Threads that are worth while for so many windows in step: bits do not depend on it, time does."""
+        work = many * (50 + self.room(1) * width / 64)  # nanoseconds, about
+        return max(1, min(int(work / WORTH), width // LINE))
+
     def spelled(self, many: int, width: int, vocabulary: int) -> Spelling | None:
         """Room for a stretch of so many words."""
         if self.spelling is None:
@@ -161,18 +168,28 @@ def stepwise(
 ) -> None:
     """All threads work at the same pieces of text, in the same room."""
     run, room = compiled(learn_in_step, bare=True, beside=BESIDE), way.room(text.part)
-    threads, gate = min(threads, pieces), np.zeros(1, np.int64)
+    threads = min(threads, pieces, way.helpers(pieces * text.part, inputs.shape[1]))
+    gate = np.zeros(1, np.int64)
 
     def one(thread: int) -> None:
         run(thread, threads, gate, text, way.supply, spelling, lesson, mean, inputs, pieces, room)
 
-    at_once(one, threads)
+    def let_go() -> None:
+        gate[0] = OPEN
+
+    at_once(one, threads, let_go)
 
 
-def at_once(work: Callable[[int], None], threads: int) -> None:
-    """The work of all threads, at the same time."""
+def at_once(work: Callable[[int], None], threads: int, let_go: Callable[[], None] = lambda: None) -> None:
+    """The work of all threads, at the same time; `let_go` where not all could begin, and the others wait for them."""
     if threads == 1:
         work(0)
         return
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
+        try:
+            begun = [pool.submit(work, thread) for thread in range(threads)]
+        except BaseException:
+            let_go()
+            raise
+        for one in begun:
+            one.result()
