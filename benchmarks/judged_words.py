@@ -14,13 +14,14 @@ from forebear.using.word_measures import MOST_FREQUENT, solve
 from forebear.vectors.table import WordTable
 
 FILES = ("EN-WS-353-ALL.txt", "EN-MTurk-771.txt", "questions-words.txt")
+CHINESE_FILES = ("zh-wordsim-240.txt", "zh-wordsim-297.txt", "CA8/morphological.txt", "CA8/semantic.txt")
 
 
-def judged(words: Sequence[str], matrix: np.ndarray) -> list[float]:
+def judged(words: Sequence[str], matrix: np.ndarray, files: Sequence[str] = FILES) -> list[float]:
     """For each file the rank correlation over the pairs that are known, or the share of known analogies solved."""
     table = WordTable(list(words), np.asarray(matrix, np.float32))
     found = []
-    for name in FILES:
+    for name in files:
         read = read_words(DATA / "words" / name)
         if isinstance(read, Questions):
             found.append(solve(Lexicon(table, lambda text: [text]), read, MOST_FREQUENT, "add").whole.accuracy or 0.0)

@@ -3,11 +3,14 @@
     ./dev bench word2vec                 words a second, skip-gram and CBOW, one thread and two, freely and in step
     ./dev bench word2vec --whole         the whole command from raw text, two epochs, each in a process of its own
     ./dev bench word2vec --quality       WordSim-353, MTurk-771 and Google's analogies after five epochs, three seeds
-    ./dev bench word2vec --growth        words a second by vocabulary, width and length of the text
+    ./dev bench word2vec --growth        words a second by vocabulary, width and length of the text, both sides
+    ./dev bench word2vec --kinds         hierarchical softmax, and subwords beside gensim's FastText
+    ./dev bench word2vec --chinese …     any of these on Chinese text: wordsim-240, wordsim-297 and CA8
 
-Text is WikiText-2 of ../shared/data (or $FOREBEAR_DATA), else the demo's manual, cut into words once; both sides begin
-with these words. gensim reads a file of them (corpus_file), or lines from Python (an iterator). The C program is run
-where `word2vec` is on PATH or $WORD2VEC_BIN names it. Sides alternate; figures are medians over the rounds.
+Text is WikiText-2 or zhwiki of ../shared/data (or $FOREBEAR_DATA), else the demo's manual, cut into words once; both
+sides begin with these words. gensim reads a file of them (corpus_file), or lines from Python (an iterator). The C
+program is run where `word2vec` is on PATH or $WORD2VEC_BIN names it. Sides alternate; figures are medians over the
+rounds. Time is the processor's with one thread, so that others who use the machine disturb less, else the clock's.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from judged_words import FILES, judged
-from side_by_side import machine, natural_text, write_figures
+from judged_words import CHINESE_FILES, FILES, judged
+from side_by_side import DATA, machine, natural_text, sgemm, write_figures
 
+from forebear.kernels.drawing import ALWAYS
 from forebear.milestones.word2vec import Word2vec
 from forebear.objectives.around import Around
 from forebear.objectives.batch import Moment
@@ -34,16 +39,23 @@ from forebear.text.corpus import Corpus
 from forebear.text.portion import Portion
 from forebear.text.preparing import prepare
 from forebear.text.training import train
+from forebear.vectors.subwords import Subwords
 
 BATCH = Word2vec().recipe()["batch"]
 CHINESE = {"skip-gram": "skip-gram，", "one thread": "单线程", "two threads": "两个线程", "in step": "确定性",
            "the whole command": "整条命令", "iterator": "迭代器"}  # fmt: skip
 
 
-def prepared(folder: Path, size: int, min_count: int = 5) -> Corpus:
+def text_of(size: int, chinese: bool) -> str:
+    """So many bytes."""
+    file = DATA / "corpora" / "zhwiki.txt"
+    return file.read_bytes()[:size].decode("utf-8", "ignore") if chinese and file.exists() else natural_text(size)
+
+
+def prepared(folder: Path, size: int, min_count: int = 5, chinese: bool = False) -> Corpus:
     """So many bytes of text, cut into words."""
     file = folder / f"{size}.txt"
-    file.write_text(natural_text(size), encoding="utf-8")
+    file.write_text(text_of(size, chinese), encoding="utf-8")
     tokenizer = train("words", file.read_text(encoding="utf-8").split("\n"), size=10**7, min_count=min_count)
     return prepare([file], tokenizer, to=folder / f"corpus-{size}-{min_count}")
 
@@ -78,13 +90,15 @@ class Ours:
 
 def gensim(file: Path, milestone: Word2vec, *, epochs: int, threads: int = 1, seed: int = 1, lines: bool = False):
     """gensim's model, its vocabulary built, and a call that trains it."""
-    from gensim.models import Word2Vec
+    from gensim.models import FastText, Word2Vec
     from gensim.models.word2vec import LineSentence
 
-    model = Word2Vec(
+    tree = milestone.output == "tree"
+    how = {"bucket": Subwords().buckets} if milestone.subwords else {}
+    model = (FastText if milestone.subwords else Word2Vec)(
         vector_size=milestone.width, window=milestone.window, min_count=1, sg=int(milestone.architecture == "skipgram"),
-        negative=milestone.negatives, sample=milestone.sample, workers=threads, epochs=epochs, seed=seed,
-        alpha=milestone.recipe()["rate"],
+        negative=0 if tree else milestone.negatives, hs=int(tree), sample=milestone.sample, workers=threads,
+        epochs=epochs, seed=seed, alpha=milestone.recipe()["rate"], **how,
     )  # fmt: skip
     text = {"corpus_iterable": LineSentence(str(file))} if lines else {"corpus_file": str(file)}
     model.build_vocab(**text)
@@ -92,45 +106,67 @@ def gensim(file: Path, milestone: Word2vec, *, epochs: int, threads: int = 1, se
     return model, lambda: model.train(**text, **given)
 
 
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def timed(work: Callable[[], object], threads: int | None = None) -> float:
+    """Seconds; the processor's where all is done by one thread of this process."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    began = clock()
     work()
-    return time.perf_counter() - began
+    return clock() - began
 
 
-def told(label: str, words: int, mine: list[float], others: list[float]) -> list[str]:
+def told(label: str, words: int, mine: list[float], others: list[float], operations: float = 0.0) -> list[str]:
     ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
     rates = [words / statistics.median(seconds) for seconds in (mine, others)]
-    print(f"{label:58}{rates[0]:10,.0f} words/s   theirs {rates[1]:9,.0f}   ours/theirs = {ratio:.2f}", flush=True)
-    return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", "–"]
+    share = f"{operations / statistics.median(mine) / sgemm():.2f}" if operations else ""
+    limit = f"   {share} of sgemm" if share else ""
+    figures = f"{rates[0]:10,.0f} words/s   theirs {rates[1]:9,.0f}   ours/theirs = {ratio:.2f}{limit}"
+    print(f"{label:58}{figures}", flush=True)
+    return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", share or "–"]
+
+
+def operations(ours: Ours, milestone: Word2vec) -> float:
+    """Floating-point operations of skip-gram in an epoch: for each pair and each target a product and two changes."""
+    model, lengths = ours.network.model, np.diff(ours.source.spans).ravel()
+    looked_at = model.counts @ (model._kept / ALWAYS) / lengths.sum()
+    reach = np.arange(1, milestone.window + 1)
+    rows = lengths[:, None] * looked_at  # words of a document that are looked at, about
+    pairs = np.maximum(2 * reach * rows - reach * (reach + 1), 0).mean(1).sum()
+    return float(6 * pairs * (milestone.negatives + 1) * milestone.width)
+
+
+def compared(ours: Ours, file: Path, milestone: Word2vec, label: str, rounds: int, **how: Any) -> list[str]:
+    """An epoch each, again and again."""
+    threads, in_step, lines = (how.get(name, usual) for name, usual in (("threads", 1), ("in_step", 0), ("lines", 0)))
+    ours.learn(threads=threads, in_step=bool(in_step), steps=2)  # compiled now, if it was not
+    mine, others, words = [], [], len(file.read_text(encoding="utf-8").split())
+    for _ in range(rounds):
+        _, theirs = gensim(file, milestone, epochs=1, threads=threads, lines=bool(lines))
+        others.append(timed(theirs, threads))
+        mine.append(timed(lambda: ours.learn(threads=threads, in_step=bool(in_step)), threads))
+    plain = milestone.architecture == "skipgram" and milestone.output == "negatives" and threads == 1
+    work = operations(ours, milestone) if plain and not milestone.subwords else 0.0
+    return told(label, words, mine, others, work)
 
 
 def speeds(corpus: Corpus, file: Path, widths: list[int], rounds: int) -> list[list[str]]:
-    rows, words = [], len(file.read_text(encoding="utf-8").split())
+    rows = []
     for architecture, name in (("skipgram", "skip-gram"), ("cbow", "CBOW")):
         for width in widths:
             milestone = Word2vec(width=width, architecture=architecture)
             ours = Ours(corpus, milestone)
             for threads, in_step, lines in ((1, False, False), (1, False, True), (2, False, False), (2, True, False)):
-                ours.learn(threads=threads, in_step=in_step, steps=2)  # compiled now, if it was not
-                mine, others = [], []
-                for _ in range(rounds):
-                    _, theirs = gensim(file, milestone, epochs=1, threads=threads, lines=lines)
-                    others.append(timed(theirs))
-                    mine.append(timed(lambda t=threads, s=in_step, o=ours: o.learn(threads=t, in_step=s)))
                 how = f"{'one thread' if threads == 1 else 'two threads'}{', in step' * in_step}"
-                peer = "gensim, iterator" if lines else "gensim"
-                rows.append(told(f"{name} {width}, {how}, beside {peer}", words, mine, others))
+                label = f"{name} {width}, {how}, beside gensim{', iterator' * lines}"
+                given = {"threads": threads, "in_step": in_step, "lines": lines}
+                rows.append(compared(ours, file, milestone, label, rounds, **given))
             if program := os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec"):
-                rows.append(beside_c(program, ours, file, milestone, name, words, rounds))
+                rows.append(beside_c(program, ours, file, milestone, name, rounds))
     if not (os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec")):
         print("the C program is neither on PATH nor named by $WORD2VEC_BIN: not compared")
     return rows
 
 
-def beside_c(
-    program: str, ours: Ours, file: Path, milestone: Word2vec, name: str, words: int, rounds: int
-) -> list[str]:
+def beside_c(program: str, ours: Ours, file: Path, milestone: Word2vec, name: str, rounds: int) -> list[str]:
     command = [program, "-train", str(file), "-output", os.devnull, "-size", str(milestone.width), "-window", "5"]
     command += ["-sample", "1e-3", "-negative", "5", "-hs", "0", "-binary", "1", "-threads", "1", "-iter", "1"]
     command += ["-min-count", "1", "-cbow", str(int(milestone.architecture == "cbow"))]
@@ -138,7 +174,18 @@ def beside_c(
     for _ in range(rounds):
         others.append(timed(lambda: subprocess.run(command, check=True, capture_output=True)))
         mine.append(timed(ours.learn))
+    words = len(file.read_text(encoding="utf-8").split())
     return told(f"{name} {milestone.width}, one thread, beside word2vec.c", words, mine, others)
+
+
+def kinds(corpus: Corpus, file: Path, width: int, rounds: int) -> None:
+    """What is learned less often."""
+    for label, fields in (("a tree", {"output": "tree"}), ("subwords", {"subwords": True})):
+        for architecture, name in (("skipgram", "skip-gram"), ("cbow", "CBOW")):
+            milestone = Word2vec(width=width, architecture=architecture, **fields)
+            for in_step in (False, True):
+                how = f"{name} {width}, {label}{', in step' * in_step}, beside gensim"
+                compared(Ours(corpus, milestone), file, milestone, how, rounds, in_step=in_step)
 
 
 def whole(size: int, rounds: int, folder: Path) -> list[list[str]]:
@@ -164,10 +211,10 @@ def whole(size: int, rounds: int, folder: Path) -> list[list[str]]:
     return [told("skip-gram 100, the whole command, two epochs, beside gensim", 2 * words, mine, others)]
 
 
-def quality(corpus: Corpus, file: Path, seeds: int, epochs: int) -> None:
+def quality(corpus: Corpus, file: Path, seeds: int, epochs: int, chinese: bool) -> None:
     """Both sides from the same words, with the same settings."""
-    counts = np.bincount(corpus.ids, minlength=corpus.tokenizer.size)
-    print(f"after {epochs} epochs: {', '.join(FILES)}; the mean over {seeds} seeds, ± the standard deviation")
+    counts, files = np.bincount(corpus.ids, minlength=corpus.tokenizer.size), CHINESE_FILES if chinese else FILES
+    print(f"after {epochs} epochs: {', '.join(files)}; the mean over {seeds} seeds, ± the standard deviation")
     for architecture in ("skipgram", "cbow"):
         milestone = Word2vec(architecture=architecture)
         found: dict[str, list[list[float]]] = {"ours": [], "ours, in step": [], "gensim": []}
@@ -176,10 +223,10 @@ def quality(corpus: Corpus, file: Path, seeds: int, epochs: int) -> None:
                 ours = Ours(corpus, milestone, seed)
                 ours.learn(epochs, in_step=name != "ours")
                 table = ours.network.table(corpus.tokenizer.tokens())
-                found[name].append(judged(table.words, table.matrix))
+                found[name].append(judged(table.words, table.matrix, files))
             model, train_it = gensim(file, milestone, epochs=epochs, seed=seed + 1)
             train_it()
-            found["gensim"].append(judged(model.wv.index_to_key, model.wv.vectors))
+            found["gensim"].append(judged(model.wv.index_to_key, model.wv.vectors, files))
         for name, figures in found.items():
             columns = list(zip(*figures, strict=True))
             shown = "   ".join(f"{np.mean(one):.4f} ± {np.std(one, ddof=1) if seeds > 1 else 0:.4f}" for one in columns)
@@ -187,18 +234,19 @@ def quality(corpus: Corpus, file: Path, seeds: int, epochs: int) -> None:
     print(f"{int((counts > 0).sum()):,} words, {len(corpus):,} tokens")
 
 
-def growth(folder: Path, size: int) -> None:
+def growth(folder: Path, size: int, chinese: bool) -> None:
     """Words a second, one thread, by what may be large."""
+
+    def part(bytes_of_it: int, min_count: int = 5) -> Corpus:
+        return prepared(folder, bytes_of_it, min_count, chinese)
+
     for label, corpus, milestone in (
-        *((f"min_count {least}", prepared(folder, size, least), Word2vec()) for least in (50, 5, 1)),
-        *((f"width {width}", prepared(folder, size), Word2vec(width=width)) for width in (50, 100, 300, 600)),
-        *((f"{size // part:,} bytes", prepared(folder, size // part), Word2vec()) for part in (16, 4, 1)),
+        *((f"min_count {least}", part(size, least), Word2vec()) for least in (50, 5, 1)),
+        *((f"width {width}", part(size), Word2vec(width=width)) for width in (50, 100, 300, 600)),
+        *((f"{size // share:,} bytes", part(size // share), Word2vec()) for share in (16, 4, 1)),
     ):
-        ours = Ours(corpus, milestone)
-        ours.learn(steps=2)
-        seconds = timed(ours.learn)
-        entries = corpus.tokenizer.size
-        print(f"{label:24}{entries:9,} words known{len(corpus) / seconds:12,.0f} words/s", flush=True)
+        file = written(corpus, folder / "words.txt")
+        compared(Ours(corpus, milestone), file, milestone, f"{label}, {corpus.tokenizer.size:,} words known", 1)
 
 
 def main() -> None:
@@ -208,7 +256,7 @@ def main() -> None:
     parser.add_argument("--widths", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--epochs", type=int, default=5, help="of --quality")
     parser.add_argument("--seeds", type=int, default=3, help="of --quality")
-    for flag in ("whole", "quality", "growth", "write", "quick"):
+    for flag in ("whole", "quality", "growth", "kinds", "chinese", "write", "quick"):
         parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
     if given.quick:
@@ -216,15 +264,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         if given.growth:
-            growth(folder, given.size)
+            growth(folder, given.size, given.chinese)
             return
         if given.whole:
             whole(given.size, given.rounds, folder)
             return
-        corpus = prepared(folder, given.size)
+        corpus = prepared(folder, given.size, chinese=given.chinese)
         file = written(corpus, folder / "words.txt")
         if given.quality:
-            quality(corpus, file, given.seeds, given.epochs)
+            quality(corpus, file, given.seeds, given.epochs, given.chinese)
+            return
+        if given.kinds:
+            kinds(corpus, file, given.widths[0], given.rounds)
             return
         rows = speeds(corpus, file, given.widths, given.rounds)
         if given.write:

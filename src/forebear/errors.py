@@ -27,7 +27,7 @@ class ForebearError(Exception):
     def __str__(self) -> str:
         place = shown(self.file) if self.file is not None else ""
         if self.line is not None:
-            place += f":{self.line}"
+            place += f":{self.line}" if place else f"number {self.line}"
         if self.byte is not None:
             place += f", byte {self.byte:,}" if place else f"byte {self.byte:,}"
         message = f"{place}: {self.what}" if place else self.what

@@ -7,6 +7,7 @@ import pytest
 from plain_sweeps import LENGTHS, small_tables, small_text, small_way
 from test_learning_freely import KINDS, compare
 
+from forebear.kernels import sweeping
 from forebear.kernels.sweeping import STILL, swept
 
 
@@ -16,7 +17,8 @@ def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spell
 
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
-def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool):
+def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sweeping, "WORTH", 1)  # as many threads as are asked for, however little there is to do
     way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
     tokens, _ = small_text()
     ends = []
@@ -55,3 +57,21 @@ def test_many_words_in_step_stay_finite(mean: bool):
         losses.append(loss / many)
     assert losses[-1] < 1.1 * losses[0]  # words that follow no rule: there is nothing to learn
     assert np.abs(tables[0]).max() < 10
+
+
+def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch):
+    way, kept = small_way(mean=True, negatives=5, spelled=False)
+    begun = []
+    whole = sweeping.ThreadPoolExecutor.submit
+
+    def submit(self, *work):
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(whole(self, *work))
+        return begun[0]
+
+    monkeypatch.setattr(sweeping.ThreadPoolExecutor, "submit", submit)
+    monkeypatch.setattr(sweeping, "WORTH", 1)
+    with pytest.raises(RuntimeError, match="new thread"):
+        swept(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=2, in_step=True)
+    assert begun[0].done()

@@ -11,9 +11,10 @@ import pytest
 
 from forebear.errors import BadInput, ForebearError
 from forebear.training.metrics import Metrics
+from forebear.training.together import Together
 from forebear.using import planning, pretraining
 from forebear.using.run import Run
-from small_runs import TABLES, plan, text, trained, weights
+from small_runs import TABLES, Notes, plan, text, trained, weights
 
 LEARNED = [name for name in TABLES if name != "onehot"]
 
@@ -122,3 +123,38 @@ def test_the_plan_of_a_run_is_its_command(tmp_path: Path):
     (tmp_path / "text.txt").write_text(text())
     made = plan("word2vec", tmp_path / "text.txt", deterministic=True)
     assert "--deterministic" in made.command(tmp_path / "run")
+
+
+def test_a_word_must_be_seen_so_often_is_told_with_the_remedy(tmp_path: Path):
+    (tmp_path / "text.txt").write_text(text())
+    what = planning.plan("word2vec", [str(tmp_path / "text.txt")], settings={"min_count": 100_000})
+    with pytest.raises(BadInput, match="no word of this text is seen 100000 times") as raised:
+        pretraining.pretrain(what, tmp_path / "run")
+    assert raised.value.file == str(tmp_path / "text.txt")
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_several_processes_are_refused_before_any_work(name: str, tmp_path: Path):
+    (tmp_path / "text.txt").write_text(text())
+    with pytest.raises(BadInput, match="--processes 2 means nothing") as raised:
+        pretraining.pretrain(plan(name, tmp_path / "text.txt"), tmp_path / "run", group=Together(2))
+    assert raised.value.remedy == "give --threads 2 instead"
+
+
+@pytest.mark.parametrize("kind", ["characters", "wordpiece", "bytepair"])
+def test_any_tokens_have_vectors(kind: str, tmp_path: Path):
+    run = Run(trained("word2vec", tmp_path, tokenizer=kind, steps=20))
+    assert run.words.matrix.shape[1] == 32
+    assert "analogy" in run.verbs
+
+
+def test_a_rate_at_which_nothing_is_learned_is_told(tmp_path: Path):
+    notes = Notes()
+    trained("word2vec", tmp_path, steps=60, rate=0.7, watcher=notes)
+    assert any("above that of vectors that know nothing" in note for note in notes.words)
+
+
+def test_phrases_are_told(tmp_path: Path):
+    notes = Notes()
+    trained("word2vec", tmp_path, steps=2, phrases=1, watcher=notes)
+    assert any("phrases are words of their own" in note for note in notes.words)

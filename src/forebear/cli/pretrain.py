@@ -294,7 +294,8 @@ def _draw(console: Console, run: RunFolder) -> None:
         console.print(f"held out: [bold]{told}, perplexity {held_out['perplexity']:,.2f}")
     elif held_out.get("told_apart") is not None:
         told = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
-        console.print(f"held out: [bold]{told}, loss {held_out['loss']:.4f}")
+        loss = f", loss {held_out['loss']:.4f}" if held_out["loss"] else ""
+        console.print(f"held out: [bold]{told}{loss}")
     elif held_out.get("bits_per_byte") is not None:
         own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")

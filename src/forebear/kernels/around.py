@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.kernels.compiling import inlined
 from forebear.kernels.rows import added, averaged, changed, repeated, scored
+from forebear.kernels.windows import Windows
 
 
 class Pulls(NamedTuple):
@@ -23,12 +24,27 @@ class Pulls(NamedTuple):
     sums: np.ndarray  # (n, width), what all words around are pulled by
 
 
+class Lesson(NamedTuple):
+    """What is learned, and where there is room to work."""
+
+    outputs: np.ndarray  # (rows, width)
+    windows: Windows
+    work: Pulls
+    kinds: tuple[int, ...]  # as long as a block of targets
+    slots: int  # targets of a window, whole blocks
+    window: int  # the furthest word that is looked at
+    rate: np.float32
+    told: np.ndarray  # (parts, 2) float64, losses and how many
+    every: int  # a window tells its loss if its place & every is 0
+
+
 @inlined
-def measure(places, shift, here, windows, at, slots, inputs, outputs, kinds, work, start, mean, which):
+def measure(lesson, mean, inputs, places, shift, here, at, start, which):
     """Scores of the words around one word (or of their mean), from place `start` on; how many there are.
 
-    The rows of words are places[here - shift]; `mean` is None or True, `which` the row for the mean.
+    The row of the word at a place is places[place - shift]; `mean` is None or True; `which` is the row for the mean.
     """
+    windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
     count, left = len(kinds), windows.lefts[at]
     around = windows.rights[at] - left - 1
     many = around
@@ -36,47 +52,54 @@ def measure(places, shift, here, windows, at, slots, inputs, outputs, kinds, wor
         many = 1
         averaged(inputs, places, left - shift, here - left, around, work.means, which, 0, inputs.shape[1])
     for block in range(windows.blocks[at]):
-        target, mine = at * slots + block * count, start + block * many * count
+        target, mine = at * lesson.slots + block * count, start + block * many * count
         repeated(work.signs, mine, windows.signs, target, many, kinds)
         if mean is not None:
-            scored(work.means, work.alone, which, 1, 1, outputs, windows.targets, target, work.pulls, mine, kinds)
+            scored(
+                work.means, work.alone, which, 1, 1, lesson.outputs, windows.targets, target, work.pulls, mine, kinds
+            )  # fmt: skip
         else:
             scored(
-                inputs, places, left - shift, here - left, many, outputs, windows.targets, target, work.pulls, mine,
-                kinds,
+                inputs, places, left - shift, here - left, many, lesson.outputs, windows.targets, target, work.pulls,
+                mine, kinds,
             )  # fmt: skip
     return windows.blocks[at] * many * count
 
 
 @inlined
-def apply(places, shift, here, windows, at, slots, inputs, outputs, kinds, work, start, mean, which, first, last):
+def apply(lesson, mean, inputs, places, shift, here, at, start, which, first, last):
     """Pulls, between two columns; how many there were."""
+    windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
     count, left = len(kinds), windows.lefts[at]
     around = windows.rights[at] - left - 1
     many = around
     if mean is not None:
         many = 1
     for block in range(windows.blocks[at]):
-        target, mine = at * slots + block * count, start + block * many * count
+        target, mine = at * lesson.slots + block * count, start + block * many * count
         if mean is not None:
             changed(
-                work.means, work.alone, which, 1, 1, outputs, windows.targets, target, work.pulls, mine, kinds,
+                work.means, work.alone, which, 1, 1, lesson.outputs, windows.targets, target, work.pulls, mine, kinds,
                 work.sums, block == 0, first, last,
             )  # fmt: skip
         else:
             changed(
-                inputs, places, left - shift, here - left, many, outputs, windows.targets, target, work.pulls, mine,
-                kinds, inputs, False, first, last,
+                inputs, places, left - shift, here - left, many, lesson.outputs, windows.targets, target, work.pulls,
+                mine, kinds, inputs, False, first, last,
             )  # fmt: skip
-    if mean is not None and windows.blocks[at]:
+    if mean is not None:
         added(inputs, places, left - shift, here - left, around, work.sums, which, first, last)
     return windows.blocks[at] * many * count
 
 
 @inlined
-def tell(work, start, many, told, part):
-    """Adds losses: the negative logarithm of how likely each truth seems."""
-    for at in range(start, start + many):
-        if work.signs[at] != 0:
-            score = np.float64(work.signs[at] * work.pulls[at])
+def tell(lesson, mean, here, at, start, many, part):
+    """Adds the losses of a window whose turn it is: the negative logarithm of how likely each truth seems."""
+    work, windows, told = lesson.work, lesson.windows, lesson.told
+    if here & lesson.every:
+        return
+    for place in range(start, start + many):
+        if work.signs[place] != 0:
+            score = np.float64(work.signs[place] * work.pulls[place])
             told[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
+    told[part, 1] += 1 if mean is not None else windows.rights[at] - windows.lefts[at] - 1

@@ -111,9 +111,10 @@ def blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarra
 def _sorted(rows, columns, row_groups, column_groups):
     keys, starts = np.empty(len(rows), np.uint8), np.zeros(GROUPS * GROUPS + 1, np.int64)
     for entry in range(len(rows)):
-        group, other = row_groups[rows[entry]], column_groups[columns[entry]]
-        keys[entry] = (other + GROUPS - group) % GROUPS * GROUPS + group
-        starts[keys[entry] + 1] += 1
+        group, other = np.int64(row_groups[rows[entry]]), np.int64(column_groups[columns[entry]])
+        key = ((other - group) & (GROUPS - 1)) * GROUPS + group  # GROUPS is a power of two
+        keys[entry] = key
+        starts[key + 1] += 1
     for key in range(GROUPS * GROUPS):
         starts[key + 1] += starts[key]
     order, free = np.empty(len(rows), np.int32), starts.copy()

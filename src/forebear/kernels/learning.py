@@ -18,13 +18,12 @@ import numpy as np
 
 from forebear.kernels.around import apply, measure, tell
 from forebear.kernels.compiling import inlined
-from forebear.kernels.lanes import WIDE
 from forebear.kernels.rows import added, averaged, fetched, weighed
 from forebear.kernels.tables import LINE
 from forebear.kernels.waiting import wait
 from forebear.kernels.windows import draw
 
-AHEAD = 2  # windows that rows are asked for in advance
+AHEAD = 3  # windows that rows are asked for in advance
 
 
 class Spelling(NamedTuple):
@@ -77,154 +76,110 @@ def unspell(spelling, which, inputs, first, last):
 
 
 @inlined
-def ask_for(here, first, last, places, shift, end, window, windows, slots, kinds, inputs, outputs):
-    """Fetches what the next window will need: its targets, and the word that comes into sight."""
-    at = here - first
-    if here < last:
-        for slot in range(at * slots, at * slots + windows.blocks[at] * len(kinds)):
-            fetched(outputs, np.int64(windows.targets[slot]))
-        if here + window < end:
-            fetched(inputs, np.int64(places[here + window - shift]))
+def ask_for(lesson, inputs, places, at, many, place, end, first, last):
+    """Fetches what window `at` of so many will need: its targets, and the word that comes into sight at a place."""
+    windows = lesson.windows
+    if at < many:
+        begin = at * lesson.slots
+        for slot in range(begin, begin + windows.blocks[at] * len(lesson.kinds)):
+            fetched(lesson.outputs, np.int64(windows.targets[slot]), first, last)
+        if place < end:
+            fetched(inputs, np.int64(places[place]), first, last)
 
 
 @inlined
-def learn_part(
-    places, shift, first, last, end, window, few, windows, slots, inputs, outputs, kinds, rate, work, mean, told, part,
-    every,
-):  # fmt: skip
-    """The windows of a part, a few at a time."""
+def learn_part(lesson, mean, inputs, places, shift, first, last, end, few, part):
+    """The windows around the words from first to last, a few at a time; words are known up to `end`."""
+    work, width = lesson.work, inputs.shape[1]
     for start in range(first, last, few):
         stop, used = min(start + few, last), 0
         for here in range(start, stop):
-            at = here - first
-            ask_for(here + AHEAD, first, last, places, shift, end, window, windows, slots, kinds, inputs, outputs)
-            if windows.blocks[at]:
-                many = measure(
-                    places, shift, here, windows, at, slots, inputs, outputs, kinds, work, used, mean, here - start
-                )
-                if here & every == 0:
-                    tell(work, used, many, told, part)
-                    told[part, 1] += 1 if mean is not None else windows.rights[at] - windows.lefts[at] - 1
+            at, soon = here - first, here + AHEAD + lesson.window - shift
+            ask_for(lesson, inputs, places, at + AHEAD, last - first, soon, end - shift, 0, width)
+            if lesson.windows.blocks[at]:
+                many = measure(lesson, mean, inputs, places, shift, here, at, used, here - start)
+                tell(lesson, mean, here, at, used, many, part)
                 used += many
-        weighed(work.pulls, 0, work.signs, 0, used, rate)
+        weighed(work.pulls, 0, work.signs, 0, used, lesson.rate)
         used = 0
         for here in range(start, stop):
-            if windows.blocks[here - first]:
-                used += apply(
-                    places, shift, here, windows, here - first, slots, inputs, outputs, kinds, work, used, mean,
-                    here - start, 0, inputs.shape[1],
-                )  # fmt: skip
+            at = here - first
+            if lesson.windows.blocks[at]:
+                used += apply(lesson, mean, inputs, places, shift, here, at, used, here - start, 0, width)
 
 
-def learn_freely(
-    text, window, supply, spelling, kinds, slots, inputs, outputs, rate, first_part, last_part, few, windows, work,
-    mean, told, every,
-):  # fmt: skip
-    """Some parts of a text. spelling may be None; mean is None or True; each window whose place & every is 0 tells."""
+def learn_freely(text, supply, spelling, lesson, mean, inputs, first_part, last_part, few):
+    """Some parts of a text. `spelling` may be None; `mean` is None or True."""
     size = len(text.tokens)
     for part in range(first_part, last_part):
         first = part * text.part
         last = min(first + text.part, size)
-        draw(text, supply, window, part, windows, 0, slots, kinds)
+        draw(text, supply, lesson.window, part, lesson.windows, 0, lesson.slots, lesson.kinds)
         if spelling is None:
-            learn_part(
-                text.tokens, 0, first, last, size, window, few, windows, slots, inputs, outputs, kinds, rate, work,
-                mean, told, part, every,
-            )  # fmt: skip
+            learn_part(lesson, mean, inputs, text.tokens, 0, first, last, size, few, part)
         else:
-            begin, end = max(first - window, 0), min(last + window, size)
+            begin, end = max(first - lesson.window, 0), min(last + lesson.window, size)
             number_words(text.tokens, begin, end, spelling)
             for which in range(spelling.many[0]):
                 spell(spelling, which, inputs)
-            learn_part(
-                spelling.places, begin, first, last, end, window, few, windows, slots, spelling.vectors, outputs,
-                kinds, rate, work, mean, told, part, every,
-            )  # fmt: skip
+            learn_part(lesson, mean, spelling.vectors, spelling.places, begin, first, last, end, few, part)
             for which in range(spelling.many[0]):
                 unspell(spelling, which, inputs, 0, inputs.shape[1])
 
 
 @inlined
-def measure_part(
-    places,
-    shift,
-    first,
-    last,
-    windows,
-    begin,
-    slots,
-    inputs,
-    outputs,
-    kinds,
-    rate,
-    work,
-    start,
-    mean,
-    told,
-    part,
-    every,
-):
-    """The windows of a part, from place `begin` on, against tables that stand still."""
-    used = start
+def measure_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, part):
+    """Windows that lie from place `begin` on and whose pulls go to `start`, against tables that stand still."""
+    work, used = lesson.work, start
     for here in range(first, last):
-        at = begin + here - first
-        if windows.blocks[at]:
-            many = measure(places, shift, here, windows, at, slots, inputs, outputs, kinds, work, used, mean, at)
-            if here & every == 0:
-                tell(work, used, many, told, part)
-                told[part, 1] += 1 if mean is not None else windows.rights[at] - windows.lefts[at] - 1
+        at, soon = begin + here - first, here + AHEAD + lesson.window - shift
+        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, 0, inputs.shape[1])
+        if lesson.windows.blocks[at]:
+            many = measure(lesson, mean, inputs, places, shift, here, at, used, at)
+            tell(lesson, mean, here, at, used, many, part)
             used += many
-    weighed(work.pulls, start, work.signs, start, used - start, rate)
+    weighed(work.pulls, start, work.signs, start, used - start, lesson.rate)
 
 
 @inlined
-def apply_part(
-    places, shift, first, last, windows, begin, slots, inputs, outputs, kinds, work, used, mean, left, right
-):
+def apply_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, left, right):
     """The same windows, between two columns."""
+    used = start
     for here in range(first, last):
-        at = begin + here - first
-        if windows.blocks[at]:
-            used += apply(
-                places, shift, here, windows, at, slots, inputs, outputs, kinds, work, used, mean, at, left, right
-            )
+        at, soon = begin + here - first, here + AHEAD + lesson.window - shift
+        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, left, right)
+        if lesson.windows.blocks[at]:
+            used += apply(lesson, mean, inputs, places, shift, here, at, used, at, left, right)
 
 
-def learn_in_step(
-    thread, threads, gate, text, window, supply, spelling, kinds, slots, inputs, outputs, rate, group, windows, work,
-    room, mean, told, every,
-):  # fmt: skip
-    """The whole text in groups of so many parts; `room` is what the pulls of a window take at most."""
+def learn_in_step(thread, threads, gate, text, supply, spelling, lesson, mean, inputs, group, room):
+    """The whole text in groups of so many parts; `room` is what the pulls of a part take at most."""
     size, parts, times = len(text.tokens), len(text.states), 0
     lines = inputs.shape[1] // LINE
     left, right = lines * thread // threads * LINE, lines * (thread + 1) // threads * LINE
     rows, places, shift = inputs, text.tokens, 0
     for begin in range(0, parts, group):
         end = min(begin + group, parts)
+        seen = min(end * text.part + lesson.window, size)
         if spelling is not None:
-            shift = max(begin * text.part - window, 0)
+            shift = max(begin * text.part - lesson.window, 0)
             if thread == 0:
-                number_words(text.tokens, shift, min(end * text.part + window, size), spelling)
+                number_words(text.tokens, shift, seen, spelling)
             wait(gate, threads, times + 1)
             for which in range(thread, spelling.many[0], threads):
                 spell(spelling, which, inputs)
             wait(gate, threads, times + 2)
             rows, places, times = spelling.vectors, spelling.places, times + 2
         for part in range(begin + thread, end, threads):
-            first, last, at = part * text.part, min((part + 1) * text.part, size), (part - begin) * text.part
-            start = at * room + (part - begin) * WIDE  # vectors may reach beyond the last pull of a part
-            draw(text, supply, window, part, windows, at, slots, kinds)
-            measure_part(
-                places, shift, first, last, windows, at, slots, rows, outputs, kinds, rate, work, start, mean, told,
-                part, every,
-            )  # fmt: skip
+            first, number = part * text.part, part - begin
+            last, at = min(first + text.part, size), number * text.part
+            draw(text, supply, lesson.window, part, lesson.windows, at, lesson.slots, lesson.kinds)
+            measure_part(lesson, mean, rows, places, shift, first, last, seen, at, number * room, part)
         wait(gate, threads, times + 1)
         for part in range(begin, end):
-            first, last, at = part * text.part, min((part + 1) * text.part, size), (part - begin) * text.part
-            start = at * room + (part - begin) * WIDE
-            apply_part(
-                places, shift, first, last, windows, at, slots, rows, outputs, kinds, work, start, mean, left, right
-            )
+            first, number = part * text.part, part - begin
+            last, at = min(first + text.part, size), number * text.part
+            apply_part(lesson, mean, rows, places, shift, first, last, seen, at, number * room, left, right)
         if spelling is not None:
             for which in range(spelling.many[0]):
                 unspell(spelling, which, inputs, left, right)

@@ -50,22 +50,26 @@ def _targets(lanes: Lanes, given: dict[str, Any], width: Any, count: int) -> lis
 
 
 @intrinsic
-def fetched(typing: Any, rows: Any, number: Any) -> Any:
-    """Asks for a row long before it is needed."""
+def fetched(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> Any:
+    """Asks for a row, between two columns, long before it is needed.
+
+    Into the second cache: the first has room for too few requests at a time, and loops would wait for it.
+    """
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = Lanes(context, builder)
-        given, width = _named("rows number", signature, values, lanes)
+        given, width = _named("rows number first last", signature, values, lanes)
         start = lanes.place(given["rows"], builder.mul(given["number"], width))
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        how = [ir.Constant(INT, flag) for flag in (0, 3, 1)]  # to read, to keep near, data
-        with lanes.steps(lanes.number(0), width, LINE) as (column, _):
+        how = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
+        with lanes.steps(given["first"], given["last"], LINE) as (column, _):
             builder.call(function, [builder.bitcast(lanes.place(start, column), byte), *how])
         return context.get_dummy_value()
 
-    return types.void(rows, types.intp), build
+    size = types.intp
+    return types.void(rows, size, size, size), build
 
 
 @intrinsic

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from forebear.kernels import around, lanes, rows, waiting, windows
-from forebear.kernels.around import Pulls
+from forebear.kernels.around import Lesson, Pulls
 from forebear.kernels.compiling import compiled
 from forebear.kernels.drawing import scrambled_many, thinned
 from forebear.kernels.lanes import WIDE
 from forebear.kernels.learning import Spelling, learn_freely, learn_in_step
 from forebear.kernels.rows import KINDS
-from forebear.kernels.tables import table
+from forebear.kernels.tables import LINE, table
+from forebear.kernels.waiting import OPEN
 from forebear.kernels.windows import Supply, Text, Windows
 
-PART = 64  # words at most that share a stream of chance, and whose windows are decided about together
+PART = 256  # words at most that share a stream of chance, and whose windows are decided about together
 FEW = 4  # windows that are measured before they are applied: the next begins while the last is not yet done
 PIECES = 8  # parts that are learned from in step, so that as many threads can share in them
 LONGEST = 4096  # words that are learned from in step, at most
@@ -26,7 +29,8 @@ LONGEST = 4096  # words that are learned from in step, at most
 # The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
 STILL = 2.0
 CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
-SEEN = 1024  # windows that tell their loss, or more
+WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
+SEEN = 256  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
 BESIDE = (around, lanes, rows, waiting, windows)
 
@@ -81,15 +85,24 @@ class Way:
         lefts, rights, blocks = np.zeros((3, many), np.int64)
         return Windows(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
 
-    @property
-    def room(self) -> int:
-        """Pulls of a window at most."""
-        return self.slots * (1 if self.mean else 2 * self.window)
+    def room(self, many: int) -> int:
+        """Pulls of so many windows at most; and one vector more, since vectors may reach beyond the last."""
+        return many * self.slots * (1 if self.mean else 2 * self.window) + WIDE
 
-    def pulls(self, many: int, width: int) -> Pulls:
-        pulls, signs = np.zeros((2, many * self.room + (PIECES + 1) * WIDE), np.float32)
+    def lesson(self, part: int, parts: int, outputs: np.ndarray, rate: float, told: np.ndarray, every: int) -> Lesson:
+        """Room to learn from so many parts together, and all that there is to know for it."""
+        many, width = part * parts, outputs.shape[1]
+        pulls, signs = np.zeros((2, parts * self.room(part) + WIDE), np.float32)
         means, sums = (table(many if self.mean else 0, width) for _ in range(2))
-        return Pulls(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
+        work = Pulls(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
+        windows = self.windows(many)
+        kinds, slots = self.kinds, self.slots
+        return Lesson(outputs, windows, work, kinds, slots, self.window, np.float32(rate), told, every)
+
+    def helpers(self, many: int, width: int) -> int:
+        """Threads that are worth while for so many windows in step: bits do not depend on it, time does."""
+        work = many * (50 + self.room(1) * width / 64)  # nanoseconds, about
+        return max(1, min(int(work / WORTH), width // LINE))
 
     def spelled(self, many: int, width: int, vocabulary: int) -> Spelling | None:
         """Room for a stretch of so many words."""
@@ -126,52 +139,57 @@ def swept(
     seldom = 1
     while seldom < SELDOM and seldom * 2 * SEEN <= len(found):
         seldom *= 2
-    given = (inputs, outputs, np.float32(rate), together, told, seldom - 1)
-    (stepwise if in_step else freely)(text, way, given, min(threads, parts), len(kept))
+    lesson = partial(way.lesson, outputs=outputs, rate=rate, told=told, every=seldom - 1)
+    mean = True if way.mean else None  # compiled loops know None from True by its type
+    spelled = partial(way.spelled, width=inputs.shape[1], vocabulary=len(kept))
+    if in_step:
+        stepwise(text, way, inputs, lesson(part, together), mean, spelled(part * together), together, threads)
+    else:
+        freely(text, way, inputs, lesson, mean, spelled, together, min(threads, parts))
     loss, many = told.sum(0).tolist()
     return loss, many
 
 
-def freely(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
-    """Each thread has parts of its own; no thread waits for another."""
-    inputs, outputs, rate, few, told, every = given
-    run = compiled(learn_freely, bare=True, beside=BESIDE)
-    parts, width = len(text.states), inputs.shape[1]
-    mean = True if way.mean else None
+def freely(
+    text: Text, way: Way, inputs: np.ndarray, lesson: Any, mean: Any, spelled: Any, few: int, threads: int
+) -> None:
+    """Each thread has parts and room of its own; no thread waits for another."""
+    run, parts = compiled(learn_freely, bare=True, beside=BESIDE), len(text.states)
 
     def one(thread: int) -> None:
         mine = (parts * thread // threads, parts * (thread + 1) // threads)
-        spelling = way.spelled(text.part, width, vocabulary)
-        run(
-            text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate, *mine,
-            few, way.windows(text.part), way.pulls(few, width), mean, told, every,
-        )  # fmt: skip
+        run(text, way.supply, spelled(text.part), lesson(text.part, 1), mean, inputs, *mine, few)
 
     at_once(one, threads)
 
 
-def stepwise(text: Text, way: Way, given: tuple[Any, ...], threads: int, vocabulary: int) -> None:
-    """All threads work at the same group of windows."""
-    inputs, outputs, rate, pieces, told, every = given
-    run = compiled(learn_in_step, bare=True, beside=BESIDE)
-    width, group = inputs.shape[1], pieces * text.part
-    shared = way.windows(group), way.pulls(group, width)
-    spelling, gate = way.spelled(group, width, vocabulary), np.zeros(1, np.int64)
-    mean, threads = True if way.mean else None, min(threads, pieces)
+def stepwise(
+    text: Text, way: Way, inputs: np.ndarray, lesson: Lesson, mean: Any, spelling: Any, pieces: int, threads: int
+) -> None:
+    """All threads work at the same pieces of text, in the same room."""
+    run, room = compiled(learn_in_step, bare=True, beside=BESIDE), way.room(text.part)
+    threads = min(threads, pieces, way.helpers(pieces * text.part, inputs.shape[1]))
+    gate = np.zeros(1, np.int64)
 
     def one(thread: int) -> None:
-        run(
-            thread, threads, gate, text, way.window, way.supply, spelling, way.kinds, way.slots, inputs, outputs, rate,
-            pieces, *shared, way.room, mean, told, every,
-        )  # fmt: skip
+        run(thread, threads, gate, text, way.supply, spelling, lesson, mean, inputs, pieces, room)
 
-    at_once(one, threads)
+    def let_go() -> None:
+        gate[0] = OPEN
+
+    at_once(one, threads, let_go)
 
 
-def at_once(work: Any, threads: int) -> None:
-    """The work of all threads, at the same time."""
+def at_once(work: Callable[[int], None], threads: int, let_go: Callable[[], None] = lambda: None) -> None:
+    """The work of all threads, at the same time; `let_go` where not all could begin, and the others wait for them."""
     if threads == 1:
         work(0)
         return
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
+        try:
+            begun = [pool.submit(work, thread) for thread in range(threads)]
+        except BaseException:
+            let_go()
+            raise
+        for one in begun:
+            one.result()

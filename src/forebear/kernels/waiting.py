@@ -11,6 +11,7 @@ from numba.core import cgutils
 from forebear.kernels.compiling import inlined
 
 intrinsic: Any = extending.intrinsic
+OPEN = 1 << 62  # a gate at which nobody waits
 PATIENCE = 2000  # looks before the processor is left to others: with more threads than cores they would wait for us
 
 

@@ -36,6 +36,11 @@ class Milestone(ABC):
         return False
 
     @property
+    def learns_tasks_by(self) -> str:
+        """How it learns a task: a table of words does as networks do, with one above it."""
+        return "counting" if self.learning == "counting" else "descending"
+
+    @property
     def least_count(self) -> int | None:
         """How often a word must occur to be in a vocabulary of all words; None: the most frequent ones are."""
         return None

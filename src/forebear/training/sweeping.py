@@ -34,12 +34,14 @@ class Sweeping:
     def meet(self, source: Portion) -> None:
         """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
         self.network.meet(source, self.given)
+        self.notes += self.network.notes
 
     def begin(self) -> None:
         self.network.begin(self.recipe.seed)
         if self.given is not None:
+            told = len(self.network.notes)
             self.network.go_on_from(self.given)
-            self.notes += self.network.notes
+            self.notes += self.network.notes[told:]
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         loss = self.network.sweep(

@@ -32,6 +32,9 @@ class Together:
         if self.size > 1 and learning == "counting":
             what = f"--processes {self.size} means nothing to {milestone}, which counts"
             raise BadInput(what, remedy="leave it out; --workers prepares the text with several processes")
+        if self.size > 1 and learning == "sweeping":
+            what = f"--processes {self.size} means nothing to {milestone}, whose threads share one table"
+            raise BadInput(what, remedy=f"give --threads {self.size} instead")
 
     @contextmanager
     def learner(self, alone: Learner) -> Iterator[Learner]:

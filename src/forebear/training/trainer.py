@@ -116,7 +116,8 @@ class Trainer:
             self._begin()
             self.folder.tell(state="training")
             self.began = time.monotonic() - self.at.seconds
-            troubles = Troubles(self.unigram, self.pace.warmup, self.epoch, self._note)
+            usual = self.folder.milestone.recipe().get("rate")
+            troubles = Troubles(self.unigram, self.pace.warmup, self.epoch, self._note, usual)
             while not self._over():
                 self._step(troubles)
                 self.at.seconds = time.monotonic() - self.began
@@ -189,6 +190,8 @@ class Trainer:
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
             bad = sum(held_out.values())
+            if self.last:
+                troubles.of_vectors(bad, getattr(self.learner.network, "nothing", None))
             if self.judge is not None:
                 told, bad = self.judge()
                 held_out |= told

@@ -20,8 +20,8 @@ LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
 
 
-def of_text(corpus: Corpus | ParallelCorpus) -> Iterator[str]:
-    """What can be said before the first step."""
+def of_text(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> Iterator[str]:
+    """What can be said before the first step; words below a `least_count` are left out on purpose."""
     unknown = corpus.facts["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
         raise ForebearError(
@@ -31,7 +31,10 @@ def of_text(corpus: Corpus | ParallelCorpus) -> Iterator[str]:
         )
     for how, listed in corpus.ledger.mended.items():
         yield f"{listed.count:,} bytes that are not in the text's encoding were {how}; its ledger.json lists them"
-    if unknown > UNKNOWN:
+    if unknown > UNKNOWN and least_count is not None:
+        why = f"they are seen less than {least_count} times, or --vocabulary is full"
+        yield f"{unknown:.0%} of the words have no vector: {why}"
+    elif unknown > UNKNOWN:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if copies > REPEATED:
@@ -71,12 +74,26 @@ class Troubles:
     warmup: int
     epoch: int  # steps that show everything once
     say: Callable[[str, str], object]
+    usual: float | None = None  # the milestone's own rate
 
     def no_number(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
             raise ForebearError(
                 f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
-                remedy=f"a lower rate: --rate {rate / 3:.1g}; what was saved before stays",
+                remedy=f"a lower rate: --rate {self.lower(rate):.2g} --overwrite",
+            )
+
+    def lower(self, rate: float) -> float:
+        """A rate to try: a third, or the usual one where this is far above it."""
+        return self.usual if self.usual is not None and rate > 3 * self.usual else rate / 3
+
+    def of_vectors(self, loss: float, nothing: float | None) -> None:
+        """`nothing` is what word vectors lose that know nothing, where that is known."""
+        if nothing is not None and loss > nothing:
+            self.say(
+                "nothing is learned",
+                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing ({nothing:.2f}): "
+                "the rate is too high for this text",
             )
 
     def of_loss(self, step: int, loss: float) -> None:

@@ -46,7 +46,7 @@ def adapt(
 ) -> RunFolder:
     """Adapts what was planned into a folder; a folder that holds the same, begun or finished, is gone on with."""
     watcher = watcher or Watcher()
-    group.check(name_of(what.milestone), what.milestone.learning)
+    group.check(name_of(what.milestone), what.milestone.learns_tasks_by)
     asked = what.asked
     wanted = Path(to) if to is not None else Path("runs") / f"{asked['milestone']}-{what.task.name}"
     folder, there = place(wanted, asked, to is None, overwrite)
@@ -115,7 +115,7 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Togethe
         run.adaptation,
         run.recipe_for(group.size),
     )
-    group.check(run.facts["milestone"], run.milestone.learning)
+    group.check(run.facts["milestone"], run.milestone.learns_tasks_by)
     return trained(run, Ready.of(what), watcher, group)
 
 

@@ -136,8 +136,9 @@ class Opened:
     @property
     def verbs(self) -> tuple[str, ...]:
         """What it can be asked."""
-        words = self.folder.milestone.learns_from == "text" and self.tokenizer.kind == "words"
-        return verbs(self.heads, encodes=self.folder.milestone.learning != "counting", words=words)
+        milestone = self.folder.milestone  # whatever the tokens of a table are, they are what it has vectors for
+        words = milestone.learning == "sweeping" or (milestone.learns_from == "text" and self.tokenizer.kind == "words")
+        return verbs(self.heads, encodes=milestone.learning != "counting", words=words)
 
     def ready_for(self, verb: str) -> None:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""

@@ -69,7 +69,7 @@ class Plan:
                     progress=progress,
                 )
             assert not isinstance(self.tokenizer, Sides)
-            return corpus_of(
+            corpus = corpus_of(
                 self.source,
                 self.tokenizer,
                 default=self.milestone.tokenizer,
@@ -81,6 +81,10 @@ class Plan:
                 learning_progress=learning_progress,
                 progress=progress,
             )
+            least, tokenizer = self.milestone.least_count, corpus.tokenizer
+            if least is not None and tokenizer.size <= len(tokenizer.specials):
+                raise BadInput(f"no word of this text is seen {least} times", remedy="give more text, or --min-count 1")
+            return corpus
 
     @contextlib.contextmanager
     def about(self) -> Iterator[None]:
@@ -235,7 +239,7 @@ def heeded(milestone: str, learning: str, given: Mapping[str, Any]) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
     idle = {
         "counting": (("deterministic", *OF_DESCENT), "which counts"),
-        "sweeping": (OF_TORCH, "whose rows are moved word by word, and the last of which are kept"),
+        "sweeping": (OF_TORCH, "which has no network"),
         "descending": (("deterministic",), "which always ends alike with as many threads"),
     }
     names, why = idle[learning]

@@ -199,7 +199,7 @@ class Ready:
         progress: Progress | None = None,
     ) -> Ready:
         tokenizer: Any = corpus.tokenizer
-        notes = list(troubles.of_text(corpus))
+        notes = list(troubles.of_text(corpus, milestone.least_count))
         if split.how == "position":
             notes.append(
                 "there are too few documents to hold some out by what they say: the end of the text is held out"

@@ -39,6 +39,8 @@ def quantise(
     target, facts = Path(to), opened.facts
     if opened.folder.milestone.learning == "counting":
         raise BadInput("counts: it has no weights to make smaller", file=opened.folder.path, remedy="use it as it is")
+    if opened.folder.milestone.learning == "sweeping" and opened.task is None:
+        raise BadInput("is a table of words, not a network", file=opened.folder.path, remedy="use it as it is")
     opened.folder.is_of_floats("is quantised already", "quantise")
     if "weights" not in facts:
         remedy = f"finish it first: {opened.folder.going_on}"

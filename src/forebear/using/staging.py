@@ -138,6 +138,8 @@ def _initialised(learner: Learner, begins: str, counting: bool) -> Told:
     if counting:
         return "counts begin at zero", {}
     count = learner.network.parameter_count
+    if not count:
+        return "nothing to begin with: a word's place in the vocabulary is its vector", {"parameters": 0}
     return f"{count:,} parameters, {begins}", {"parameters": count}
 
 
@@ -161,6 +163,8 @@ def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
     if way == "counting":
         return "no descent: everything is counted once", {}
     if way == "sweeping":
+        if not learner.network.heads:
+            return learner.network.descent, {}
         return f"{learner.network.descent}, rate {recipe.rate:.2g}", {"rate": recipe.rate}
     figures = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
     falling = f"over the last {recipe.cooldown:.0%}" if recipe.schedule != "root" else "as 1/√step"

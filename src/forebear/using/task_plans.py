@@ -152,9 +152,7 @@ def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[s
         return told
     known = beginning.folder.adaptation.to_json() if beginning is not None and beginning.folder.task is not None else {}
     if told.get("freeze_layers") and not known:
-        what = (
-            f"--freeze-layers {told['freeze_layers']}: what reads the vectors has learned nothing yet"
-        )
+        what = f"--freeze-layers {told['freeze_layers']}: what reads the vectors has learned nothing yet"
         raise BadInput(what, remedy="--how freeze alone keeps the vectors as they are")
     own = {name: value for name, value in known.items() if name in ("reader", "reader_width")}
     return {"reader": "mean", **own, **told}

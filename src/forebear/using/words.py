@@ -49,11 +49,11 @@ def lexicon_of(run: Opened) -> Lexicon:
 def table_of(run: Opened) -> WordTable:
     """A vector for each word that the run knows; an error for one whose tokens are no words."""
     tokenizer, path = run.tokenizer, run.folder.path
+    if is_table(run):
+        return run.network.table(tokenizer.tokens())
     if tokenizer.kind != "words":
         remedy = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
         raise BadInput(f"its tokens are {tokenizer.kind}, not words", file=path, remedy=remedy)
-    if is_table(run):
-        return run.network.table(tokenizer.tokens())
     if run.folder.milestone.learning == "counting":
         raise BadInput("counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.verbs)}")
     ids = np.array([i for i in range(tokenizer.size) if i not in tokenizer.specials], np.int64)

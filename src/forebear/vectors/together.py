@@ -82,9 +82,12 @@ class Together:
         def taken(array: np.ndarray) -> np.ndarray:
             return np.concatenate([np.zeros(0, array.dtype), *(array[first:last] for first, last in stretches)])
 
-        logs = np.log(taken(table.counts))
+        logs = taken(table.counts)
+        np.log(logs, out=logs)
         # A power by way of logs, which numpy takes of many numbers at once.
-        weights = np.exp(np.minimum(np.float32(self.power) * (logs - np.float32(np.log(self.largest))), 0))
+        weights = logs * np.float32(self.power)
+        weights -= np.float32(self.power * np.log(self.largest))
+        np.exp(np.minimum(weights, 0, out=weights), out=weights)
         tokens = taken(table.rows)
         inputs = {"tokens": tokens, "lengths": np.array([len(tokens)]), "beside": taken(table.columns)}
         return Batch(inputs | {"weights": weights}, {"together": logs})

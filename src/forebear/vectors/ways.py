@@ -9,6 +9,8 @@ from forebear.kernels.sweeping import Way
 from forebear.kernels.windows import Supply
 from forebear.vectors.huffman import Tree, huffman
 
+ALIKE = 8  # found by trial: texts of twenty words and of twenty thousand learn in step as well as freely
+
 
 def way_of(
     counts: np.ndarray,
@@ -28,18 +30,26 @@ def way_of(
     if negatives:
         stream = stream_of_words(counts, power, allowed)
         tree = Tree(np.zeros(len(counts) + 1, np.int64), none, none.astype(np.uint8))
-        most = negatives + 1 if len(stream) else 0
+        most = told = negatives + 1 if len(stream) else 0
         pulled = seen + negatives * shares_of_words(counts, power, allowed)
     else:
         stream, tree = none, huffman(counts, allowed)
         lengths = np.diff(tree.indptr)
-        most = int(lengths.max(initial=0))
+        most, told = int(lengths.max(initial=0)), float(seen @ lengths)
         pulled = np.bincount(tree.nodes, np.repeat(seen, lengths), 1)
-    pairs = 1 if mean else window + 1  # words around a word, in the mean
-    told = negatives + 1 if negatives else float(seen @ np.diff(tree.indptr))
-    busiest = pairs * max(pulled.max(initial=0), told * shared(seen, spelling).max(initial=0))
+    alike = ALIKE if negatives else 0
+    rows = max(busy(pulled, pulled, alike), told * busy(shared(seen, spelling), seen, alike))
     supply = Supply(stream, negatives, tree.indptr, tree.nodes, tree.turns)
-    return Way(window, mean, supply, most, spelling, busiest)
+    return Way(window, mean, supply, most, spelling, rows * (1 if mean else window + 1))  # words around, in the mean
+
+
+def busy(pulled: np.ndarray, seen: np.ndarray, alike: float) -> float:
+    """How often the row is pulled that is pulled most; or one that is seen by chance, so many times, if that is more.
+
+    Where few words are all the text, no row is much busier than others, but all are pulled the same way: away from what
+    is drawn.
+    """
+    return max(pulled.max(initial=0), alike * float(pulled @ seen) / max(seen.sum(), 1))
 
 
 def shared(seen: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:

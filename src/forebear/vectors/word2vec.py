@@ -117,7 +117,8 @@ class Word2vecModel:
         return self._kept, self._way
 
     def begin(self, seed: int) -> None:
-        """The first values: small chance for inputs, 0 for outputs."""
+        """The first values: chance between ±1/width for inputs, as gensim begins (word2vec.c takes half of that, with
+        which CBOW solves fewer analogies after a few epochs of a small text); 0 for outputs."""
         rng = np.random.default_rng(seed)
         shape = (len(self._inputs), self.width)
         self._inputs[:, : self.width] = (2 * rng.random(shape, np.float32) - 1) / np.float32(self.width)

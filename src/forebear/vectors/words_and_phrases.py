@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,11 @@ class WordsAndPhrases:
             return "nats for the way to a word in the tree"
         return "nats for telling a word from those drawn by chance, and those from it"
 
+    @property
+    def nothing(self) -> float | None:
+        """What vectors lose that know nothing: of each word it is told by even chances from those drawn."""
+        return None if self.model.output == "tree" else (1 + self.model.negatives) * math.log(2)
+
     def _joins(self, phrases: Phrases) -> None:
         """From now on these are joined; the model is made anew where that changes the vocabulary."""
         if phrases.size != self.phrases.size:
@@ -71,6 +77,11 @@ class WordsAndPhrases:
         if given is not None:
             counts[self._rows_of(given)] += given["counts"]
         self.model.meet(counts)
+        if self._passes:
+            shown = ", ".join(phrases.names(self._tokens)[:5])
+            self.notes.append(
+                f"{len(phrases.pairs):,} phrases are words of their own" + (f" ({shown} …)" if shown else "")
+            )
 
     def begin(self, seed: int) -> None:
         self.model.begin(seed)
