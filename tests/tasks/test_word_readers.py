@@ -100,6 +100,15 @@ def test_nothing_is_known_of_unknown_words_but_what_all_are(runs: dict[str, Path
     assert np.array_equal(found, given_words(folder, folder.tokenizer, 0)[TABLE].numpy())
 
 
+def test_vectors_of_characters_serve_as_well(tmp_path: Path):
+    run = trained("word2vec", tmp_path, steps=20, tokenizer="characters")
+    assert run.facts["metrics"]["held_out"]
+    made = adapted(run.path, "pairs", tmp_path, steps=3, reader="convolution")
+    assert Run(made).tokenizer.kind == "characters"
+    row = Run(run).tokenizer.id("t")
+    assert np.abs(table(made)[row] - Run(run).network.matrix[row]).max() < 0.1  # it began with what was there
+
+
 def test_vectors_of_other_programs_serve_as_well(tmp_path: Path):
     words = dict.fromkeys(written("classification", 60).lower().split())
     rows = [f"{word} {' '.join(f'{len(word) / (place + 1):.3f}' for place in range(10))}" for word in words]
