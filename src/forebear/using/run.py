@@ -202,7 +202,7 @@ class Run(WithVectors):
         else:
             from forebear.using.company import company
 
-            measured = company(self.network.table(self.tokenizer.tokens()), self.tokenizer, portion)
+            measured = company(self.words, self.tokenizer, portion)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
         return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))
