@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(home: Path, to: str, begin: str = "bert") -> list[str]:
     words = ["adapt", home / begin, file_of("tagging", home, 60), "--crf", "--to", home / to, "--steps", STEPS]
-    words += ["--threads", 1, "--save-every", "0.2s" if begin == "bert" else "0.1s", "--quiet"]
+    words += ["--threads", 1, "--save-every", "0.2s", "--quiet"]
     words += [] if begin == "bert" else ["--reader", "recurrent", "--dropout", 0.1]
     return [str(word) for word in words]
 
