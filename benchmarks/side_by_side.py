@@ -8,7 +8,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -68,29 +68,38 @@ def told(label: str, tokens: float, mine: list[float], others: list[float], shar
     return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", share or "–"]
 
 
-def machine(threads: int) -> str:
+def machine(threads: int, libraries: Sequence[str] = ("torch", "transformers")) -> str:
     cpu = Path("/proc/cpuinfo")
     names = re.findall(r"^model name\s*: (.*)$", cpu.read_text(), re.M) if cpu.exists() else []
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     processor = names[0] if names else platform.machine()
     return f"{processor}, {threads} thread{'s' * (threads > 1)}; Python {platform.python_version()}, {versions}"
 
 
 HEADS = {
-    "README.md": ("| work | tokens/s | against transformers | share of sgemm |", "Medians of {} rounds on {}."),
-    "README.zh-CN.md": ("| 工作 | 词元/秒 | 相对于 transformers | 占 sgemm 的比例 |", "{} 轮的中位数，机器为 {}。"),
+    "README.md": ("| work | {} | against {} | share of sgemm |", "Medians of {} rounds on {}."),
+    "README.zh-CN.md": ("| 工作 | {} | 相对于 {} | 占 sgemm 的比例 |", "{} 轮的中位数，机器为 {}。"),
 }
 
 
-def write_figures(bench: str, rows: list[list[str]], where: str, rounds: int, chinese: dict[str, str]) -> None:
+def write_figures(
+    bench: str,
+    rows: list[list[str]],
+    where: str,
+    rounds: int,
+    chinese: dict[str, str],
+    *,
+    units: tuple[str, str] = ("tokens/s", "词元/秒"),
+    peer: str = "transformers",
+) -> None:
     """Into both READMEs, between their marks; `chinese` is what the words of the rows are there."""
     mark = f"<!-- written by `./dev bench {bench} --write`: do not edit by hand -->\n"
-    for name, (head, measured) in HEADS.items():
+    for (name, (head, measured)), unit in zip(HEADS.items(), units, strict=True):
         path = ROOT / name
         before, found, rest = path.read_text(encoding="utf-8").partition(mark)
         if not found:
             sys.exit(f"{name} has no place for these figures: a line {mark.strip()} and a line <!-- end --> below it")
-        lines = [head, "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
+        lines = [head.format(unit, peer), "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
         if "zh" in name:
             for english, word in chinese.items():
                 lines = [line.replace(english, word) for line in lines]

@@ -24,10 +24,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from judged_words import CHINESE_FILES, FILES, judged
 from side_by_side import DATA, machine, natural_text, sgemm, write_figures
 
@@ -42,8 +44,8 @@ from forebear.text.training import train
 from forebear.vectors.subwords import Subwords
 
 BATCH = Word2vec().recipe()["batch"]
-CHINESE = {"skip-gram": "skip-gram，", "one thread": "单线程", "two threads": "两个线程", "in step": "确定性",
-           "the whole command": "整条命令", "iterator": "迭代器"}  # fmt: skip
+CHINESE = {"one thread": "单线程", "two threads": "两个线程", "in step": "确定性", "the whole command": "整条命令",
+           "two epochs": "两遍", "beside its iterator": "对其迭代器", ", ": "，"}  # fmt: skip
 
 
 def text_of(size: int, chinese: bool) -> str:
@@ -156,14 +158,34 @@ def speeds(corpus: Corpus, file: Path, widths: list[int], rounds: int) -> list[l
             ours = Ours(corpus, milestone)
             for threads, in_step, lines in ((1, False, False), (1, False, True), (2, False, False), (2, True, False)):
                 how = f"{'one thread' if threads == 1 else 'two threads'}{', in step' * in_step}"
-                label = f"{name} {width}, {how}, beside gensim{', iterator' * lines}"
+                label = f"{name} {width}, {how}{', beside its iterator' * lines}"
                 given = {"threads": threads, "in_step": in_step, "lines": lines}
                 rows.append(compared(ours, file, milestone, label, rounds, **given))
             if program := os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec"):
                 rows.append(beside_c(program, ours, file, milestone, name, rounds))
+    print(f"two threads of this machine multiply matrices {doubled():.2f} times as fast as one")
     if not (os.environ.get("WORD2VEC_BIN") or shutil.which("word2vec")):
         print("the C program is neither on PATH nor named by $WORD2VEC_BIN: not compared")
     return rows
+
+
+def doubled() -> float:
+    """How much more of this machine two threads are: cores may share what they multiply with."""
+    matrix, before = torch.ones(512, 512), torch.get_num_threads()
+
+    def multiply() -> None:
+        for _ in range(200):
+            torch.mm(matrix, matrix)
+
+    def both() -> None:
+        with ThreadPoolExecutor(2) as pool:
+            for one in [pool.submit(multiply) for _ in range(2)]:
+                one.result()
+
+    torch.set_num_threads(1)
+    ratio = statistics.median(2 * timed(multiply) / timed(both) for _ in range(3))
+    torch.set_num_threads(before)
+    return ratio
 
 
 def beside_c(program: str, ours: Ours, file: Path, milestone: Word2vec, name: str, rounds: int) -> list[str]:
@@ -194,21 +216,23 @@ def whole(size: int, rounds: int, folder: Path) -> list[list[str]]:
     text.write_text(natural_text(size), encoding="utf-8")
     peer = (
         "import sys; from gensim.models import Word2Vec;"
-        "m = Word2Vec(corpus_file=sys.argv[1], vector_size=100, sg=1, workers=1, epochs=2);"
+        "m = Word2Vec(corpus_file=sys.argv[1], vector_size=100, sg=1, workers=int(sys.argv[3]), epochs=2);"
         "m.wv.save_word2vec_format(sys.argv[2], binary=True)"
     )
-    mine, others = [], []
-    for number in range(rounds + 1):
-        cache = {**os.environ, "FOREBEAR_CACHE": str(folder / f"cache-{number}")}
-        ours = [sys.executable, "-m", "forebear", "pretrain", "word2vec", str(text), "--epochs", "2", "--threads", "1"]
-        ours += ["--workers", "1", "--to", str(folder / f"run-{number}"), "--quiet"]
-        theirs = [sys.executable, "-c", peer, str(text), str(folder / "vectors.bin")]
-        seconds = timed(lambda c=ours, e=cache: subprocess.run(c, check=True, env=e, capture_output=True))
-        if number:  # the first compiles
-            mine.append(seconds)
-            others.append(timed(lambda c=theirs: subprocess.run(c, check=True, capture_output=True)))
-    words = len(text.read_text(encoding="utf-8").split())
-    return [told("skip-gram 100, the whole command, two epochs, beside gensim", 2 * words, mine, others)]
+    rows, words = [], len(text.read_text(encoding="utf-8").split())
+    for cores, name in ((1, "one thread"), (2, "two threads")):
+        mine, others = [], []
+        for number in range(rounds + 1):
+            cache = {**os.environ, "FOREBEAR_CACHE": str(folder / f"cache-{cores}-{number}")}
+            ours = [sys.executable, "-m", "forebear", "pretrain", "word2vec", str(text), "--epochs", "2", "--quiet"]
+            ours += ["--threads", str(cores), "--workers", str(cores), "--to", str(folder / f"run-{cores}-{number}")]
+            theirs = [sys.executable, "-c", peer, str(text), str(folder / "vectors.bin"), str(cores)]
+            seconds = timed(lambda c=ours, e=cache: subprocess.run(c, check=True, env=e, capture_output=True))
+            if number:  # the first compiles
+                mine.append(seconds)
+                others.append(timed(lambda c=theirs: subprocess.run(c, check=True, capture_output=True)))
+        rows.append(told(f"skip-gram 100, the whole command, two epochs, {name}", 2 * words, mine, others))
+    return rows
 
 
 def quality(corpus: Corpus, file: Path, seeds: int, epochs: int, chinese: bool) -> None:
@@ -280,7 +304,8 @@ def main() -> None:
         rows = speeds(corpus, file, given.widths, given.rounds)
         if given.write:
             rows += whole(given.size, given.rounds, folder)
-            write_figures("word2vec", rows, machine(1), given.rounds, CHINESE)
+            where = machine(2, ("numba", "gensim"))
+            write_figures("word2vec", rows, where, given.rounds, CHINESE, units=("words/s", "词/秒"), peer="gensim")
 
 
 if __name__ == "__main__":

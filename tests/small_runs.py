@@ -17,6 +17,7 @@ from forebear.training.folder import RunFolder
 from forebear.training.trainer import Watcher
 from forebear.using import planning, pretraining
 from forebear.using.explaining import abilities
+from forebear.using.heeding import way_of
 from forebear.using.run import Run
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1}
@@ -62,11 +63,17 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         "counting": {"epochs": 1, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
-    }[milestone_named(name).learning]
+    }[way_of(milestone_named(name))]
     budget = {"steps", "tokens", "time", "epochs"}
     if budget & set(changes):
         recipe = {setting: value for setting, value in recipe.items() if setting not in budget}
     return small | recipe | {"held_out": 0.15} | changes
+
+
+def to_be_killed(name: str) -> dict[str, Any]:
+    """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
+    steps = {"steps": 1200 if way_of(milestone_named(name)) == "counting" else 300, "evaluate_every": 5}
+    return {"batch": 16, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 
 def plan(name: str, file: Path, **changes: Any) -> planning.Plan:

@@ -70,6 +70,24 @@ def test_a_bad_line_is_told_before_any_work(
     assert not (tmp_path / "v.npy").exists()
 
 
+def test_lines_without_a_known_word_keep_their_places_in_vectors_of_words(tmp_path: Path, capsys: Captured):
+    words = opened("word2vec", tmp_path, to="words", steps=10).folder.path
+    file, vectors = tmp_path / "lines.txt", tmp_path / "v.npy"
+    file.write_text("the cat sat\n\nxyzzy\n  \nthe dog ran\n", encoding="utf-8")
+    facts = told(capsys, "embed", words, "--in", file, "--out", vectors)
+    assert (facts["texts"], facts["zeros"]) == (5, [2, 3, 4])
+    rows = np.load(vectors, allow_pickle=False)
+    assert (np.linalg.norm(rows, axis=1) > 0).tolist() == [True, False, False, False, True]
+    assert "3 lines have no word with a vector, and zeros: 2, 3, 4" in said(
+        capsys, "embed", words, "--in", file, "--out", tmp_path / "v.jsonl"
+    )
+    kept = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [one["text"] for one in kept] == ["the cat sat", "", "xyzzy", "  ", "the dog ran"]
+    near = told(capsys, "neighbours", words, "the dog ran", "--among", file, "--vectors", vectors, "--top", 1)
+    assert near["texts"][0]["nearest"][0]["line"] == 5
+    assert "none of this text's words has a vector" in refused(capsys, "embed", words, "xyzzy")
+
+
 def test_what_makes_no_sense_is_refused(run: Path, sentences: Path, capsys: Captured):
     folder = sentences.parent
     assert "different numbers" in refused(capsys, "embed", run, "a", "--words", "--out", folder / "v.npy")

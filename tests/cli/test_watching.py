@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_report_in_one_line():
     assert told(REPORT) == (
         "step 50/100 · 1,234 tokens/s · 1 min 1 s left · loss next 2.500 · held out next 2.750 · "
         "(frequencies alone: 3.250)"
+    )
+
+
+def test_what_is_no_token_is_not_called_one_and_small_losses_are_seen_falling():
+    losses, held_out = {"together": 0.02123}, {"together": 0.037561}
+    report = replace(REPORT, losses=losses, held_out=held_out, unigram=None, shown="entries")
+    assert told(report) == (
+        "step 50/100 · 1,234 entries/s · 1 min 1 s left · loss together 0.02123 · held out together 0.03756"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from command_line import Captured, refused, said, told
+from forebear.cli.main import main
 from forebear.using.run import Run
 from small_runs import opened
 
@@ -86,11 +87,82 @@ def test_words_that_are_not_there_are_named_with_the_line(run: Path, files: dict
     complaint = refused(capsys, "neighbours", run, "catt")
     assert "no vector for 'catt'" in complaint
     assert "did you mean: cat" in complaint
-    assert "strange.txt:2" in refused(capsys, "neighbours", run, "--in", files["strange.txt"])
-    assert "strange.txt:2: none of this text's words" in refused(capsys, "embed", run, "--in", files["strange.txt"])
+    files["strange.txt"].write_text("qqq\nzzz\n")
+    complaint = refused(capsys, "neighbours", run, "--in", files["strange.txt"])
+    assert "strange.txt:1: no vector for 'qqq'" in complaint
+    assert "nor have the other 1" in complaint
+    assert "none of this text's words" in refused(capsys, "embed", run, "the cat", "qqq zzz")
     assert "no vector for 'wolf'" in refused(capsys, "analogy", run, "cat", "wolf", "dog")
-    assert "unknown.tsv:2: no vector for 'wolf'" in refused(capsys, "similarity", run, "--in", files["unknown.tsv"])
-    assert "bad.tsv:2: 1 columns" in refused(capsys, "similarity", run, "--in", files["bad.tsv"])
+    files["bad.tsv"].write_text("cat dog\n")
+    out = files["bad.tsv"].with_suffix(".jsonl")
+    assert "bad.tsv:1: 1 columns" in refused(capsys, "similarity", run, "--in", files["bad.tsv"], "--out", out)
+    assert not out.exists()
+
+
+def test_lines_without_an_answer_keep_their_places(run: Path, files: dict[str, Path], capsys: Captured):
+    asked, out = files["strange.txt"], files["strange.txt"].with_suffix(".jsonl")
+    asked.write_text("cat\nqqq\n\nthe dog\nzzz\n")
+    assert main(["neighbours", str(run), "--in", str(asked), "--out", str(out), "--top", "2"]) == 0
+    noted = capsys.readouterr().err
+    assert "3 lines have no answer, of 5 texts: 2, 3, 5" in noted
+    assert "line 2: no vector for 'qqq'" in noted
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [one.get("line") for one in records] == [None, 2, 3, None, 5]
+    assert [one["text"] for one in records] == ["cat", "qqq", "", "the dog", "zzz"]
+    assert "no words" in records[2]["error"]
+    assert records[3] == told(capsys, "neighbours", run, "the dog", "--top", 2)["texts"][0]
+    assert main(["neighbours", str(run), "cat", "catt"]) == 0
+    printed = capsys.readouterr()
+    assert "no vector for 'catt'" in printed.err
+    assert "did you mean: cat" in printed.err
+    assert "cosine" in printed.out
+
+
+def test_pairs_without_an_answer_keep_their_places(run: Path, files: dict[str, Path], capsys: Captured):
+    asked, out = files["unknown.tsv"], files["unknown.tsv"].with_suffix(".jsonl")
+    asked.write_text("cat\twolf\ncat\tdog\n\ncat\n")
+    assert told(capsys, "similarity", run, "--in", asked, "--out", out) == {
+        "run": "table", "pairs": 4, "out": str(out), "unanswered": 3,
+    }  # fmt: skip
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [one["texts"] for one in records] == [["cat", "wolf"], ["cat", "dog"], [""], ["cat"]]
+    assert "no vector for 'wolf'" in records[0]["error"]
+    assert records[1] == told(capsys, "similarity", run, "cat", "dog")["pairs"][0]
+    assert records[3] | {"remedy": ""} == {"texts": ["cat"], "line": 4, "error": "1 columns, not two", "remedy": ""}
+    assert main(["similarity", str(run), "cat", "dog", "cat", "wolf"]) == 0
+    assert "no vector for 'wolf'" in capsys.readouterr().err
+
+
+def test_one_hot_vectors_say_on_one_line_that_all_words_are_equally_far(tmp_path: Path, capsys: Captured):
+    run = opened("onehot", tmp_path).folder.path
+    for command in (
+        ["neighbours", run, "cat"],
+        ["analogy", run, "cat", "mat", "dog"],
+        ["similarity", run, "cat", "dog"],
+    ):
+        assert said(capsys, *command).count("equally far (cosine 0), which is why later milestones exist") == 1
+    assert said(capsys, "neighbours", run, "cat").count("\n") == 1
+    odd = said(capsys, "odd-one-out", run, "cat", "dog", "mat")
+    assert "none is the odd one" in odd
+    assert told(capsys, "odd-one-out", run, "cat", "dog", "mat")["odd"] is None
+    assert said(capsys, "inspect", "neighbours", run, "cat").count("\n") == 1
+    assert "nothing to draw" in refused(capsys, "inspect", "neighbours", run, "cat", "--to", tmp_path / "near.png")
+    assert "means nothing" in said(capsys, "inspect", "projection", run, "cat", "dog", "mat")
+    norms = said(capsys, "inspect", "norms", run)
+    assert "all vectors have the length 1" in norms
+    assert "longest" not in norms
+    assert "length and frequency: none: all lengths are equal" in norms
+    facts = told(capsys, "inspect", "norms", run)
+    assert (facts["spearman"], facts["neighbours_spearman"]) == (None, None)
+    scores = tmp_path / "scores.tsv"
+    scores.write_text("first\tsecond\tscore\ncat\tdog\t9\ncat\tmat\t3\n")
+    measured = said(capsys, "measure", run, "--words", scores)
+    assert "none: all cosines of covered pairs are equal" in measured
+    assert r"taken for headings: 'first\tsecond\tscore'" in measured
+    assert told(capsys, "measure", run, "--words", scores)["files"][0]["spearman"] is None
+    text = tmp_path / "some.txt"
+    text.write_text("the cat sat\n\nthe dog ran\n\na mat lay\n" * 5, encoding="utf-8")
+    assert "nothing has to be predicted" in " ".join(said(capsys, "preview", "onehot", text).split())
 
 
 def test_what_means_nothing_is_refused(run: Path, network: Path, capsys: Captured):
@@ -141,7 +213,7 @@ def test_embedding_tells_how_many_words_it_lacks(run: Path, files: dict[str, Pat
     assert (text["tokens"], text["cut"], [word["text"] for word in text["words"]]) == (2, 1, ["the", "cat"])
     assert "1 left away" in said(capsys, "embed", run, "the cat qqq")
     out = files["words.txt"].with_suffix(".npy")
-    assert "vectors of 3 texts, 1 tokens left away" in said(
+    assert "vectors of 3 texts, 1 token left away" in said(
         capsys, "embed", run, "qqq cat", "--in", files["words.txt"], "--out", out, "--pooling", "sif"
     )
     expected = Run.open(run).embed(["qqq cat", "cat", "the dog"], pooling="sif")
@@ -156,7 +228,7 @@ def test_measuring_words(run: Path, network: Path, files: dict[str, Path], capsy
     assert [one["name"] for one in asked["sections"]] == ["place", "gram1"]
     assert set(asked["kinds"]) == {"semantic", "syntactic"}
     printed = said(capsys, "measure", run, "--words", files["scores.txt"], files["asked.txt"])
-    for word in ("Spearman", "3 of 4", "place", "in all", "syntactic", "wolf", "left out", "are wrong"):
+    for word in ("Spearman", "3 of 4", "place", "in all", "syntactic", "1 word is missing: wolf", "left out", "wrong"):
         assert word in printed
     (by_texts,) = told(capsys, "measure", network, "--words", files["scores.txt"])["files"]
     assert (by_texts["by"], by_texts["covered"]) == ("texts", 4)
@@ -166,13 +238,13 @@ def test_measuring_words(run: Path, network: Path, files: dict[str, Path], capsy
 def test_measure_refuses_what_words_have_nothing_to_do_with(run: Path, files: dict[str, Path], capsys: Captured):
     words = ["--words", str(files["scores.txt"])]
     for options, what in (
-        (["--limit", "10k"], "--limit has nothing"),
+        (["--limit", "10k"], "--limit and --words do not go together"),
         (["--documents", "lines"], "only --encoding matters"),
         (["--method", "add"], "about analogies"),
         (["--most-frequent", "5"], "about analogies"),
     ):
         assert what in refused(capsys, "measure", run, *words, *options)
-    assert "nothing to do with --words" in refused(capsys, "measure", run, files["sentences.txt"], *words)
+    assert "texts and --words do not go together" in refused(capsys, "measure", run, files["sentences.txt"], *words)
     assert "nothing to measure with" in refused(capsys, "measure", run)
     assert "--method is about analogies" in refused(capsys, "measure", run, files["sentences.txt"], "--method", "add")
 

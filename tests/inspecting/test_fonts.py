@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from forebear.errors import BadInput, ForebearError
 from forebear.inspecting import fonts
 from forebear.inspecting.drawing import drawing, new_figure, saved
-from forebear.inspecting.fonts import families_for
+from forebear.inspecting.fonts import families_for, undrawable
 
 HERE = [("Latin", frozenset(range(0x250))), ("Greek", frozenset(range(0x370, 0x400))), ("Han", frozenset({0x6211}))]
 
@@ -38,6 +40,11 @@ def test_what_no_font_has_is_named_with_a_remedy(installed: None):
         families_for(["".join(map(chr, range(0x5000, 0x5014)))])
 
 
+def test_texts_that_cannot_be_drawn_are_found(installed: None):
+    assert undrawable(["a我", "a😀", "我爱", "λ"]) == ["a😀", "我爱"]
+    assert undrawable([]) == []
+
+
 def test_fonts_of_this_machine():
     pytest.importorskip("matplotlib")
     assert families_for(["abc ␣ ⏎ … →"]) == ["DejaVu Sans"]  # which matplotlib brings along
@@ -48,12 +55,17 @@ def test_fonts_of_this_machine():
 def test_a_picture_leaves_the_settings_of_others_alone():
     matplotlib = pytest.importorskip("matplotlib")
     before = dict(matplotlib.rcParams)
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    assert log.isEnabledFor(logging.WARNING)
     with drawing(["a"]):
+        assert not log.isEnabledFor(logging.WARNING)  # which weight a font lacks is no concern of who looks
         figure = new_figure(1, 1)
         figure.text(0, 0, "a $x")
         first = saved(figure, "svg")
         assert first == saved(figure, "svg")
     assert dict(matplotlib.rcParams) == before
+    assert log.level == level
     assert b"<svg" in first
 
 

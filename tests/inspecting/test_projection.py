@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from command_line import Captured, refused, said, told
 from forebear.errors import BadInput
-from forebear.inspecting import words_page, words_picture
+from forebear.inspecting import fonts, words_page, words_picture
 from forebear.inspecting.drawing import SHARP, saved
 from forebear.inspecting.label_placing import boxes_for
 from forebear.inspecting.norms import norms, norms_of
 from forebear.inspecting.projection import plane, projected, projection
-from forebear.using.lexicon import Lexicon
+from forebear.using.lexicon import EQUALLY_FAR, Lexicon
 from forebear.vectors.onehot import UnitMatrix
 from forebear.vectors.table import WordTable
 from small_runs import opened
@@ -101,8 +101,20 @@ def test_one_hot_vectors_are_all_of_length_one():
     size = 500
     table = WordTable([f"w{row}" for row in range(size)], UnitMatrix(size), np.arange(size, 0, -1))  # pyright: ignore
     found = norms_of(Lexicon(table))
-    assert (found.spearman, found.alike) == (0, pytest.approx(0, abs=1e-9))
-    assert projected(Lexicon(table), ["w1", "w2", "w3"], 100, 0).points.shape == (3, 2)
+    assert (found.spearman, found.alike) == (None, pytest.approx(0, abs=1e-9))
+    assert (found.differ, found.neighbours, found.notes) == (
+        False,
+        None,
+        (f"all vectors have the length 1; {EQUALLY_FAR}",),
+    )
+    single = norms_of(Lexicon(WordTable(["one"], np.ones((1, 2), np.float32), np.array([7]))))
+    assert (single.spearman, single.neighbours) == (None, None)
+    assert single.correlations == ("none: all words were seen equally often",) * 2
+    for drawn in (words_page.norms(single, "one"), words_picture.norms(single, "one", "svg").decode()):
+        assert "none: all words were seen" in drawn or "<svg" in drawn
+    plane = projected(Lexicon(table), ["w1", "w2", "w3"], 100, 0)
+    assert plane.points.shape == (3, 2)
+    assert plane.notes == (f"where a word lies here means nothing; {EQUALLY_FAR}",)
 
 
 # -- labels
@@ -248,6 +260,27 @@ def test_looking_at_words_in_pictures(run: Path, tmp_path: Path, capsys: Capture
     for what, words in (("neighbours", ["cat"]), ("projection", ["cat", "dog", "mat"]), ("norms", [])):
         assert "written" in said(capsys, "inspect", what, run, *words, "--to", tmp_path / f"{what}.png")
         assert (tmp_path / f"{what}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_word_that_no_font_can_write_is_a_dot_and_is_told(
+    run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("matplotlib")
+    real = fonts._fonts
+    monkeypatch.setattr(fonts, "_fonts", lambda: ((name, has - {ord("N")}) for name, has in real()))
+    labelled, label = [], words_picture._labelled
+    monkeypatch.setattr(words_picture, "_labelled", lambda *of: (labelled.append(of[3]), label(*of))[1])
+    file, words = tmp_path / "plane.svg", ["cat", "dog", "Number", "mat"]
+    notes = told(capsys, "inspect", "projection", run, *words, "--to", file)["notes"]
+    assert len(notes) == 1
+    assert notes[0].startswith("1 word is a dot without a name")
+    assert ": Number; " in notes[0]
+    assert "no font here has all characters of 1; " in file.read_text(encoding="utf-8")
+    assert labelled == [["cat", "dog", "mat"]]
+    assert "1 word is a dot" in said(capsys, "inspect", "projection", run, *words, "--to", file)
+    page = told(capsys, "inspect", "projection", run, *words, "--to", tmp_path / "plane.html")
+    assert page["notes"] == []
+    assert "written" in said(capsys, "inspect", "norms", run, "--to", tmp_path / "norms.svg")
 
 
 def test_looking_is_refused_with_a_remedy(run: Path, tmp_path: Path, capsys: Captured):

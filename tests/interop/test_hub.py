@@ -126,6 +126,6 @@ def test_what_is_not_there_is_an_error_with_a_remedy(hub: Hub, tmp_path: Path):
     ):
         done = imported(name, tmp_path / "run", HF_HOME=home, **environment)
         assert done.returncode == 2, (name, done.stderr)
-        assert "neither a folder here nor to be had from the hub" in done.stderr
+        assert "neither a file nor a folder here, nor to be had from the hub" in done.stderr
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "run").exists()

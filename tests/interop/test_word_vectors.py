@@ -44,13 +44,15 @@ def test_written_and_read_to_the_bit(tmp_path: Path, form: str, width: int):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("packer", ["gz", "zst"])
 @pytest.mark.parametrize("form", FORMS[:4])
-def test_packed_files_are_read_and_written(tmp_path: Path, form: str):
-    path, matrix = tmp_path / "v.vec.gz", table(len(WORDS), 5)
+def test_packed_files_are_read_and_written(tmp_path: Path, form: str, packer: str):
+    path, matrix = tmp_path / f"v.vec.{packer}", table(len(WORDS), 5)
     write(path, form, WORDS, matrix)
-    again = tmp_path / "again.gz"
+    again = tmp_path / f"again.{packer}"
     write(again, form, WORDS, matrix)
     assert path.read_bytes() == again.read_bytes()  # no time of day inside
+    assert path.read_bytes()[:2] == {"gz": b"\x1f\x8b", "zst": b"\x28\xb5"}[packer]
     assert recognised(path) == ("fasttext" if form == "word2vec" else form)
     assert read(path).matrix.tobytes() == matrix.tobytes()
     with pytest.raises(BadInput, match="cannot be packed"):
@@ -313,3 +315,12 @@ def test_nothing_is_left_where_writing_fails(tmp_path: Path, monkeypatch: pytest
         write(path, "glove", ["a"], table(1, 2))
     assert path.read_text(encoding="utf-8") == "before"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("form", ["word2vec", "glove", "fasttext"])
+def test_bytes_are_not_read_as_text(tmp_path: Path, form: str):
+    matrix = np.random.default_rng(0).standard_normal((200, 50)).astype(np.float32)
+    write(tmp_path / "vectors.bin", "word2vec-binary", [f"w{number}" for number in range(200)], matrix)
+    with pytest.raises(BadInput, match=f"holds bytes that no text has, and is no {form}") as told:
+        read(tmp_path / "vectors.bin", form=form)
+    assert "give word2vec-binary" in told.value.remedy

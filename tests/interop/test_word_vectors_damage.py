@@ -35,8 +35,8 @@ def vector(*values: float) -> bytes:
         (None, b"\x80\x04\x95 1 2\n", None, "pickle"),
         (None, b"\xba\x16\x4f\x2f\x0c\0\0\0", None, "fastText's own model"),
         (None, b"\x93NUMPY\x01\0v\0", None, "without words"),
-        ("word2vec", b"", 1, "empty"),
-        ("glove", b"", 1, "empty"),
+        ("word2vec", b"", None, "empty"),
+        ("glove", b"", None, "empty"),
         ("glove", b"just words\n", 1, "no word with numbers"),
         ("glove", b"2 2\na 1 2\nb 3 4\n", 1, "as GloVe's files do not"),
         ("word2vec", b"a 1 2\nb 3 4\n", 1, '"N D"'),
@@ -79,7 +79,7 @@ def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None
 @pytest.mark.parametrize(
     ("content", "line", "byte", "said"),
     [
-        (b"", 1, None, "empty"),
+        (b"", None, None, "empty"),
         (b"a 1 2\n", 1, None, '"N D"'),
         (b"0 2\n", 1, None, "0 words"),
         (b"1 9999999999\na 1234", 1, None, "9,999,999,999 numbers"),
@@ -176,16 +176,16 @@ def test_bad_bytes_are_replaced_or_skipped_and_counted(tmp_path: Path, form: str
         read(tmp_path / "v", on_bad_bytes="ignore")
 
 
-def test_packed_files_that_are_damaged(tmp_path: Path):
-    write(
-        tmp_path / "v.gz", "glove", [f"w{row}" for row in range(5000)], np.random.default_rng(0).normal(size=(5000, 3))
-    )
-    whole = (tmp_path / "v.gz").read_bytes()
+@pytest.mark.parametrize("packer", ["gz", "zst"])
+def test_packed_files_that_are_damaged(tmp_path: Path, packer: str):
+    path, matrix = tmp_path / f"v.{packer}", np.random.default_rng(0).normal(size=(5000, 3))
+    write(path, "glove", [f"w{row}" for row in range(5000)], matrix)
+    whole = path.read_bytes()
     for content in (whole[:-20], whole[: len(whole) // 2], whole[:500] + bytes(50) + whole[550:]):
-        (tmp_path / "v.gz").write_bytes(content)
+        path.write_bytes(content)
         for form in (None, "glove"):
             with pytest.raises(BadInput, match="packed file is damaged"):
-                read(tmp_path / "v.gz", form=form)
+                read(path, form=form)
 
 
 def test_a_line_that_does_not_end(tmp_path: Path):

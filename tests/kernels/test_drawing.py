@@ -22,6 +22,13 @@ def test_words_are_passed_over_as_often_as_in_gensim():
     assert np.allclose(ours / ALWAYS, np.array(theirs) / 2**32, atol=1e-6)
 
 
+def test_words_are_passed_over_as_the_paper_s_program_does():
+    counts = np.array([50, 30, 20, 10, 5, 5, 3, 2, 1])
+    shares = counts / counts.sum()
+    kept = thinning(counts, 0.01, np.ones(9, bool)) / ALWAYS
+    assert kept == pytest.approx(np.minimum((np.sqrt(shares / 0.01) + 1) * 0.01 / shares, 1))
+
+
 def test_words_that_are_never_looked_at_are_as_if_they_were_not_there():
     counts = np.array([1000, 500, 300, 200])
     allowed = np.array([True, False, True, True])

@@ -73,5 +73,5 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
     monkeypatch.setattr(sweeping.ThreadPoolExecutor, "submit", submit)
     monkeypatch.setattr(sweeping, "WORTH", 1)
     with pytest.raises(RuntimeError, match="new thread"):
-        swept(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=2, in_step=True)
+        swept(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=3, in_step=True)
     assert begun[0].done()

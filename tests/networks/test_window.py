@@ -220,6 +220,8 @@ def test_the_vectors_of_words_are_the_first_layer():
     states = model.encoder(**inputs([[4, 9, 4]]))
     table = model.encoder.embedding.token.weight
     assert torch.equal(states.layers[0], table[[4, 9, 4]])
+    one_hot = torch.eye(VOCABULARY)[[4, 9, 4]]  # a product with the matrix Q is the lookup of a row
+    assert torch.allclose(one_hot @ table, states.layers[0])
     assert torch.equal(states.windows[2], table[[4, 9, 4]].flatten())
     assert not torch.equal(states.last[0], states.last[2])  # the same word in another window
 

@@ -94,10 +94,10 @@ def test_nothing_is_known_of_unknown_words_but_what_all_are(runs: dict[str, Path
     from forebear.using.given_words import given_words
 
     folder = RunFolder.open(runs["word2vec"])
-    found, run = given_words(folder, folder.tokenizer, 0)[TABLE].numpy(), Run(folder)
+    found, run = given_words(folder, folder.tokenizer, 0).tensors[TABLE].numpy(), Run(folder)
     specials = list(folder.tokenizer.specials)
     np.testing.assert_allclose(found[specials], np.tile(run.words.matrix.mean(0), (len(specials), 1)), atol=1e-6)
-    assert np.array_equal(found, given_words(folder, folder.tokenizer, 0)[TABLE].numpy())
+    assert np.array_equal(found, given_words(folder, folder.tokenizer, 0).tensors[TABLE].numpy())
 
 
 def test_vectors_of_characters_serve_as_well(tmp_path: Path):

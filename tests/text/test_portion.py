@@ -117,3 +117,22 @@ def test_a_portion_travels_light(story, pieces):
     assert len(pickle.dumps(some)) < 1000
     assert (again.corpus.key, again.units.tolist()) == (some.corpus.key, some.units.tolist())
     assert again.spans.tolist() == some.spans.tolist()
+
+
+@given(DOCUMENTS, st.data())
+def test_a_stretch_is_cut_from_all_units_in_a_row(documents, data):
+    whole = corpus_of(documents).whole()
+    kept = data.draw(st.permutations(range(len(whole))).flatmap(lambda all_: st.sampled_from([sorted(all_), all_])))
+    some = Portion(whole.corpus, whole.units[kept[: data.draw(st.integers(1, len(kept)))]])
+    units = [list(range(first, last)) for first, last in some.spans.tolist()]
+    begin = data.draw(st.integers(0, some.tokens - 1))
+    end = data.draw(st.integers(begin + 1, some.tokens))
+    tokens, sizes = some.stretch(begin, end)
+    assert tokens.tolist() == [token for unit in units for token in unit][begin:end]
+    owners = [number for number, unit in enumerate(units) for _ in unit][begin:end]
+    assert sizes.tolist() == [owners.count(number) for number in sorted(set(owners))]
+
+
+def test_a_stretch_of_units_that_changed_places():
+    whole = corpus_of([[(2, 1, 0)]] * 4).whole()
+    assert Portion(whole.corpus, whole.units[[0, 2, 1, 3]]).stretch(0, 8)[0].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]

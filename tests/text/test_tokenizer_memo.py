@@ -1,5 +1,7 @@
 """The fast ways to encode many texts give exactly what the plain way gives, whatever the texts."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from corpora import lost, segmented
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty import FRAGMENTS, lines, strings
 
-from forebear.text import memo
+from forebear.text import memo, stretches
 from forebear.text.characters import BERT_BLOCKS, HAN_BLOCKS, codes_of, is_han
 from forebear.text.segmentation import Segmenter, has_han
 from forebear.text.tokenizer import Tokenizer
@@ -34,9 +36,11 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def made() -> dict[str, Tokenizer]:
-    return {way: train(way.split()[0], TEXTS, **options) for way, options in WAYS.items()}
+@pytest.fixture(scope="module", params=["by names", "by loops"])
+def made(request) -> Iterator[dict[str, Tokenizer]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "worth_compiling", lambda _: request.param == "by loops")
+        yield {way: train(way.split()[0], TEXTS, **options) for way, options in WAYS.items()}
 
 
 def same(tokenizer: Tokenizer, texts: list[str]) -> None:
@@ -131,7 +135,7 @@ def test_memory_is_emptied_when_full(made, monkeypatch):
     tokenizer = Tokenizer.__reduce__(made["wordpiece"])[0](*Tokenizer.__reduce__(made["wordpiece"])[1])
     for line in lines(50, seed=2):
         same(tokenizer, [line, *FRAGMENTS[:5]])
-        assert len(tokenizer._memo._rows) <= 40 + len(line) + 5
+        assert len(tokenizer._memo._stretches) <= 40 + len(line) + 5
 
 
 def test_nothing_and_empty_texts(made):

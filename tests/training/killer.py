@@ -20,7 +20,7 @@ from forebear.training.checkpoint import Checkpoints
 
 def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
     from forebear.using import pretraining
-    from small_runs import plan
+    from small_runs import plan, to_be_killed
 
     if name != "ngram":
         import torch  # once, before the forks
@@ -28,8 +28,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
         torch.set_num_threads(1)
     chance, done, inside = random.Random(seed), 0, 0
     places: set[int] = set()
-    changes = {"batch": 16, "save_every": 0.001} | ({"steps": 300, "evaluate_every": 5} if name != "ngram" else {})
-    what = plan(name, Path(text), **changes)
+    what = plan(name, Path(text), **to_be_killed(name))
     checkpoints = Checkpoints(Path(folder) / "checkpoints")
     while True:
         child = os.fork()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forebear.training.folder import RunFolder
-from small_runs import NAMES, text, trained, weights
+from small_runs import NAMES, text, to_be_killed, trained, weights
 
 KILLS = 24
 
@@ -20,8 +20,7 @@ KILLS = 24
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
-    changes = {"steps": 300, "evaluate_every": 5} if name != "ngram" else {}
-    whole = trained(name, tmp_path, to="whole", batch=16, save_every=0.001, **changes)
+    whole = trained(name, tmp_path, to="whole", **to_be_killed(name))
     here = Path(__file__).parent
     done = subprocess.run(
         [sys.executable, here / "killer.py", name, tmp_path / "text.txt", tmp_path / "killed", str(KILLS), "7"],

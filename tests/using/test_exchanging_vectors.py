@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 
 import forebear as fb
 from command_line import Captured, refused, said, told
+from forebear.cli.main import main
 from forebear.errors import BadInput, ForebearError
 from forebear.interop import word_vectors
 from forebear.training.folder import RunFolder
@@ -108,8 +111,21 @@ def test_much_text_is_parsed_by_the_loops_and_alike(tmp_path: Path, monkeypatch:
 def test_what_a_run_of_given_vectors_cannot_do(tmp_path: Path):
     path = planted(tmp_path)
     run = fb.import_run(path, to=tmp_path / "run")
-    with pytest.raises(BadInput, match="nothing to learn"):
+    with pytest.raises(BadInput, match="--output given is that of imported vectors: there is nothing to learn") as told:
         fb.pretrain("word2vec", path, to=tmp_path / "more", output="given")
+    assert told.value.file is None
+    with pytest.raises(BadInput, match="with one table of vectors") as told:
+        fb.pretrain("word2vec", path, to=tmp_path / "more", from_run=tmp_path / "run")
+    assert told.value.file == str(tmp_path / "run")
+    assert "train anew" in told.value.remedy
+    assert "adapt" in told.value.remedy
+    with pytest.raises(BadInput, match="output is 'x'") as told:
+        fb.pretrain("word2vec", path, to=tmp_path / "more", output="x")
+    assert told.value.remedy == "there are: negatives, tree"
+    for odd in ("", "given"):
+        with pytest.raises(BadInput, match="architecture is"):
+            fb.pretrain("word2vec", path, to=tmp_path / "more", architecture=odd)
+    assert "given" not in str(fb.explain("word2vec").fields["output"])
     with pytest.raises(BadInput, match="cannot be written as 'arpa'"):
         run.export(tmp_path / "out", format="arpa")
     with pytest.raises(BadInput, match="exists already"):
@@ -127,6 +143,55 @@ def test_what_other_programs_keep_for_themselves_is_refused(tmp_path: Path, begi
     (tmp_path / "theirs").write_bytes(begins + bytes(100))
     with pytest.raises(BadInput, match=said):
         fb.import_run(tmp_path / "theirs", to=tmp_path / "run")
+
+
+FASTTEXT = (793712314).to_bytes(4, "little") + (12).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "remedy"),
+    [
+        ("nothing.vec", b"", "the file is empty", "fetch or write it again"),
+        ("blank.txt", b"\n \n", "the file is empty", "fetch or write it again"),
+        ("cut.vec.gz", gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-20], "the packed file is damaged", "cut short"),
+        ("cut.vec.zst", zstandard.compress(b"a 1 2\n" * 99)[:-9], "the packed file is damaged", "cut short"),
+        ("odd.xyz", b"a text\nof it\n", "neither word vectors nor an ARPA file: it begins with 'a text'", "--format"),
+        ("wiki.en.bin", FASTTEXT, "is fastText's own model", "(wiki.en.vec)"),
+        ("wiki.en.bin.gz", gzip.compress(FASTTEXT, mtime=0), "is fastText's own model", "(wiki.en.vec)"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_of_that_file(
+    tmp_path: Path, capsys: Captured, name: str, content: bytes, what: str, remedy: str
+):
+    (tmp_path / name).write_bytes(content)
+    for more in ((), ("--limit", "3")) if name != "odd.xyz" else ((),):
+        complaint = refused(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), *more)
+        assert f"{name}: {what}" in complaint, complaint
+        assert remedy in complaint
+    if "fastText" in what:  # also where it is called a .vec
+        said_so = refused(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), "--format", "fasttext")
+        assert what in said_so
+
+
+@pytest.mark.parametrize("name", ["wiki.vec", "glove.6B.300d.txt", "words.txt.gz", "some/where/vectors"])
+def test_a_file_that_is_not_there_is_looked_for_nowhere_else(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.chdir(tmp_path)
+    complaint = refused(capsys, "import", name, "--to", "run", "--limit", "3")
+    assert f"{name}: there is no such folder or file" in complaint
+    assert "word vectors" in complaint
+
+
+@pytest.mark.parametrize("form", ["word2vec", "word2vec-binary", "safetensors"])
+def test_words_whose_vectors_are_zeros_are_counted(tmp_path: Path, form: str):
+    matrix = table(5)
+    matrix[[1, 4]] = 0
+    word_vectors.write(tmp_path / "v", form, list("abcde"), matrix)
+    run = fb.import_run(tmp_path / "v", to=tmp_path / "run")
+    assert "2 words are given a vector of zeros, which is near to nothing ('b', 'e')" in run.facts["notes"]
+    few = fb.import_run(tmp_path / "v", to=tmp_path / "few", limit=4)
+    assert "1 word is given a vector of zeros, which is near to nothing ('b')" in few.facts["notes"]
 
 
 def test_nothing_is_left_of_an_import_that_fails(tmp_path: Path):
@@ -171,6 +236,34 @@ def test_every_run_with_words_is_exported(tmp_path: Path, milestone: str):
 
 
 # -- the command line
+
+
+def test_what_is_large_is_told_before_it_is_written(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchanging_vectors, "LARGE", 300)
+    path, text = planted(tmp_path, [f"w{number}" for number in range(90)]), tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"w{number} w{number // 2}" for number in range(90)), encoding="utf-8")
+    fb.import_run(path, to=tmp_path / "run")
+    fb.pretrain("onehot", text, to=tmp_path / "onehot", min_count=1)
+    for number, (run, form, what) in enumerate(
+        (
+            ("run", "word2vec", "90 words of 4 numbers; --format safetensors takes 0 MB"),
+            ("run", "safetensors", "90 words of 4 numbers"),
+            ("onehot", "glove", " numbers, all of them 0 but one; packed it is far smaller: --to out2.gz"),
+        )
+    ):
+        capsys.readouterr()
+        assert main(["export", str(tmp_path / run), "--format", form, "--to", str(tmp_path / f"out{number}")]) == 0
+        assert what in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "onehot"), "--format", "glove", "--to", str(tmp_path / "out.gz")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("form", word_vectors.FORMS)
+@pytest.mark.parametrize("matrix", [table(300, 40), np.eye(300, dtype=np.float32)])
+def test_the_size_that_is_told_is_about_that_of_the_file(tmp_path: Path, form: str, matrix: np.ndarray):
+    words = [f"word{number}" for number in range(300)]
+    word_vectors.write(tmp_path / "v", form, words, matrix)
+    assert word_vectors.expected_size(form, words, matrix) == pytest.approx((tmp_path / "v").stat().st_size, rel=0.1)
 
 
 def test_commands(tmp_path: Path, capsys: Captured):

@@ -1,5 +1,7 @@
 """What a milestone is and weighs: against published counts, the formula, transformers, and a network with numbers."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -142,3 +144,21 @@ def test_abilities_follow_from_heads():
     assert verbs(("something",), encodes=False) == ()
     assert verbs((), encodes=True) == of_vectors
     assert verbs((), encodes=True, words=True) == (*of_vectors, "analogy", "measure")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("ngram", {}, {"epochs": 1.0, "batch": 1_000_000}),
+        ("onehot", {}, {"epochs": 1.0, "batch": 100_000}),
+        ("word2vec", {}, {"epochs": 5.0, "batch": 50_000, "rate": 0.025, "warmup": 0, "cooldown": 1.0}),
+        ("word2vec", {"architecture": "cbow"}, {"epochs": 5.0, "rate": 0.05}),
+        ("glove", {"epochs": 3}, {"epochs": 3.0, "batch": 250_000, "rate": 0.05}),
+        ("nnlm", {}, {"time": 300.0, "batch": 1024, "rate": 0.01, "decay": 0.01}),
+    ],
+)
+def test_how_it_learns_where_nobody_says_otherwise(name: str, settings: dict[str, Any], expected: dict[str, Any]):
+    told = explain(name, settings=settings).facts()["recipe"]
+    assert {setting: told[setting] for setting in expected} == expected
+    if name in ("ngram", "onehot"):
+        assert set(told) == set(expected), "nothing that means nothing to what counts"

@@ -13,9 +13,10 @@ from forebear.training.folder import RunFolder
 from forebear.using import planning, pretraining
 from forebear.using.beginning import Beginning
 from forebear.using.run import Run
+from forebear.vectors.subwords import Subwords
 from small_runs import settings, text, trained, weights
 
-NEW = "The wolf sat by the lake. The cat saw the wolf and ran to the lake.\nThe wolf ran by the lake, said the cat."
+NEW = "The wolf sat by the lake. The cat saw the wolf and ran to the rivers.\nThe wolf ran by the lake, said the cat."
 
 
 def grown(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
@@ -87,3 +88,31 @@ def test_another_kind_is_refused(tmp_path: Path):
     )
     with pytest.raises(BadInput, match="architecture was skipgram, not cbow"):
         pretraining.pretrain(what, tmp_path / "new")
+
+
+def test_new_words_begin_with_what_is_known_of_their_letters(tmp_path: Path):
+    old = trained("word2vec", tmp_path, to="old", steps=200, rate=0.1, subwords=True)
+    new = grown("word2vec", old, tmp_path / "new", steps=1, rate=1e-12)
+    (note,) = (note for note in new.facts["notes"] if "new words" in note)
+    assert "what is known of their letter groups" in note
+    assert "wolf" in note
+    table, before = Run(new).words, Run(old).words
+    assert before.vector("wolf") is None, "no word that was there has any of its letter groups"
+    known, vector = before.vector("rivers"), table.vector("rivers")
+    assert known is not None, "river was there"
+    assert vector is not None
+    groups = len(Subwords().ngrams("rivers"))
+    own = (groups + 1) * vector - groups * known  # the word's row and those of its letter groups, in the mean
+    assert np.abs(own).max() < 1.01 / len(own), "a row by chance, as all begin"
+
+
+def test_what_only_counts_counts_on(tmp_path: Path):
+    old = trained("onehot", tmp_path, to="old", steps=1)
+    new = grown("onehot", old, tmp_path / "new", steps=1)
+    before, after = Run(old).words, Run(new).words
+    assert before.counts is not None
+    assert after.counts is not None
+    assert after.counts[after.rows["river"]] == before.counts[before.rows["river"]]
+    assert after.counts[after.rows["cat"]] > before.counts[before.rows["cat"]]
+    assert after.counts[after.rows["wolf"]] > 0
+    assert any("new words have places of their own" in note for note in new.facts["notes"])

@@ -10,8 +10,8 @@ import pytest
 from forebear.errors import BadInput
 from forebear.using import solving
 from forebear.using.lexicon import Lexicon
-from forebear.using.word_files import Questions, WordPairs, read_words
-from forebear.using.word_measures import Agreement, Right, Solved, agreement_of_words, solve
+from forebear.using.word_files import Questions, Section, WordPairs, read_words
+from forebear.using.word_measures import Agreement, Right, Solved, agreement, agreement_of_words, solve
 from forebear.vectors.onehot import UnitMatrix
 from forebear.vectors.table import WordTable
 from small_runs import opened
@@ -20,6 +20,8 @@ FILES = {
     "tabs": "love\tsex\t6.77\r\ntiger\tcat\t7.35\r\n",
     "spaces": "love sex 6.77\ntiger cat 7.35\n",
     "headed": "Word 1,Word 2,Human (mean)\nlove,sex,6.77\ntiger,cat,7.35\n",
+    "persons": "Word 1,Word 2,Human (mean),1,2\nlove,sex,6.77,9,6\ntiger,cat,7.35,8,7\n",
+    "unheaded": "love\tsex\tN\t6.77\t3\ntiger\tcat\tN\t7.35\t4\n",
     "commented": "# people were asked\n\nlove\tsex\t6.77\n# and again\ntiger\tcat\t7.35",
     "simlex": "word1\tword2\tPOS\tSimLex999\tconc(w1)\nlove\tsex\tN\t6.77\t3\ntiger\tcat\tN\t7.35\t4\n",
     "judged": "love\tsex\t6.77\t9\t6\ntiger\tcat\t7.35\t8\t7\n",
@@ -39,6 +41,7 @@ def test_pairs_are_read_however_they_are_written(form: str, tmp_path: Path):
     assert isinstance(read, WordPairs)
     assert read.pairs == (("love", "sex"), ("tiger", "cat"))
     assert read.scores.tolist() == [6.77, 7.35]
+    assert bool(read.headings) == (form in ("headed", "simlex", "persons"))
 
 
 def test_analogies_are_read_by_section_and_kind(tmp_path: Path):
@@ -63,6 +66,10 @@ def test_analogies_are_read_by_section_and_kind(tmp_path: Path):
         ("love sex 6.77\ntiger cat\n", 2, "no pair of words"),
         ("love sex 6.77\ntiger cat much\n", 2, "no pair of words"),
         ("love sex 6.77\ntiger cat nan\n", 2, "no pair of words"),
+        ("love\tsex\t6,77\ntiger\tcat\t8.5\n", 1, "'6,77' is none"),
+        ("love\tsex\tnan\ntiger\tcat\t8.5\n", 1, "'nan' is none"),
+        ("love\tsex\t-inf\ntiger\tcat\t8.5\n", 1, "'-inf' is none"),
+        ("love\tsex\t6.77\ntiger\tcat\tnan\t5\n", 2, "'nan' is none"),
         (": capital\nAthens Greece Oslo Norway\nOslo Norway Athens\n", 3, "no analogy of four words"),
         (": capital\n: currency\n", None, "no analogies"),
         ("\n# nothing\n", None, "nothing in this file"),
@@ -114,6 +121,43 @@ def test_agreement_by_hand_with_missing_pairs_left_out_or_at_the_mean():
     facts = found.facts()
     assert (facts["kind"], facts["missing_words"], facts["composed_words"]) == ("similarity", 2, 0)
     assert "left out" in facts["treatment"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["北京", "大学", "中国"], "the run's words are Chinese, and the file's are not"),
+        (["King", "Queen", "the"], "2 of the missing words are there with other capitals (King, Queen)"),
+        (["the", "of", "and"], "the run knows 3 words: more text, or a lower --min-count"),
+        (["king", "queen", "water"], ""),
+    ],
+)
+def test_where_most_words_are_missing_it_is_said_why(words: list[str], said: str):
+    table = WordTable(words, np.eye(3, dtype=np.float32))
+    found = agreement_of_words(table, pairs(("king", "queen", 8), ("king", "water", 3), ("boat", "king", 3)))
+    assert found.why.startswith(said)
+    assert bool(found.why) == bool(said)
+    assert found.facts()["why"] == found.why
+    asked = Questions("asked", (Section("", "", (("king", "queen", "water", "boat"),)),))
+    assert solve(Lexicon(table), asked).why.startswith(said)
+    chinese = agreement_of_words(WordTable(["a"], np.ones((1, 1))), pairs(("北京", "上海", 8)))
+    assert chinese.why.startswith("the file's words are Chinese, and the run's are not")
+
+
+def test_what_never_changes_has_no_correlation():
+    same = agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "d", 5)))
+    assert same.undefined == "all judgements of covered pairs are equal"
+    alike = agreement_of_words(TABLE, pairs(("a", "c", 5), ("c", "d", 1), ("a", "zzz", 3)))
+    assert alike.undefined == "all cosines of covered pairs are equal"
+    rows = {"a": np.array((1.0, 0.0)), "b": np.array((0.1, np.sqrt(0.99)))}
+    tenths = pairs(("a", "b", 5), ("b", "a", 1), ("a", "b", 2), ("a", "zzz", 3))  # whose mean is more than a tenth
+    for found in (same, alike, agreement(tenths, rows.get, "words")):
+        assert (found.spearman, found.pearson, found.spearman_all, found.pearson_all) == (None,) * 4
+    partly = agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 5), ("a", "zzz", 3)))
+    assert partly.spearman is None
+    assert partly.spearman_all is not None
+    assert agreement_of_words(TABLE, pairs(("a", "b", 5))).undefined == "fewer than two pairs are covered"
+    assert agreement_of_words(TABLE, pairs(("a", "b", 5), ("a", "c", 4))).undefined == ""
 
 
 def test_ties_share_their_ranks_as_in_scipy():

@@ -78,6 +78,20 @@ def test_unknown_words_are_counted_and_a_text_of_them_alone_is_refused(cutter: T
     assert pooled(cutter).matrix([]).vectors.shape == (0, 3)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max", "first", "last", "sif"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_texts_without_a_known_word_have_zeros_where_that_is_asked_for(cutter: Tokenizer, pooling, normalise: bool):
+    texts = ["", "the cat", "a wolf", "dog dog cat", " ", "xyz"]
+    whole = pooled(cutter).matrix(texts, pooling, normalise, zeros=True)
+    some = pooled(cutter).matrix([texts[1], texts[3]], pooling, normalise)
+    assert whole.vectors[[1, 3]].tolist() == some.vectors.tolist()
+    assert not whole.vectors[[0, 2, 4, 5]].any()
+    assert (whole.tokens.tolist(), whole.cut.tolist()) == ([0, 2, 0, 3, 0, 0], [0, 0, 2, 0, 0, 1])
+    one_by_one = pooled(cutter).embed(texts, pooling, True, normalise, zeros=True)
+    assert [len(one.words or ()) for one in one_by_one] == [0, 2, 0, 3, 0, 0]
+    assert not pooled(cutter).matrix(["", "wolf"], pooling, normalise, zeros=True).vectors.any()
+
+
 def test_words_are_composed_once_and_count_as_rare(cutter: Tokenizer):
     asked = []
 
@@ -156,6 +170,11 @@ def test_a_run_of_words_embeds_and_is_searched_like_any_other(tmp_path: Path):
     assert [one.text for one in near.nearest] == ["the cat sat", "the cat sat ."]
     (weighed,) = run.neighbours("the cat sat", among=sentences, top=1, pooling="sif")
     assert weighed.nearest[0].text == "the cat sat"
+    (far,) = run.neighbours("the cat sat", among=["", "xyzzy", "the cat sat"], top=3)
+    assert [round(one.cosine, 4) for one in far.nearest] == [1, 0, 0]
+    with pytest.raises(BadInput, match="none of this text's words"):
+        run.neighbours("xyzzy", among=sentences)
+    assert run.embed(["xyzzy", "the cat"], zeros=True)[0].tokens == 0
     with pytest.raises(BadInput, match="--layers means nothing"):
         run.embed("the cat", layers=-1)
     with pytest.raises(BadInput, match="--long means nothing"):
@@ -163,6 +182,8 @@ def test_a_run_of_words_embeds_and_is_searched_like_any_other(tmp_path: Path):
     network = opened("gpt2", tmp_path, to="network", steps=2)
     with pytest.raises(BadInput, match="pooling is 'sif'"):
         network.embed("the cat", pooling="sif")
+    with pytest.raises(BadInput, match="this is a network"):
+        network.embed("the cat", zeros=True)
 
 
 def test_the_shared_direction_is_nearly_the_papers(data: Path):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from small_portions import portion_of
 
 from forebear.text.preparing import prepare
 from forebear.text.training import train
 from forebear.vectors.phrases import Phrases
+from forebear.vectors.word2vec import Word2vecModel
+from forebear.vectors.words_and_phrases import WordsAndPhrases
 
 
 def plainly(row: list[int], pairs: dict[tuple[int, int], int]) -> list[int]:
@@ -65,3 +70,31 @@ def test_words_that_belong_together_are_found(tmp_path: Path):
     everything = found.counted(corpus.whole())
     joined = everything[tokenizer.size :]
     assert everything[: tokenizer.size].sum() + 2 * joined.sum() == len(corpus.ids)
+
+
+def vectors_of(text: list[list[int]], tokens: list[str], **joining: int) -> WordsAndPhrases:
+    def make(words: Sequence[str]) -> Word2vecModel:
+        how: dict[str, Any] = {"width": 2, "window": 1, "architecture": "skipgram", "output": "negatives"}
+        return Word2vecModel(vocabulary=len(words), never=[], **how)
+
+    made = WordsAndPhrases(make, tokens=tokens, never=[], **joining)
+    made.meet(portion_of([[row] for row in text]))
+    return made
+
+
+def test_only_phrases_that_have_a_vector_are_told():
+    """Each time that new and york stand together they are a part of new york city, which is another word."""
+    tokens, others = ["new", "york", "city", *(f"w{n}" for n in range(4000))], list(range(3, 4003))
+    text = [[0, 1, 2, *others[part::20]] for part in range(20)]
+    made = vectors_of(text, tokens, passes=2)
+    assert made.phrases.names(tokens) == ["new york", "york city", "new york city"]
+    assert made.notes == ["1 phrases are words of their own (new york city …); 2 more stand only in others"]
+    assert made.describe()["phrases"] == 1
+    assert {"new york city", "new york"} & set(made.table(tokens).words) == {"new york city"}
+
+
+def test_what_is_seen_too_seldom_for_a_word_is_no_phrase():
+    tokens, others = ["new", "york", *(f"w{n}" for n in range(4000))], list(range(2, 4002))
+    text = [[0, 1, *others[part::20]] for part in range(20)]
+    assert len(vectors_of(text, tokens, passes=1, least=20).phrases.pairs) == 1
+    assert len(vectors_of(text, tokens, passes=1, least=21).phrases.pairs) == 0

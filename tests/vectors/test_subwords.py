@@ -23,6 +23,10 @@ def test_the_ngrams_of_a_word():
     assert Subwords(1, 1).ngrams("北京") == ["北", "北京", "京"]
 
 
+def test_hashes_are_those_that_fnv_publishes():
+    assert (hashed(""), hashed("a")) == (0x811C9DC5, 0xE40C292C)
+
+
 @pytest.mark.parametrize(("shortest", "longest"), [(3, 6), (1, 2), (2, 2)])
 def test_ngrams_and_hashes_are_fasttexts(shortest: int, longest: int):
     theirs = pytest.importorskip("gensim.models.fasttext_inner")

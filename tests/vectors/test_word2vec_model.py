@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from forebear.errors import BadInput, ForebearError
+from forebear.vectors.huffman import huffman
 from forebear.vectors.subwords import Subwords
 from forebear.vectors.word2vec import Word2vecModel
 
@@ -73,6 +74,21 @@ def test_examining_is_a_sum_over_whole_windows_in_double_precision(kind: dict[st
         assert loss == pytest.approx(by_hand(model, [[2, 0, 1, 1, 3], [0, 2]], 2), rel=1e-12)
 
 
+def test_skip_gram_predicts_the_words_around_from_the_word():
+    """Each of two neighbours predicts the other: whichever is taken for the word, the sum is the same."""
+    row, window = [2, 0, 1, 1, 3], 2
+    model = made(row, window=window, output="tree")
+    sweep(model, np.array(row, np.int32), 5)
+    tree, total = model._way.supply, 0.0
+    inputs, outputs = (model.arrays()[name].astype(np.float64) for name in ("inputs", "outputs"))
+    for here, word in enumerate(row):
+        for around in row[max(0, here - window) : here] + row[here + 1 : here + 1 + window]:
+            for step in range(tree.indptr[around], tree.indptr[around + 1]):
+                sign = 1 - 2 * int(tree.turns[step])
+                total += np.logaddexp(0, -sign * (inputs[word] @ outputs[tree.nodes[step]]))
+    assert model.examine(np.array(row, np.int32), np.array([len(row)]))[0] == pytest.approx(total, rel=1e-12)
+
+
 def by_hand(model: Word2vecModel, rows: list[list[int]], window: int) -> float:
     tree, total = model._way.supply, 0.0
     inputs, outputs = (model.arrays()[name].astype(np.float64) for name in ("inputs", "outputs"))
@@ -84,6 +100,22 @@ def by_hand(model: Word2vecModel, rows: list[list[int]], window: int) -> float:
                 sign = 1 - 2 * int(tree.turns[step])
                 total += np.logaddexp(0, -sign * (around @ outputs[tree.nodes[step]])).sum()
     return total
+
+
+def test_the_hierarchical_softmax_of_a_trained_model_sums_to_one():
+    """Over all words, after any word: each chance by the turns of its path, from the model's own tables."""
+    tokens = pairs_text()
+    model = made(tokens, output="tree")
+    sweep(model, tokens, 5)
+    inputs, outputs = (model.arrays()[name].astype(np.float64) for name in ("inputs", "outputs"))
+    tree = huffman(model.counts, model.allowed)
+    for word in range(20):
+        total = 0.0
+        for other in range(20):
+            steps = slice(tree.indptr[other], tree.indptr[other + 1])
+            signs = 1 - 2 * tree.turns[steps].astype(int)
+            total += float(np.prod(1 / (1 + np.exp(-signs * (outputs[tree.nodes[steps]] @ inputs[word])))))
+        assert total == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,9 +211,24 @@ def test_subwords_give_vectors_to_unknown_words():
     assert unknown is not None
     assert np.allclose(unknown, inputs[20 + model.subwords.rows(["w77"])[1]].mean(0), atol=1e-6)  # pyright: ignore
     assert model.composed("") is None
+    assert model.composed("北京") is None  # no word that was seen has anything of it
     assert made(tokens).composed("w77") is None
     with pytest.raises(ForebearError, match="words of all 20"):
         Word2vecModel(vocabulary=20, never=[], width=2, window=2, architecture="cbow", output="tree", **SPELLED)
+
+
+def test_words_that_share_letters_share_vectors():
+    words = ["walk", "walks", "walked", "tree", "trees", "blue", "red", "sky", "sea"]
+    tokens = np.array([0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 1, 0, 2] * 20, np.int32)
+    how: dict[str, Any] = {"width": 12, "window": 3, "architecture": "skipgram", "output": "negatives"}
+    model = Word2vecModel(vocabulary=9, never=[], subwords=Subwords(buckets=5000), words=words, **how)
+    model.meet(np.bincount(tokens))
+    model.begin(0)
+    sweep(model, tokens, 5, rate=0.1)
+    composed = model.composed("walking")
+    assert composed is not None
+    near, far = (composed @ model.matrix[word] / np.linalg.norm(model.matrix[word]) for word in (0, 7))
+    assert near > far
 
 
 def test_its_state_is_refused_by_name_where_it_does_not_fit():

@@ -65,12 +65,13 @@ def analogy(
 
 def _draw(console: Console, found: Analogy, facts: dict[str, Any]) -> None:
     first, second, third = map(plain, found.asked)
-    best = plain(found.nearest[0].word) if found.nearest else "nothing"
+    best = plain(found.nearest[0].word) if found.nearest else "no word more than to another"
     console.print(f"{first} is to {second} as {third} is to [bold]{best}[/]", soft_wrap=True)
     made = table(">cosine" if found.method == "add" else ">score", ">seen", "word")
     for one in found.nearest:
-        made.add_row(f"{one.score:.3f}", "" if one.count is None else f"{one.count:,}", plain(one.word))
-    console.print(made)
+        made.add_row(f"{one.cosine:.3f}", "" if one.count is None else f"{one.count:,}", plain(one.word))
+    if found.nearest:
+        console.print(made)
     for note in found.notes:
         console.print(plain(note), style="dim", soft_wrap=True)
     if "recall" in facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import (
 
 from cyclopts import Group, Parameter
 
+from forebear.cli.compared_words import draw_other_figures, on_words
 from forebear.cli.labels import EXAMPLES, ExamplesOptions, Names
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from forebear.comparing.outcomes import Comparison, Row
     from forebear.comparing.task_outcomes import TaskComparison
 
+PLACE = Path("comparison")
 TASK = Group("A task of your own")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
 
@@ -66,10 +68,12 @@ USUAL_TASK, USUAL_EXAMPLES = TaskOptions(), TestedOptions()
 
 
 def compare(
-    texts: Annotated[list[str] | None, Parameter(help=f"{TEXTS} May be left out with --task and --runs.")] = None,
+    texts: Annotated[
+        list[str] | None, Parameter(help=f"{TEXTS} May be left out with --runs and --task or --words.")
+    ] = None,
     /,
     *,
-    to: Path = Path("comparison"),
+    to: Path = PLACE,
     time: str | None = None,
     seeds: int = 1,
     only: str | None = None,
@@ -99,6 +103,7 @@ def compare(
     forebear compare book.txt --task classification train.tsv --test test.tsv --only ngram,bert,gpt --adapt-time 1m
     forebear compare --task auto train.tsv --runs runs/bert runs/minilm --seeds 3
     forebear compare book.txt --task pairs train.tsv --ablate nsp,direction,pretraining --seeds 3
+    forebear compare --runs runs/word2vec runs/glove --words wordsim353.tsv questions-words.txt
     ```
 
     Parameters
@@ -127,12 +132,17 @@ def compare(
         The text's true entropy in bits per byte, where it is known; drawn as the line nobody can go below.
     words
         Files of pairs of words with what people say of them, or of analogies (see measure --words): a column for each,
-        over all pairs, for milestones that have vectors.
+        over all pairs, for milestones that have vectors. With --runs and no text, finished runs beside each other.
     overwrite
         Replace another comparison at --to.
     """
     from forebear.training.corpora import TextSource
 
+    if on_task.runs and words and on_task.task is None and not texts:
+        given = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
+        given |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
+        on_words(on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != PLACE}, speaking)
+        return
     if seeds < 1:
         raise BadInput(f"--seeds is {seeds}", remedy="give a number of at least 1")
     _refuse_useless(on_task, examples, prompt, limit, words)
@@ -164,6 +174,7 @@ def _refuse_useless(
         given = [*_changed(on_task, USUAL_TASK), *_changed(examples, USUAL_EXAMPLES)]
         if given:
             remedy = "say which task and examples: --task classification train.tsv"
+            remedy += "; or compare runs by words, without a text: --words FILE" if given[0] == "runs" else ""
             raise BadInput(f"--{given[0]} means nothing without --task", remedy=remedy)
     elif prompt is not None or limit is not None or words:
         raise BadInput("--prompt, --limit and --words mean nothing beside --task", remedy="leave them out")
@@ -245,7 +256,7 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"
             bits = bits if told.found is None else f"{told.found:.1%} of hidden tokens found"
-            bits = bits if told.told_apart is None else f"{told.told_apart:.1%} of neighbours told"
+            bits = bits if told.told_apart is None else f"{told.told_apart:.1%} of neighbours told apart"
             screen.print(f"{name}, seed {seed}: {told.error or bits}", markup=False, soft_wrap=True)
 
         yield hear
@@ -253,16 +264,17 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
 
 def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     made = table(
-        ">year", "milestone", ">bits per byte", "", *(f">{name}" for name in found.judged), ">perplexity",
-        ">parameters", ">learning", ">tokens/s", ">memory", "tokenizer",
+        ">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning", ">tokens\nper s",
+        ">memory", "tokenizer",
     )  # fmt: skip
     for row in found.rows:
-        _add(made, row, found.judged, best=facts["best"] == row.name)
+        _add(made, row, best=facts["best"] == row.name)
     for stick in found.yardsticks:
-        made.add_row("", stick.name, f"{stick.bits_per_byte:.3f}", "yardstick", style="dim")
+        made.add_row("", stick.name, f"{stick.bits_per_byte:.3f}", *[""] * 6, "yardstick", style="dim")
     if found.limit is not None:
-        made.add_row("", "true entropy", f"{found.limit:.3f}", "limit", style="dim")
+        made.add_row("", "true entropy", f"{found.limit:.3f}", *[""] * 6, "limit", style="dim")
     console.print(made)
+    draw_other_figures(console, found)
     for row in found.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
@@ -271,7 +283,7 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
 
 
-def _add(made: Any, row: Row, judged: Sequence[str], *, best: bool) -> None:
+def _add(made: Any, row: Row, *, best: bool) -> None:
     from rich.markup import escape
 
     from forebear.comparing.wording import duration, short, size
@@ -281,10 +293,6 @@ def _add(made: Any, row: Row, judged: Sequence[str], *, best: bool) -> None:
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
-    elif (told_apart := row.mean("told_apart")) is not None:
-        marks.append(f"{told_apart:.1%} told")
-    elif (found := row.mean("found")) is not None:
-        marks.append(f"{found:.1%} found")
     elif bits is None and sum(row.of("impossible")):
         marks.append(f"infinite: {sum(row.of('impossible')):,} tokens are impossible to it")
     shown = [
@@ -300,7 +308,6 @@ def _add(made: Any, row: Row, judged: Sequence[str], *, best: bool) -> None:
         escape(f"{row.title} {row.size}".strip()),
         "—" if bits is None else f"{bits:.3f}",
         " ".join(marks),
-        *("—" if (value := row.words(name)) is None else f"{value:.3f}" for name in judged),
         *("—" if value is None else say(value) for value, say in shown),
         kind,
         style="bold" if best else "",

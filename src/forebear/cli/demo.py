@@ -23,15 +23,16 @@ SIZE = 2_000_000  # bytes of text
 SEED = 7
 OF_TASKS = 0.4  # of the time
 LEARNED = len(SHOWN) * (len(TAUGHT) - 1)  # adaptations that take their time; counting does not
-# A blank to fill, how a text may begin, and two sentences to weigh against each other: as the text speaks.
+# A blank to fill, how a text may begin, a word, and two sentences to weigh against each other: as the text speaks.
 ASKED = {
     "world": (
         "鸥湾今天有____，和前几天一样。",
         "The river",
+        "doctor",
         "虽然下雨了，他还是买了一把伞。",
         "虽然雨下了，他还是伞买了一把。",
     ),
-    "manual": ("a ____ of strings", "Return the", "Return a list of strings.", "Return of strings a list."),
+    "manual": ("a ____ of strings", "Return the", "string", "Return a list of strings.", "Return of strings a list."),
 }
 
 
@@ -129,12 +130,14 @@ def _limit(stories: list[Story]) -> float:
 def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
     """What to try next, with what is there now."""
     runs = {row.name: trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
-    blank, begun, *sentences = ASKED["manual" if text == "manual" else "world"]
+    blank, begun, word, *sentences = ASKED["manual" if text == "manual" else "world"]
     said = []
     for name, run in runs.items():
         place = to / text / run
         if name == "ngram":
             said.append((f'forebear next {place} "{blank}"', "what fills a blank, by counting"))
+        elif name == "word2vec":
+            said.append((f"forebear neighbours {place} {word}", "which words stand where this one does"))
         elif name == "bert":
             tokens = "" if text == "manual" else " --tokens 2"
             said.append((f'forebear fill {place} "{blank}"{tokens}', "what fills a blank, seen from both sides"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ARRAYS = (".npy", ".safetensors")
 TOGETHER = 2048  # texts that are sorted by length and read at once
 SHOWN = 12  # texts or words whose cosines fit into a table
+NAMED = 10  # lines without a word that are told one by one
 
 
 def embed(
@@ -42,7 +43,8 @@ def embed(
 ) -> None:
     """Turn texts, or their words in context, into vectors; several are shown with the cosines between them.
 
-    A run of word vectors makes them of the words it knows; the others are counted as left away.
+    A run of word vectors makes them of the words it knows; the others are counted as left away. A line of a file that
+    is blank, or of which no word is known, gets zeros, so that vectors and lines have the same numbers, and is told.
 
     A file of any length is read as it goes: --out takes .npy and .safetensors (an array, a row a text) or JSON lines
     (also .gz, .zst), and the file has its name only when all is in it.
@@ -80,19 +82,22 @@ def embed(
     """
     from forebear.using.embedding import settled
     from forebear.using.vectors import layers_from
+    from forebear.using.words import is_table
 
     output = many.output_file
     as_array = _is_array(output, words)
     using = opened(run, "embed", speaking)
     chosen = None if layers is None else layers_from(layers)
-    how = settled(using, layers=chosen, pooling=pooling, long=long, normalise=normalise)
+    zeros = is_table(using) and many.reads_lines(texts)
+    how = settled(using, layers=chosen, pooling=pooling, long=long, normalise=normalise, zeros=zeros)
     if compiled:
         _compile(using)
-    total, texts_told = many.count(texts), Counter[str]()
+    total, texts_told, nothing = many.count(texts, blank=zeros), Counter[str](), list[int]()
     with speaking.counting("texts") as progress:
 
-        def tell(count: int, cut: int) -> None:
-            texts_told.update(texts=count, cut=cut)
+        def tell(cut: Sequence[int], read: Sequence[int]) -> None:
+            nothing.extend(texts_told["texts"] + number for number, tokens in enumerate(read, 1) if not tokens)
+            texts_told.update(texts=len(cut), cut=sum(cut))
             progress(texts_told["texts"], total)
 
         if as_array:
@@ -103,19 +108,18 @@ def embed(
 
             def ask(group: list[str]) -> list[Embedded]:
                 made = using.embed(group, words=words, **how)
-                tell(len(made), sum(one.cut for one in made))
+                tell([one.cut for one in made], [one.tokens for one in made])
                 return made
 
             answers = many.answer(many.lines(texts), ask, lambda answer: answer.facts(), TOGETHER)
     if not (count := texts_told["texts"]):
         raise BadInput("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
-    if output is not None:
-        facts = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
-        lost = f", {facts['cut']:,} tokens left away" if facts["cut"] else ""
-        speaking.tell(facts, lambda console: console.print(f"vectors of {count:,} texts{lost}: {output}", markup=False))
-        return
-    facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
-    speaking.tell(facts, lambda console: _draw(console, answers))
+    facts: dict[str, Any] = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
+    if output is None:
+        facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
+    if zeros:
+        facts["zeros"] = nothing
+    speaking.tell(facts, lambda console: _draw(console, facts, answers, nothing))
 
 
 def _is_array(output: Path | None, words: bool) -> bool:
@@ -140,7 +144,7 @@ def _compile(run: Run) -> None:
     compile_blocks(run.network)
 
 
-def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[[int, int], object]) -> None:
+def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell: Callable[..., object]) -> None:
     """All vectors in a file, a group of texts at a time."""
     import json
 
@@ -152,7 +156,7 @@ def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell
         count = 0
         for group in grouped(lines, TOGETHER):
             made = located(group, lambda texts: matrix_of(run, texts, **how))
-            tell(len(group), int(made.cut.sum()))
+            tell(made.cut.tolist(), made.tokens.tolist())
             count += len(group)
             yield made.vectors
         if not count:
@@ -162,7 +166,19 @@ def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell
     write_vectors(file, groups(), facts)
 
 
-def _draw(console: Console, answers: list[Embedded]) -> None:
+def _draw(console: Console, facts: dict[str, Any], answers: list[Embedded], nothing: list[int]) -> None:
+    if "out" in facts:
+        lost = f", {facts['cut']:,} token{'s' * (facts['cut'] != 1)} left away" if facts["cut"] else ""
+        console.print(f"vectors of {facts['texts']:,} texts{lost}: {facts['out']}", markup=False)
+    else:
+        _draw_cosines(console, answers)
+    if nothing:
+        named = ", ".join(f"{number:,}" for number in nothing[:NAMED]) + ", …" * (len(nothing) > NAMED)
+        told = "1 line has" if len(nothing) == 1 else f"{len(nothing):,} lines have"
+        console.print(f"{told} no word with a vector, and zeros: {named}", style="yellow", soft_wrap=True)
+
+
+def _draw_cosines(console: Console, answers: list[Embedded]) -> None:
     import numpy as np
 
     words = [(word.text, word.vector) for answer in answers for word in answer.words or ()]

@@ -61,7 +61,14 @@ def _draw(console: Console, told: Explained) -> None:
         made.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
     console.print(made)
     _draw_sizes(console, told)
+    settings = " ".join(f"--{name} {_shown(name, value)}" for name, value in told.recipe.items())
+    console.print(f"Unless you say otherwise it learns with: {settings}", markup=False)
     console.print(f"A run of it can be asked to: {', '.join(told.verbs)}.")
+
+
+def _shown(name: str, value: Any) -> str:
+    """As it is written on the command line."""
+    return f"{value / 60:g}m" if name == "time" else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _draw_example(console: Console, told: Explained) -> None:

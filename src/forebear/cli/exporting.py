@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,7 +31,7 @@ def exported(
     is told. An ONNX file takes padded batches of any size (input_ids, attention_mask, token_type_ids) and is compared
     with the run by ONNX Runtime before it gets its name; its tokenizer, and a .json that says how to use it, stand
     beside it. Any run whose tokens are words can be written as a file of word vectors, packed where its name ends with
-    .gz; safetensors keep words and counts as they are, and for the others white space in a word becomes _.
+    .gz or .zst; safetensors keep words and counts as they are, and for the others white space in a word becomes _.
 
     ```
     forebear export runs/book --to book-gpt2
@@ -50,11 +51,14 @@ def exported(
         huggingface, arpa, onnx; of word vectors word2vec (text, which gensim reads too), word2vec-binary, glove,
         fasttext or safetensors. [default: the first of these that the run can be written as]
     """
+    from forebear.interop.word_vectors import FORMS
     from forebear.using import exchanging
     from forebear.using.run import Run
 
     opened = Run.open(run)
     chosen = form or exchanging.form_of(opened)
+    if chosen in FORMS and not speaking.quiet and (before := exchanging.before_writing(opened, chosen, to)):
+        print(f"note: {before}", file=sys.stderr)  # noqa: T201
     place = exchanging.exported(opened, chosen, str(to))
     facts = {"run": str(run), "format": chosen, "to": str(place), "notes": opened.notes}
     notes = [] if speaking.quiet else opened.notes

@@ -36,7 +36,7 @@ def imported(
     Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has: what was
     fine-tuned to classify, tag, answer or choose can be asked to at once. What was read, what it lacks and what was
     left out is told, and kept in the run. Word vectors are those of word2vec (text and binary), GloVe, fastText (.vec)
-    and safetensors, also gzipped; which it is is seen by what is in the file.
+    and safetensors, all but the last also as .gz and .zst; which it is is seen by what is in the file.
 
     ```
     forebear import ./bert-base-chinese --to runs/bert

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 FORMS = ("png", "svg", "html")
 WIDTH = 30  # of a bar
 HEIGHT = 26  # lines of a plane
+NOTED = 20  # words that have no name in a picture
 NAMED = 4  # words with the longest and shortest vectors that are told
 
 
@@ -57,6 +60,8 @@ def neighbours(
     found = using.neighbours(words, top=top)
     facts: dict[str, Any] = {"run": using.name, "what": "neighbours", "texts": [one.facts() for one in found]}
     if to is not None:
+        if not any(one.nearest for one in found):
+            raise BadInput(f"there is nothing to draw: {found[0].note}", file=run)
         from forebear.inspecting import words_page, words_picture
 
         title = f"{using.name}: the nearest words"
@@ -73,8 +78,9 @@ def _draw_neighbours(console: Console, found: list[NearWords], to: Path | None) 
         made = table("word", ">cosine", "", ">seen")
         for one in answer.nearest:
             seen = "" if one.count is None else f"{one.count:,}"
-            made.add_row(plain(one.word), f"{one.score:.3f}", bar(min(max(one.score, 0.0), 1.0), WIDTH), seen)
-        console.print(made)
+            made.add_row(plain(one.word), f"{one.cosine:.3f}", bar(min(max(one.cosine, 0.0), 1.0), WIDTH), seen)
+        if answer.nearest:
+            console.print(made)
     _written(console, to)
 
 
@@ -124,7 +130,20 @@ def projection(
         page = words_page.projection(found, title).encode() if form == "html" else None
         put(to, page or words_picture.projection(found, title, form))
         facts["to"] = str(to)
+        if page is None:
+            found = replace(found, notes=(*found.notes, *_unwritten(found.words)))
+            facts["notes"] = list(found.notes)
     speaking.tell(facts, lambda console: _draw_projection(console, found, to))
+
+
+def _unwritten(words: Sequence[str]) -> Iterator[str]:
+    """A note on the words that a picture shows without their names."""
+    from forebear.inspecting.fonts import undrawable
+
+    if lacking := undrawable(words):
+        some = ", ".join(lacking[:NOTED]) + " …" * (len(lacking) > NOTED)
+        has = "1 word is a dot" if len(lacking) == 1 else f"{len(lacking):,} words are dots"
+        yield f"{has} without a name, as no font installed here has all characters: {some}; --to FILE.html has names"
 
 
 def _draw_projection(console: Console, found: Projection, to: Path | None) -> None:
@@ -206,13 +225,14 @@ def _draw_norms(console: Console, found: Norms, to: Path | None) -> None:
         made.add_row(times, f"{band.words:,}", f"{band.median:.3f}", bar(band.median / most, 20), spread, alike)
     console.print(made)
     told = (
-        f"Spearman's correlation of length and frequency: {found.spearman:+.3f}",
-        f"of a word's frequency and its neighbours': {found.neighbours:+.3f}",
+        f"Spearman's correlation of length and frequency: {found.correlations[0]}",
+        f"of a word's frequency and its neighbours': {found.correlations[1]}",
         f"mean cosine of any two words: {'' if found.alike is None else f'{found.alike:.3f}'}",
+        *found.notes,
     )
     for line in told:
         console.print(line, soft_wrap=True)
-    for name, rows in zip(("longest", "shortest"), found.extremes, strict=True):
+    for name, rows in zip(("longest", "shortest"), found.extremes, strict=True) if found.differ else ():
         words = ", ".join(f"{plain(found.words[row])} {found.lengths[row]:.2f}" for row in rows[:NAMED])
         console.print(f"{name}: {words}", style="dim", soft_wrap=True)
     _written(console, to)

@@ -20,6 +20,7 @@ from forebear.text.blocks import Blocks
 from forebear.text.ledger import Ledger
 
 if TYPE_CHECKING:
+    from forebear.cli.partly import Partly
     from forebear.using.run import Run
 
 Answer = TypeVar("Answer")
@@ -112,11 +113,16 @@ class ManyOptions:
                 fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
                 yield Line(line.removesuffix("\r"), source.name, number, fault)
 
-    def count(self, texts: Sequence[str] | None) -> int:
-        """How many texts there are; a fault in the last line is told before any work."""
+    def reads_lines(self, texts: Sequence[str] | None) -> bool:
+        """Whether there are lines of a file or of standard input, so that answers must keep their places."""
+        return self.input_file is not None or STDIN in (texts or ())
+
+    def count(self, texts: Sequence[str] | None, *, blank: bool = False) -> int:
+        """How many texts there are; a fault in the last line is told before any work, also a `blank` one unless such
+        have answers too."""
         count = 0
         for line in self.lines(texts):
-            if line.file is not None and not line.text.strip():
+            if line.file is not None and not blank and not line.text.strip():
                 remedy = "leave it out, or write some text: there is an answer for every line"
                 raise BadInput(
                     "this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy
@@ -130,14 +136,19 @@ class ManyOptions:
         ask: Callable[[list[str]], list[Any]],
         write: Callable[[Any], dict[str, Any] | str],
         together: int = TOGETHER,
+        partly: Partly | None = None,
     ) -> list[Any]:
         """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
 
-        `write` makes an object of each, or a line of text. A file appears only when all of it is there.
+        `write` makes an object of each, or a line of text. A file appears only when all of it is there. With `partly`,
+        lines that have no answer do not end the others.
         """
-        groups = grouped(lines, together)
+        asked, settle = (located, _nothing) if partly is None else (partly.asked, partly.settle)
+        groups = (asked(group, ask) for group in grouped(lines, together))
         if self.output_file is None:
-            return [answer for group in groups for answer in located(group, ask)]
+            answers = [answer for group in groups for answer in group]
+            settle()
+            return answers
         from forebear.text.aside import disk_told, written_aside
         from forebear.text.writing import packed
 
@@ -146,16 +157,21 @@ class ManyOptions:
             none = True
             for group in groups:
                 none = False
-                for answer in located(group, ask):
+                for answer in group:
                     told = write(answer)
                     line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
                     file.write(line.encode() + b"\n")
             if none:  # here, so that no empty file is taken for an answer
                 raise BadInput("there is no text", remedy='give "a text", or a file that has some: --in FILE')
+            settle()
         return []
 
 
 ONE = ManyOptions()
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""
 
 
 def listed(choices: Sequence[str] | None) -> list[str] | None:

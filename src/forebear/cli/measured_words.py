@@ -39,8 +39,8 @@ class WordOptions:
         """Refuses what concerns texts: it means nothing to files of words."""
         for name, value in given.items():
             if value:
-                remedy = "measure words and texts one after the other"
-                raise BadInput(f"{name} has nothing to do with --words", remedy=remedy)
+                remedy = "measure with words and with texts one after the other"
+                raise BadInput(f"{name} and --words do not go together", remedy=remedy)
         if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
             remedy = "leave the others out"
             raise BadInput("files of words are read as they are: only --encoding matters", remedy=remedy)
@@ -80,7 +80,7 @@ def _draw_pairs(console: Console, found: Sequence[Agreement]) -> None:
 
     if not found:
         return
-    made = table("pairs of", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
+    made = table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
     for one in found:
         figures = (one.spearman, one.pearson, one.spearman_all, one.pearson_all)
         cells = ("none" if value is None else f"{value:.4f}" for value in figures)
@@ -88,9 +88,16 @@ def _draw_pairs(console: Console, found: Sequence[Agreement]) -> None:
     console.print(made)
     console.print(LEFT_OUT, style="dim", soft_wrap=True)
     for one in found:
-        _draw_missing(console, one.file, one.missing)
+        if one.headings:
+            told = f"{Path(one.file).name}: its first line is taken for headings: {one.headings[:80]!r}"
+            console.print(told, style="yellow", markup=False, soft_wrap=True)
+        if one.undefined:
+            told = f"{Path(one.file).name}: none: {one.undefined}"
+            console.print(told, style="yellow", markup=False, soft_wrap=True)
+        _draw_missing(console, one.file, one.missing, one.why)
         if one.composed:
-            told = f"{Path(one.file).name}: {one.composed:,} words are not in the vocabulary: from their parts"
+            own = "1 word has a vector" if one.composed == 1 else f"{one.composed:,} words have vectors"
+            told = f"{Path(one.file).name}: {own} composed of parts, for want of one in the vocabulary"
             console.print(told, style="dim", markup=False, soft_wrap=True)
 
 
@@ -106,9 +113,9 @@ def _draw(console: Console, found: Solved) -> None:
     console.print(made)
     way = "b - a + c" if found.method == "add" else "products of cosines"
     console.print(
-        f"answered by {found.words:,} words, the most frequent, by {way}; {WRONG}", style="dim", soft_wrap=True
+        f"answered with the {found.words:,} most frequent words, by {way}; {WRONG}", style="dim", soft_wrap=True
     )
-    _draw_missing(console, found.file, found.missing)
+    _draw_missing(console, found.file, found.missing, found.why)
 
 
 def _cells(right: Right) -> tuple[str, ...]:
@@ -116,8 +123,11 @@ def _cells(right: Right) -> tuple[str, ...]:
     return f"{right.right:,}", f"{right.covered:,} of {right.total:,}", accuracy, f"{right.accuracy_all:.2%}"
 
 
-def _draw_missing(console: Console, file: str, missing: Sequence[str], most: int = 8) -> None:
+def _draw_missing(console: Console, file: str, missing: Sequence[str], why: str, most: int = 8) -> None:
     if missing:
-        more = " …" * (len(missing) > most)
-        told = f"{Path(file).name}: {len(missing):,} words missing: {', '.join(missing[:most])}{more}"
+        more = ", …" * (len(missing) > most)
+        count = "1 word is" if len(missing) == 1 else f"{len(missing):,} words are"
+        told = f"{Path(file).name}: {count} missing: {', '.join(missing[:most])}{more}"
         console.print(told, style="dim", markup=False, soft_wrap=True)
+    if why:
+        console.print(f"{Path(file).name}: {why}", style="yellow", markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
+from forebear.cli.partly import Partly, Unanswered
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling, Long
@@ -46,7 +47,8 @@ def neighbours(
 
     Words are those that the run knows, if its tokens are words; each is told with how often it was seen. With --among,
     sentences of a file are searched: their vectors are made once and kept in the cache, or taken from a file that
-    `embed` wrote. Search is exact; what is equally near comes in the order of the vocabulary or file.
+    `embed` wrote. Search is exact; what is equally near comes in the order of the vocabulary or file. A text that has
+    no answer, such as an unknown word, keeps its place with an `error`, and is told.
 
     ```
     forebear neighbours runs/word2vec king "new york"
@@ -111,30 +113,29 @@ def neighbours(
 def _searched(run: Run, file: ManyOptions, speaking: Speaking, **how: Any) -> Searched:
     """The sentences of a file with their vectors; a fault in its last line is told before any work."""
     from forebear.using.neighbours import searched
+    from forebear.using.words import is_table
 
-    file.count(None)
+    file.count(None, blank=is_table(run))
     with speaking.counting("sentences read") as progress:
         return searched(run, (line.text for line in file.lines(None)), progress=progress, **how)
 
 
 def _answer(facts: dict[str, Any], many: ManyOptions, texts: list[str] | None, ask: Ask, speaking: Speaking) -> None:
     """Tells what is near to each text, or writes it to a file."""
-    count = 0
-
-    def counted(group: list[str]) -> list[Any]:
-        nonlocal count
-        count += len(group)
-        return list(ask(group))
-
-    answers = many.answer(many.lines(texts), counted, lambda answer: answer.facts(), TOGETHER)
-    if not count:
+    partly = Partly()
+    answers = many.answer(
+        many.lines(texts), lambda group: list(ask(group)), lambda answer: answer.facts(), TOGETHER, partly
+    )
+    if not partly.count:
         remedy = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
         raise BadInput("there is no text", remedy=remedy)
     if many.output_file is not None:
-        facts |= {"texts": count, "out": str(many.output_file)}
+        facts |= {"texts": partly.count, "out": str(many.output_file)}
     else:
         facts["texts"] = [answer.facts() for answer in answers]
-    speaking.tell(facts, lambda console: _draw(console, facts, answers))
+    partly.tell(facts, quiet=speaking.quiet)
+    shown = [answer for answer in answers if not isinstance(answer, Unanswered)]
+    speaking.tell(facts, lambda console: _draw(console, facts, shown))
 
 
 def _table(answer: Neighbours | NearWords) -> Table:
@@ -147,7 +148,7 @@ def _table(answer: Neighbours | NearWords) -> Table:
         return made
     made = table(">cosine", ">seen", "word")
     for one in answer.nearest:
-        made.add_row(f"{one.score:.3f}", "" if one.count is None else f"{one.count:,}", plain(one.word))
+        made.add_row(f"{one.cosine:.3f}", "" if one.count is None else f"{one.count:,}", plain(one.word))
     return made
 
 
@@ -155,8 +156,10 @@ def _draw(console: Console, facts: dict[str, Any], answers: list[Any]) -> None:
     for answer in answers:
         note = getattr(answer, "note", "")
         console.print(f"[bold]{plain(answer.text)}[/]" + (f"  ({plain(note)})" if note else ""), soft_wrap=True)
-        console.print(_table(answer))
+        if answer.nearest:
+            console.print(_table(answer))
     if "out" in facts:
-        console.print(f"neighbours of {facts['texts']:,} texts: {facts['out']}", markup=False, soft_wrap=True)
+        some = f"{facts['texts'] - facts['unanswered']:,} of " if "unanswered" in facts else ""
+        console.print(f"neighbours of {some}{facts['texts']:,} texts: {facts['out']}", markup=False, soft_wrap=True)
     if "recall" in facts:
         console.print(f"the index finds {facts['recall']:.1%} of the nearest, measured against exact search")

@@ -57,7 +57,8 @@ def odd_one_out(
 
 
 def _draw(console: Console, found: Odd) -> None:
-    console.print(f"[bold]{plain(found.odd)}[/] is the odd one, by {found.by}")
+    told = "none is the odd one: all are as far from the others" if found.odd is None else ""
+    console.print(told or f"[bold]{plain(found.odd or '')}[/] is the odd one, by {found.by}")
     made = table(">mean cosine with the others", "", "")
     for text, cosine in zip(found.texts, found.cosines, strict=True):
         style = "bold" if text == found.odd else ""

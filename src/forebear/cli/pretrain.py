@@ -31,15 +31,16 @@ class TrainingOptions:
     """How long and how fast to learn; what is left out is chosen for the milestone and its size."""
 
     time: str | None = None
-    "How long: 30s, 5m, 2h. [default: 5m, unless --steps, --tokens or --epochs is given]"
+    """How long: 30s, 5m, 2h. [default: 5m, unless --steps, --tokens or --epochs is given; n-grams and word vectors: the
+    epochs that forebear explain tells]"""
     steps: str | None = None
     "How many steps, instead of --time."
     tokens: str | None = None
-    "How many tokens to learn from (200k, 1.5M), instead of --time."
+    "How many tokens to learn from (200k, 1.5M; of GloVe: entries of its table), instead of --time."
     epochs: float | None = None
     "How many times to show the whole text, instead of --time."
     batch: str | None = None
-    "Tokens in a step."
+    "Tokens in a step; of GloVe: entries of its table."
     accumulate: int | None = None
     "Parts a step is computed in, where memory is too small; without dropout the result is the same."
     rate: float | None = None
@@ -169,7 +170,8 @@ def pretrain(
     size
         A size by name; forebear explain MILESTONE lists them.
     tokenizer
-        words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
+        words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt. For text
+        whose words spaces part already: `forebear tokenizer train --kind words --split spaces`, and its file here.
     vocabulary
         Entries of a vocabulary that is learned. [default: by the size of the text]
     recipe
@@ -302,4 +304,5 @@ def _draw(console: Console, run: RunFolder) -> None:
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     able, _ = abilities(facts["milestone"])
     first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in able), "runs")
-    console.print(f"what now: forebear {first} {run.path}  ({', '.join(able)})", markup=False, soft_wrap=True)
+    asked = [word for word in (first, str(run.path), facts.get("example")) if word]
+    console.print(f"what now: forebear {shlex.join(asked)}  ({', '.join(able)})", markup=False, soft_wrap=True)

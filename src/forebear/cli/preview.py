@@ -170,6 +170,8 @@ def _legend(told: Preview) -> Text:
         made.append("second half", SECOND).append("; ", "dim")
     elif told.rows and told.rows[0].source is None:
         made.append("blue: where one document ends and the next begins; ", "dim")
+    if not any(row.asked or row.asked_of_row for row in told.rows):
+        return made.append("red: unknown; nothing has to be predicted: words are counted", "dim")
     made.append("red: unknown; beneath each token what has to be predicted there, ", "dim")
     return made.append("seeing it and what the milestone may see", "dim")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, opened, plain
+from forebear.cli.partly import Partly, Unanswered
 from forebear.cli.printing import Speaking, bar, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling
@@ -34,7 +35,8 @@ def similarity(
     """Tell how alike two words or texts are: the cosine of their vectors, 1 for what points the same way.
 
     Words that the run knows are compared by their own vectors, where its tokens are words; all else as texts, by the
-    vectors that `embed` makes.
+    vectors that `embed` makes. A pair that has no answer, such as one with an unknown word, keeps its place with an
+    `error`, and is told.
 
     ```
     forebear similarity runs/word2vec king queen
@@ -59,24 +61,25 @@ def similarity(
 
     using = opened(run, "similarity", speaking)
     how: dict[str, Any] = {"layers": None if layers is None else layers_from(layers), "pooling": pooling}
-    count = 0
+    partly = Partly(lambda line: {"texts": line.split("\t")})
 
     def ask(group: list[str]) -> list[Similarity]:
-        nonlocal count
-        count += len(group)
         return similarities(using, list(_pairs(group)), **how)
 
-    answers = many.answer(_lines(many, list(texts or ())), ask, lambda answer: answer.facts(), TOGETHER)
-    if not count:
+    lines = _lines(many, list(texts or ()))
+    answers = many.answer(lines, ask, lambda answer: answer.facts(), TOGETHER, partly)
+    if not partly.count:
         raise BadInput("there are no two texts to compare", remedy="forebear similarity RUN king queen, or --in FILE")
     facts: dict[str, Any] = {"run": using.name}
+    partly.tell(facts, quiet=speaking.quiet)
     if many.output_file is not None:
-        facts |= {"pairs": count, "out": str(many.output_file)}
-        told = f"cosines of {count:,} pairs: {many.output_file}"
+        facts |= {"pairs": partly.count, "out": str(many.output_file)}
+        told = f"cosines of {partly.answered:,} pairs: {many.output_file}"
         speaking.tell(facts, lambda console: console.print(told, markup=False, soft_wrap=True))
         return
     facts["pairs"] = [answer.facts() for answer in answers]
-    speaking.tell(facts, lambda console: _draw(console, answers))
+    shown = [answer for answer in answers if not isinstance(answer, Unanswered)]
+    speaking.tell(facts, lambda console: _draw(console, shown))
 
 
 def _lines(many: ManyOptions, given: list[str]) -> Iterator[Line]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from forebear.training.trainer import Report, Watcher
 
 
+SMALL = 0.1  # losses below it have more digits
+
+
 @contextlib.contextmanager
 def watching(speaking: Speaking) -> Iterator[Watcher]:
     """A watcher for a terminal, for a log, or for nobody."""
@@ -39,14 +42,18 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def figures(losses: dict[str, float]) -> str:
+    """Each by its name; small ones with more digits, since they too are to be seen falling."""
+    return ", ".join(f"{name} {loss:.{5 if 0 < loss < SMALL else 3}f}" for name, loss in losses.items())
+
+
 def told(report: Report) -> str:
     """A report in one line."""
     of = f"/{report.total:,}" if report.total else ""
-    losses = ", ".join(f"{name} {loss:.3f}" for name, loss in report.losses.items())
-    held_out = ", ".join(f"{name} {loss:.3f}" for name, loss in (report.held_out or {}).items())
+    losses, held_out = figures(report.losses), figures(report.held_out or {})
     parts = [
         f"step {report.step:,}{of}",
-        f"{report.tokens_per_second:,.0f} tokens/s",
+        f"{report.tokens_per_second:,.0f} {report.shown}/s",
         f"{clock(report.left)} left",
         f"loss {losses}" if losses else "",
         f"held out {held_out}" if held_out else "",
@@ -99,7 +106,7 @@ def _live() -> Iterator[Watcher]:
 
         def report(self, report: Report) -> None:
             if report.held_out:
-                self.held_out = "held out " + ", ".join(f"{n} {v:.3f}" for n, v in report.held_out.items())
+                self.held_out = f"held out {figures(report.held_out)}"
             if report.losses:
                 self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
             width = min(72, console.width - 10)

@@ -26,7 +26,8 @@ from forebear.text.surveying import survey
 from forebear.training import machine
 from forebear.training.corpora import TextSource, is_corpus
 from forebear.training.folder import RunFolder, held
-from forebear.training.recipe import OF_DESCENT, duration
+from forebear.training.recipe import duration
+from forebear.using.heeding import IDLE, way_of
 from forebear.using.pretraining import MEASURED
 from forebear.using.word_files import read_words
 
@@ -277,7 +278,11 @@ def _depends_on_chance(name: str) -> bool:
 
 def _heeded(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Of the settings for all, those that mean something to this one."""
-    return settings if _depends_on_chance(name) else {k: v for k, v in settings.items() if k not in OF_DESCENT}
+    try:
+        idle, _ = IDLE[way_of(milestone_named(name))]
+    except Exception:  # noqa: BLE001 - as above
+        return settings
+    return {setting: value for setting, value in settings.items() if setting not in idle}
 
 
 def _row(name: str) -> Row:

@@ -33,6 +33,7 @@ class Trial:
     paired: float | None = None  # share of questions about two halves that it answers
     told_apart: float | None = None  # share of true neighbours that word vectors tell from words that stand elsewhere
     words: dict[str, float] = field(default_factory=dict)  # by file of judged words: what its vectors reach there
+    covered: dict[str, tuple[int, int]] = field(default_factory=dict)  # of those, how many it knows, and of how many
     perplexity: float | None = None  # for each of its own tokens: comparable between equal tokenizers only
     impossible: int = 0  # held-out tokens to which it gives no probability at all
     tokenizer: str = ""
@@ -134,6 +135,10 @@ class Row(Tried):
         found = [trial.words[file] for trial in self.trials if file in trial.words]
         return statistics.fmean(found) if found else None
 
+    def covered(self, file: str) -> tuple[int, int] | None:
+        """Of how many pairs or analogies of a file it knows all words, and how many there are."""
+        return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
+
     def reached(self) -> list[tuple[float, float]]:
         """(seconds, bits per byte), each time they fall: the mean over the seeds of the fewest so far, from the moment
         when every seed that came to a result has one."""
@@ -214,7 +219,10 @@ class Comparison:
 
 def _trial(told: dict[str, Any]) -> Trial:
     curve = tuple((float(seconds), float(bits)) for seconds, bits in told["curve"])
-    return Trial(**{**own_fields(Trial, told), "curve": curve, "forgotten": tuple(told["forgotten"])})
+    covered = {file: (known, total) for file, (known, total) in told["covered"].items()}
+    return Trial(
+        **{**own_fields(Trial, told), "curve": curve, "forgotten": tuple(told["forgotten"]), "covered": covered}
+    )
 
 
 def own_fields(kind: type, told: dict[str, Any]) -> dict[str, Any]:

@@ -134,8 +134,7 @@ def _row(number: int, row: Row, comparison: Comparison, widest: float) -> str:
         cells.append(f'<td class="wrong" colspan="{width}">{escape(row.error)}</td>')
     else:
         cells += [_bits(number, row, widest), *_figures(row)]
-        values = (row.words(name) for name in comparison.judged)
-        cells += [_number(value, "" if value is None else f"{value:.3f}") for value in values]
+        cells += [_judged(row.words(name), row.covered(name)) for name in comparison.judged]
     return f'<tr data-row="{number}"{" class=best" if best else ""}>{"".join(cells)}</tr>'
 
 
@@ -174,6 +173,11 @@ def _figures(row: Row) -> list[str]:
         cell(cutting, kind),
         _number(unknown, "" if unknown is None else f"{unknown:.2%}"),
     ]
+
+
+def _judged(value: float | None, covered: tuple[int, int] | None) -> str:
+    known = "" if covered is None else marked(f"{covered[0]:,} of {covered[1]:,}")
+    return _number(value, ("—" if value is None else f"{value:.3f}") + known)
 
 
 def _number(value: float | None, shown: str) -> str:
@@ -216,7 +220,8 @@ def _reading(comparison: Comparison) -> str:
         texts.append(
             f"Columns <b>{escape(', '.join(comparison.judged))}</b>: how vectors of words agree with what people say of"
             " pairs of words (Spearman’s correlation over all pairs, a missing word having the mean cosine), or the"
-            " share of analogies solved (a missing word being wrong). Encoders read a word as a text."
+            " share of analogies solved (a missing word being wrong); behind it how many pairs or analogies have all"
+            " their words in the vocabulary. Encoders read a word as a text."
         )
     if any(row.of("found") for row in comparison.rows):
         texts.append(

@@ -68,7 +68,7 @@ def result(run: RunFolder) -> Trial:
     """What a run folder says of its cost and quality."""
     facts = run.facts
     measured = facts.get("metrics", {}).get("held_out", {})
-    pseudo = measured.get("pseudo", False)
+    pseudo, judged = measured.get("pseudo", False), facts.get("words_judged", {})
     return Trial(
         facts["recipe"].get("seed", 0),
         run=f"{run.path.parent.name}/{run.path.name}",
@@ -83,7 +83,8 @@ def result(run: RunFolder) -> Trial:
         guess=measured.get("guess"),
         paired=measured.get("pair_accuracy"),
         told_apart=measured.get("told_apart"),
-        words=facts.get("words_measured", {}),
+        words={file: one["figure"] for file, one in judged.items() if one["figure"] is not None},
+        covered={file: (one["covered"], one["total"]) for file, one in judged.items()},
         perplexity=measured.get("perplexity"),
         impossible=measured.get("impossible_tokens", 0),
         tokenizer=facts["tokenizer"]["kind"],
@@ -163,22 +164,25 @@ def _run(job: Job) -> str:
         run.folder.tell(unasked=reason, notes=[*run.facts.get("notes", []), note])
     if "peak_memory" not in run.facts:
         run.folder.tell(peak_memory=processes.peak())
-    if job.words and "words_measured" not in run.facts:
-        run.folder.tell(words_measured=_judged(run, job.words))
+    if job.words and "words_judged" not in run.facts:
+        run.folder.tell(words_judged=_judged(run, job.words))
     if "next" not in run.heads:
         return ""
     return run.generate(job.prompt, length=WORDS)[0].text
 
 
-def _judged(run: Run, files: Iterable[str]) -> dict[str, float]:
-    """By the name of each file: how its vectors agree with people about all pairs, or the share of analogies solved."""
-    figures: dict[str, float] = {}
+def _judged(run: Run, files: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """By the name of each file: how its vectors agree with people about all pairs, or the share of analogies solved,
+    and how many are covered."""
+    from forebear.comparing.word_comparing import Judged
+
+    found: dict[str, dict[str, Any]] = {}
     for file in files:
         with suppress(BadInput):  # it has no vectors, or none of words
-            told = run.measure_words(file)[0].facts()
-            figure = told["spearman_all"] if told["kind"] == "similarity" else told["accuracy_all"]
-            figures |= {} if figure is None else {Path(file).stem: round(figure, 6)}
-    return figures
+            one = Judged.of(run.measure_words(file)[0])
+            figure = None if one.figure is None else round(one.figure, 6)
+            found[one.file] = {"figure": figure, "covered": one.covered, "total": one.total}
+    return found
 
 
 def askable(what: Plan, corpus: Corpus) -> tuple[Plan, str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from forebear.errors import ForebearError
-from forebear.inspecting.fonts import families_for
+from forebear.inspecting.fonts import families_for, unremarked
 from forebear.text.characters import sound
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def drawing(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
         "savefig.facecolor": "white",
         "svg.hashsalt": "forebear",  # the same picture, the same bytes
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), unremarked():
         yield
 
 

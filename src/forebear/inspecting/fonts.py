@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from forebear.errors import BadInput
@@ -29,16 +31,44 @@ MOST = 12  # characters that are named
 
 def families_for(texts: Iterable[str], otherwise: str = "") -> list[str]:
     """Names of fonts in the order in which each character is looked up; an error where none has one of them."""
+    chosen, lacking = _chosen(texts)
+    if lacking:
+        raise BadInput(f"no font installed here has {_named(lacking)}", remedy=_remedy(lacking) + otherwise)
+    return chosen
+
+
+def undrawable(texts: Iterable[str]) -> list[str]:
+    """Those of the texts that have a character which no font installed here has."""
+    texts = list(texts)
+    _, lacking = _chosen(texts)
+    return [text for text in texts if not lacking.isdisjoint(text)]
+
+
+@contextmanager
+def unremarked() -> Iterator[None]:
+    """Inside, matplotlib does not say on stderr which weight of a font it went without."""
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _chosen(texts: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Fonts that have the characters, and the characters that none has."""
     lacking = {one for text in texts for one in text if not one.isspace()}
     chosen: list[str] = []
-    for name, has in _fonts():
-        found = {one for one in lacking if ord(one) in has}
-        if found or not chosen:
-            chosen.append(name)
-            lacking -= found
-        if not lacking:
-            return chosen
-    raise BadInput(f"no font installed here has {_named(lacking)}", remedy=_remedy(lacking) + otherwise)
+    with unremarked():
+        for name, has in _fonts():
+            found = {one for one in lacking if ord(one) in has}
+            if found or not chosen:
+                chosen.append(name)
+                lacking -= found
+            if not lacking:
+                break
+    return chosen, lacking
 
 
 def _fonts() -> Iterator[tuple[str, frozenset[int]]]:

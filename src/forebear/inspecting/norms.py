@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.tasks.figures.metrics import spearman
-from forebear.using.lexicon import Lexicon
+from forebear.tasks.figures.metrics import spearman, unchanging
+from forebear.using.lexicon import EQUALLY_FAR, Lexicon
 from forebear.using.nearest import blocks, nearest
 
 if TYPE_CHECKING:
@@ -47,19 +47,34 @@ class Band:
 class Norms:
     """Lengths of all vectors beside how often their words were seen.
 
-    spearman    of lengths and counts: 0 where frequency tells nothing of length
+    spearman    of lengths and counts: 0 where frequency tells nothing of length, None where all of either are equal
     neighbours  of a word's count and the mean of its neighbours' (in logarithms): above 0, words are near to others
-                that are as frequent, whatever they mean
+                that are as frequent, whatever they mean; None where all are equal, or no word is nearer than another
     alike       the mean cosine of any two words: above 0, all vectors point somewhat the same way
     """
 
     words: tuple[str, ...]
     lengths: np.ndarray
     counts: np.ndarray
-    spearman: float
-    neighbours: float
+    spearman: float | None
+    neighbours: float | None
     alike: float | None
     bands: tuple[Band, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def differ(self) -> bool:
+        """Whether some vectors are longer than others."""
+        return bool(self.lengths.max(initial=0) > self.lengths.min(initial=np.inf))
+
+    @property
+    def correlations(self) -> tuple[str, str]:
+        """`spearman` and `neighbours` for people: a figure, or why there is none."""
+        seen = "all words were seen equally often" if unchanging(self.counts) else ""
+        whys = seen or "all lengths are equal", seen or "no word's neighbours are more frequent than another's"
+        told = zip((self.spearman, self.neighbours), whys, strict=True)
+        first, second = (f"none: {why}" if value is None else f"{value:+.3f}" for value, why in told)
+        return first, second
 
     @property
     def extremes(self) -> tuple[list[int], list[int]]:
@@ -68,13 +83,13 @@ class Norms:
         return order[::-1][:NAMED], order[:NAMED]
 
     def facts(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"words": len(self.words), "spearman": round(self.spearman, 6)}
-        told |= {"neighbours_spearman": round(self.neighbours, 6)}
-        told |= {"alike": None if self.alike is None else round(self.alike, 6)}
+        figures = {"spearman": self.spearman, "neighbours_spearman": self.neighbours, "alike": self.alike}
+        told: dict[str, Any] = {"words": len(self.words)}
+        told |= {name: None if value is None else round(value, 6) for name, value in figures.items()}
         told["bands"] = [band.facts() for band in self.bands]
         for name, rows in zip(("longest", "shortest"), self.extremes, strict=True):
             told[name] = [self._word(row) for row in rows]
-        return told
+        return told | {"notes": list(self.notes)}
 
     def _word(self, row: int) -> dict[str, Any]:
         length, count = round(float(self.lengths[row]), 6), int(self.counts[row])
@@ -103,8 +118,9 @@ def norms_of(lexicon: Lexicon) -> Norms:
             low, middle, high = np.quantile(lengths[owners == number], (0.1, 0.5, 0.9)).tolist()
             made.append(Band(least, most, int(often[number]), middle, low, high, _alike(sums[number], often[number])))
     whole = _alike(sums.sum(0), len(counts))
-    told = spearman(counts, lengths), _near_as_frequent(lexicon, counts)
-    return Norms(tuple(table.words), lengths, counts, *told, whole, tuple(made))
+    told = _correlation(counts, lengths), None if lexicon.equally_far else _near_as_frequent(lexicon, counts)
+    notes = (f"all vectors have the length 1; {EQUALLY_FAR}",) if lexicon.equally_far else ()
+    return Norms(tuple(table.words), lengths, counts, *told, whole, tuple(made), notes)
 
 
 def _bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
@@ -132,7 +148,11 @@ def _alike(total: np.ndarray, count: int) -> float | None:
     return float(((total**2).sum() - count) / (count * (count - 1))) if count > 1 else None
 
 
-def _near_as_frequent(lexicon: Lexicon, counts: np.ndarray) -> float:
+def _correlation(counts: np.ndarray, others: np.ndarray) -> float | None:
+    return None if unchanging(counts) or unchanging(others) else spearman(counts, others)
+
+
+def _near_as_frequent(lexicon: Lexicon, counts: np.ndarray) -> float | None:
     """Of words taken evenly from all ranks."""
     order = np.argsort(-counts, kind="stable")
     probed = order[:: max(1, len(order) // PROBED)][:PROBED]
@@ -140,4 +160,4 @@ def _near_as_frequent(lexicon: Lexicon, counts: np.ndarray) -> float:
     logs = np.log(np.maximum(counts, 1))
     own = found.rows == probed[:, None]
     others = np.where(own, 0, logs[found.rows]).sum(1) / np.maximum((~own).sum(1), 1)
-    return spearman(logs[probed], others)
+    return _correlation(logs[probed], others)

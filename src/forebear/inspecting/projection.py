@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.using.lexicon import Found, Lexicon, notes_of, scaled
+from forebear.using.lexicon import EQUALLY_FAR, Found, Lexicon, notes_of, scaled
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -70,7 +70,10 @@ def projected(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> Pr
     points, shares = plane(scaled(np.stack([one.vector for one in found])))
     counts = lexicon.table.counts
     often = (None if counts is None or not one.rows else int(counts[list(one.rows)].min()) for one in found)
-    return Projection(tuple(one.text for one in found), points, shares, tuple(often), groups, asked, notes_of(found))
+    notes = notes_of(found)
+    if lexicon.equally_far:
+        notes += (f"where a word lies here means nothing; {EQUALLY_FAR}",)
+    return Projection(tuple(one.text for one in found), points, shares, tuple(often), groups, asked, notes)
 
 
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:

@@ -72,8 +72,8 @@ def norms(of: Norms, title: str) -> str:
     about = (
         f"{len(dots):,} of {len(of.words):,} words: to the right how often a word was seen (logarithm, up to "
         f"{int(of.counts.max()):,} times), upwards how long its vector is (from 0 to {longest:.3g}); the line is the "
-        f"median. Spearman's correlation of both: {of.spearman:+.3f}; of a word's frequency and its neighbours': "
-        f"{of.neighbours:+.3f}."
+        f"median. Spearman's correlation of both: {of.correlations[0]}; of a word's frequency and its neighbours': "
+        f"{of.correlations[1]}."
     )
     return _page(title, about, _plane(dots, level) + _bands(of))
 
@@ -94,8 +94,8 @@ def _page(title: str, about: str, body: str) -> str:
 
 def _near(answer: NearWords) -> str:
     rows = "".join(
-        f'<tr><td>{escape(one.word)}</td><td><span class="bar {"for" if one.score >= 0 else "against"}" '
-        f'style="width:{abs(one.score):.1%}"></span></td><td class="number">{one.score:.3f}</td>'
+        f'<tr><td>{escape(one.word)}</td><td><span class="bar {"for" if one.cosine >= 0 else "against"}" '
+        f'style="width:{abs(one.cosine):.1%}"></span></td><td class="number">{one.cosine:.3f}</td>'
         f'<td class="number">{"" if one.count is None else f"{one.count:,}"}</td></tr>'
         for one in answer.nearest
     )

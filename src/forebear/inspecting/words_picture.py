@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.inspecting.drawing import ACCENT, FAINT, INK, SOFT, drawing, new_figure, saved, short
+from forebear.inspecting.fonts import undrawable
 from forebear.inspecting.label_placing import boxes_for
 from forebear.inspecting.norms import Norms
 from forebear.inspecting.projection import Projection
@@ -39,7 +40,7 @@ def neighbours(answers: Sequence[NearWords], title: str, form: str) -> bytes:
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes in grid[len(answers) :]:
             axes.set_visible(False)
-        most = max((one.score for answer in answers for one in answer.nearest), default=1.0)
+        most = max((one.cosine for answer in answers for one in answer.nearest), default=1.0)
         for axes, answer, line in zip(grid, answers, names, strict=False):
             _bars(axes, answer, line, max(most, 0.05))
         figure.suptitle(title, fontsize=11)
@@ -48,16 +49,16 @@ def neighbours(answers: Sequence[NearWords], title: str, form: str) -> bytes:
 
 def _bars(axes: Axes, answer: NearWords, names: Sequence[str], most: float) -> None:
     places = range(len(names))
-    axes.barh(places, [one.score for one in answer.nearest], color=BLUE, height=0.68)
+    axes.barh(places, [one.cosine for one in answer.nearest], color=BLUE, height=0.68)
     axes.set_yticks(places, names)
     axes.invert_yaxis()
-    low = min((one.score for one in answer.nearest), default=0.0)
+    low = min((one.cosine for one in answer.nearest), default=0.0)
     told = " (at the right: times seen)" if any(one.count is not None for one in answer.nearest) else ""
     axes.set(xlim=(min(low * 1.35, 0), most * 1.4), xlabel=f"cosine{told}")
     axes.set_xticks([tick for tick in axes.get_xticks() if min(low * 1.35, 0) <= tick <= 1])
     for place, one in zip(places, answer.nearest, strict=True):
         seen = "" if one.count is None else f"  {one.count:,}×"
-        axes.text(max(one.score, 0), place, f" {one.score:.3f}", va="center", fontsize=7.5)
+        axes.text(max(one.cosine, 0), place, f" {one.cosine:.3f}", va="center", fontsize=7.5)
         axes.text(
             0.995, place, seen, va="center", ha="right", fontsize=7, color=SOFT, transform=axes.get_yaxis_transform()
         )
@@ -69,8 +70,10 @@ def _bars(axes: Axes, answer: NearWords, names: Sequence[str], most: float) -> N
 
 
 def projection(of: Projection, title: str, form: str) -> bytes:
+    """Dots with their names; a word that no font here can write is a dot without."""
     names = [short(word, 24) for word in of.words]
-    with drawing([title, *names], PAGE):
+    unwritten = set(undrawable(names))
+    with drawing([title, *(name for name in names if name not in unwritten)], PAGE):
         side = 6.5 if len(names) <= 40 else 8.5 if len(names) <= 150 else 10.5
         figure = new_figure(side * 1.3, side)
         axes = figure.subplots()
@@ -87,10 +90,12 @@ def projection(of: Projection, title: str, form: str) -> bytes:
         axes.set_aspect("equal", adjustable="datalim")
         told = "vectors of length 1, projected"
         above = figure.suptitle(f"{title}\n{told}", fontsize=11)
-        order = sorted(range(len(names)), key=lambda place: not of.asked[place])
+        written = (place for place, name in enumerate(names) if name not in unwritten)
+        order = sorted(written, key=lambda place: not of.asked[place])
         styles = [(colours[place], of.asked[place] and not all(of.asked)) for place in order]
         shown = _labelled(figure, axes, of.points[order], [names[place] for place in order], styles)
-        some = f"{shown:,} of {len(names):,} words have room for their names; " if shown < len(names) else ""
+        some = f"{shown:,} of {len(names):,} words have room for their names; " if shown < len(order) else ""
+        some += f"no font here has all characters of {len(names) - len(order):,}; " if unwritten else ""
         above.set_text(f"{title}\n{some}{told}")  # in its place
         return saved(figure, form)
 
@@ -100,6 +105,8 @@ def norms(of: Norms, title: str, form: str) -> bytes:
     if len(rows) > DRAWN:
         rows = np.sort(np.random.default_rng(0).choice(rows, DRAWN, replace=False))
     named = worth_naming(of)
+    unwritten = set(undrawable(short(of.words[row], 20) for row in named))
+    named = [row for row in named if short(of.words[row], 20) not in unwritten]
     rows, names = np.union1d(rows, named), [short(of.words[row], 20) for row in named]
     with drawing([title, *names], PAGE):
         figure = new_figure(10.5, 6.6)
@@ -119,7 +126,7 @@ def norms(of: Norms, title: str, form: str) -> bytes:
         axes.legend(frameon=False, fontsize=8, loc="best")
         drawn = "" if len(rows) == len(of.words) else f"; {len(rows):,} of {len(of.words):,} words are drawn"
         figure.suptitle(
-            f"{title}\nSpearman's correlation of length and frequency: {of.spearman:+.3f}{drawn}", fontsize=11
+            f"{title}\nSpearman's correlation of length and frequency: {of.correlations[0]}{drawn}", fontsize=11
         )
         places = np.stack((seen[named], of.lengths[named]), 1).astype(float)
         _labelled(figure, axes, places, names, [(INK, False)] * len(names))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.interop.arpa_lines import BEGIN, BEGINS, END, ENDS, OTHER_UNKNOWN, UNKNOWN, Level, Lines
+from forebear.interop.arpa_lines import BEGIN, BEGINS, DATA, END, ENDS, OTHER_UNKNOWN, UNKNOWN, Level, Lines
 
 MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
 ZERO = -99.0  # what is written for log10 of 0
@@ -100,7 +100,7 @@ def write(
     aside = path.with_name(path.name + ".part")
     try:
         with open(aside, "w", encoding="utf-8", newline="\n") as file:
-            file.write("\\data\\\n")
+            file.write(f"{DATA}\n")
             file.writelines(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
             for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
                 file.write(f"\n\\{n}-grams:\n")

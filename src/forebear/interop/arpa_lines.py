@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from forebear.errors import BadInput
+from forebear.interop.word_vectors_files import GZIP, ZSTD
 
+DATA = "\\data\\"  # what such a file begins with
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 OTHER_UNKNOWN = "<UNK>"  # some programs write it so
 BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
@@ -46,7 +48,12 @@ class Lines:
     def _read(self) -> Iterator[str]:
         try:
             with open(self.path, "rb") as file:
-                packed = file.read(2) == b"\x1f\x8b"
+                begin = file.read(4)
+            if begin == ZSTD:
+                raise self.bad(
+                    "is packed by zstd, and ARPA files are read plain or gzipped", "unpack it first: zstd -d"
+                )
+            packed = begin.startswith(GZIP)
             with (gzip.open if packed else open)(self.path, "rt", encoding="utf-8-sig", newline="\n") as file:
                 for self.number, line in enumerate(file, start=1):
                     yield line.rstrip("\r\n")
@@ -67,9 +74,9 @@ class Lines:
 
     def header(self) -> list[int]:
         """How many n-grams of each length the file says it has."""
-        if (line := self.next("\\data\\").strip()) != "\\data\\":
+        if (line := self.next(DATA).strip()) != DATA:
             remedy = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
-            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of \\data\\", remedy)
+            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", remedy)
         sizes: list[int] = []
         for line in self._lines:
             found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)\s*", line)

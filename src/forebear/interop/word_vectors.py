@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from forebear.interop.word_vectors_gathering import Tally, WordVectors
 FORMS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
 SURE, LIKELY = 0.9, 0.5  # the share of the first lines that must look like a word with one number, or with more
 ROWS = 4096  # looked at at once
+LOOKED_AT = 64  # rows by which it is said how large a file of text will be
 OTHERS = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
     b"\x80": (
@@ -26,19 +28,19 @@ OTHERS = {
     ),
     b"\xba\x16\x4f\x2f": (
         "is fastText's own model, of which only the vectors are read",
-        "have fastText write them: its .vec stands beside it, or print-word-vectors",
+        "give the .vec that fastText wrote beside it ({stem}.vec), or have it print-word-vectors",
     ),
     b"\x93NUMPY": ("is an array without words", "write it with its words, as any of the forms that are read"),
 }
 MARK = "\ufeff"  # not read where a file begins with it
 
-__all__ = ["FORMS", "WordVectors", "read", "recognised", "write"]
+__all__ = ["FORMS", "WordVectors", "expected_size", "read", "recognised", "write"]
 
 
 def recognised(path: str | os.PathLike[str]) -> str | None:
     """Which of `FORMS` a file is, by what is in it; None where it is none of them, or is not there.
 
-    word2vec's and fastText's text are one thing: a name that ends with .vec (or .vec.gz) is fastText's.
+    word2vec's and fastText's text are one thing: a name that ends with .vec (or .vec.gz, .vec.zst) is fastText's.
     """
     path = Path(path)
     if not path.is_file():
@@ -58,7 +60,7 @@ def _recognised(path: Path, head: bytes, whole: bool) -> str | None:
     shape = text.shape_of(head, whole)
     if shape.count is None:
         return "glove" if shape.usual and shape.share >= (SURE if shape.usual == 1 else LIKELY) else None
-    named = "fasttext" if path.name.lower().removesuffix(".gz").endswith(".vec") else "word2vec"
+    named = "fasttext" if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".vec") else "word2vec"
     if shape.usual == shape.width:
         # Of width 1, "N D" may as well be a word and its number: then it is true by chance only.
         alike = shape.width == 1 and whole and len(head[shape.first :].split()) != 2 * shape.count
@@ -77,7 +79,7 @@ def read(
     progress: Progress | None = None,
     parse: text.Parse | None = None,
 ) -> WordVectors:
-    """The words and vectors of a file, plain or gzip; whatever is not as such files are is refused with its place.
+    """The words and vectors of a file, plain, gzip or zstd; whatever is not as it should be is refused with its place.
 
     form          one of `FORMS`; None: what the file looks like
     limit         no more words than these, from the beginning
@@ -89,11 +91,13 @@ def read(
     if limit is not None and limit < 1:
         raise BadInput(f"a limit of {limit} words leaves none", remedy="give 1 or more")
     form = form or recognised(path)
+    if form != "safetensors" and b"\0" in refuse_others(path) and form not in (None, "word2vec-binary"):
+        remedy = "leave out the form, or give word2vec-binary"
+        raise BadInput(f"holds bytes that no text has, and is no {form}", file=path, remedy=remedy)
     with Stream(path, progress) as stream:
         if form is None:
-            refuse_others(path)
-            what = "no file of word vectors" if stream.look()[0].strip() else "the file is empty"
-            raise BadInput(what, file=path, remedy=f"give one of: {', '.join(FORMS)}; or say which it is meant to be")
+            remedy = f"give one of: {', '.join(FORMS)}; or say which it is meant to be"
+            raise BadInput("no file of word vectors", file=path, remedy=remedy)
         if form == "safetensors":
             return safetensors.read(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
         if form == "word2vec-binary":
@@ -101,13 +105,17 @@ def read(
         return text.read(stream, _known(form), limit=limit, on_bad_bytes=on_bad_bytes, parse=parse)
 
 
-def refuse_others(path: str | os.PathLike[str]) -> None:
-    """Refuses what other programs keep word vectors in and what is not read here, with what to do about it."""
+def refuse_others(path: str | os.PathLike[str]) -> bytes:
+    """Refuses what other programs keep word vectors in and what is not read here, with what to do about it; also what
+    is empty or damaged. Returns how the file begins, unpacked."""
     with Stream(path) as stream:
-        begin = b"" if stream.packed else stream.look()[0]
+        begin = stream.look()[0]
+    if not begin.strip():
+        raise BadInput("the file is empty", file=path, remedy="fetch or write it again")
     for mark, (what, remedy) in OTHERS.items():
         if begin.startswith(mark):
-            raise BadInput(what, file=path, remedy=remedy)
+            raise BadInput(what, file=path, remedy=remedy.format(stem=Path(path).name.partition(".bin")[0]))
+    return begin
 
 
 def _known(form: str | None) -> str:
@@ -126,7 +134,7 @@ def write(
     """Writes words and their vectors (N, D), the file whole or not at all; returns what had to be written otherwise.
 
     The table may be anything that has a shape and gives its rows for a slice. Numbers of text are as long as it takes
-    to tell each float32 from all others. A name that ends with .gz is packed.
+    to tell each float32 from all others. A name that ends with .gz or .zst is packed.
     """
     path, form = Path(path), _known(form)
     _check(words, matrix, counts)
@@ -135,8 +143,10 @@ def write(
         words, notes = writable(words)
         if counts is not None:
             notes.append("how often words were seen is not kept: only safetensors has a place for it")
-    elif path.suffix == ".gz":
-        raise BadInput("safetensors are mapped and cannot be packed", file=path, remedy="choose a name without .gz")
+    elif path.suffix in (".gz", ".zst"):
+        raise BadInput(
+            "safetensors are mapped and cannot be packed", file=path, remedy=f"choose a name without {path.suffix}"
+        )
     with written_whole(path) as file:
         if form == "safetensors":
             safetensors.write(file, words, matrix, counts)
@@ -145,6 +155,18 @@ def write(
         else:
             text.write(file, words, matrix, header=form != "glove")
     return notes
+
+
+def expected_size(form: str, words: Sequence[str], matrix: np.ndarray) -> int:
+    """About how many bytes `write` takes for these, unpacked: of text, by its first rows."""
+    count, width = matrix.shape
+    names = sum(map(len, words))
+    if form in ("safetensors", "word2vec-binary"):
+        return 4 * count * width + names
+    into = io.BytesIO()
+    some = min(count, LOOKED_AT)
+    text.write(into, ["w"] * some, matrix[:some], header=False)
+    return names + into.tell() * count // max(1, some)
 
 
 def _check(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:

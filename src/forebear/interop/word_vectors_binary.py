@@ -131,7 +131,5 @@ def write(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
     file.write(b"%d %d\n" % (count, width))
     for begin in range(0, count, ROWS):
         rows = np.ascontiguousarray(matrix[begin : begin + ROWS], "<f4")
-        file.writelines(
-            b"%b %b\n" % (word.encode(), row.tobytes())
-            for word, row in zip(words[begin : begin + ROWS], rows, strict=True)
-        )
+        told = zip(words[begin : begin + ROWS], rows, strict=True)
+        file.write(b"".join(b"%b %b\n" % (word.encode(), row.tobytes()) for word, row in told))

@@ -8,31 +8,37 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from forebear.errors import BadInput
 
 BLOCK = 1 << 22  # bytes read at once; no line of text is longer
 WIDEST = 1 << 20  # numbers of a vector: what says that it has more lies
 USUAL = 4  # bytes that gzip makes one of
-PACKED = b"\x1f\x8b"
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+WINDOW = 1 << 31  # bytes that zstd may look back, as `zstd --long=31` writes
+FED = 1 << 10  # bytes of zstd taken up at once: they may unfold to thousands of times as many
 AGAIN = "it was cut short or damaged: fetch or write it again"
 
 Progress = Callable[[int, int], None]  # told how many bytes of the file were read, and of how many
 
 
 class Stream:
-    """The bytes of a file, plain or gzip, one after the other. What was looked at can be read again."""
+    """The bytes of a file, plain, gzip or zstd, one after the other. What was looked at can be read again."""
 
     def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         self.path, self.progress, self._ahead = Path(path), progress, b""
         try:
             self._raw = open(self.path, "rb")  # noqa: SIM115
-            self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(PACKED))
+            self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(ZSTD))
         except OSError as error:
-            raise BadInput(f"cannot be read ({error.strerror})", file=path) from error
-        self.packed = begin.startswith(PACKED)
-        self._file = gzip.GzipFile(fileobj=self._raw) if self.packed else self._raw
+            raise BadInput(
+                f"cannot be read ({error.strerror})", file=path, remedy="check its name and place"
+            ) from error
+        self.packed = begin.startswith((GZIP, ZSTD))
+        self._file: Any = self._raw
+        if self.packed:
+            self._file = gzip.GzipFile(fileobj=self._raw) if begin.startswith(GZIP) else Unfolding(self._raw)
 
     def __enter__(self) -> Stream:
         return self
@@ -69,15 +75,54 @@ class Stream:
             raise BadInput(f"cannot be read ({error.strerror or error})", file=self.path) from error
 
 
+class Unfolding:
+    """The bytes of a zstd file, to be read as those of any other."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._pieces, self._ahead = _unfolded(file), b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, as many as are wanted or as there are."""
+        found = bytearray(self._ahead)
+        while len(found) < size and (more := next(self._pieces, b"")):
+            found += more
+        self._ahead = bytes(found[size:])
+        return bytes(found[:size])
+
+
+def _unfolded(file: IO[bytes]) -> Iterator[bytes]:
+    """Frame after frame; one that is cut short is an error (the library's own reader ends in silence)."""
+    import zstandard
+
+    packed, begun, frame = b"", False, zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
+    while packed or (packed := file.read(BLOCK)):
+        try:
+            made = frame.decompress(packed[:FED])
+        except zstandard.ZstdError as error:
+            raise EOFError(error) from error
+        packed, begun = frame.unused_data + packed[FED:], True
+        if frame.eof:
+            frame, begun = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj(), False
+        if made:
+            yield made
+    if begun:
+        raise EOFError("the last frame has no end")
+
+
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes its name only when the block ends well; packed where the name ends with .gz."""
+    """A file that takes its name only when the block ends well; packed where the name ends with .gz or .zst."""
     target = Path(path)
     aside = target.with_name(f".{target.name[:80]}.{os.getpid()}.part")
     try:
         with open(aside, "wb") as file:
             if target.suffix == ".gz":
                 with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                    yield packed  # pyright: ignore[reportReturnType]
+            elif target.suffix == ".zst":
+                import zstandard
+
+                with zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False) as packed:
                     yield packed  # pyright: ignore[reportReturnType]
             else:
                 yield file

@@ -141,7 +141,16 @@ class Gathering:
         if not self.words:
             raise BadInput("it holds no vectors", file=self.decoding.path, remedy=ANY)
         self._rows.resize((len(self.words), self._rows.shape[1]), refcheck=False)
-        return WordVectors(self.words, self._rows, None, form, [*notes, *self.decoding.notes()])
+        told = [*notes, *self.decoding.notes(), *zeros(self.words, self._rows)]
+        return WordVectors(self.words, self._rows, None, form, told)
+
+
+def zeros(words: Sequence[str], matrix: np.ndarray) -> list[str]:
+    """What is to be said of words whose vectors point nowhere."""
+    found = Tally()
+    for row in np.flatnonzero(~matrix.any(1)).tolist():
+        found.add(repr(words[row]))
+    return found.told("given a vector of zeros, which is near to nothing")
 
 
 def shown(raw: bytes) -> str:

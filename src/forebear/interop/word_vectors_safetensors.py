@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.interop.word_vectors_files import AGAIN, Progress
-from forebear.interop.word_vectors_gathering import ANY, Decoding, WordVectors
+from forebear.interop.word_vectors_gathering import ANY, Decoding, WordVectors, zeros
 
 KINDS = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "U8": "|u1", "I64": "<i8"}
 LONGEST = 100_000_000  # bytes of a header, as the format allows
@@ -93,6 +93,7 @@ def read(
         decoding.check(matrix[begin : begin + ROWS], lambda row, begin=begin: repr(words[begin + row]), places)
         if progress is not None:
             progress(min(begin + ROWS, len(words)) * size // len(words), size)
+    notes += zeros(words, matrix)
     return WordVectors(words, matrix, None if counts is None else np.array(counts[keep]), "safetensors", notes)
 
 

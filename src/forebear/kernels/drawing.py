@@ -83,13 +83,13 @@ def thinned_in_loops(tokens, lengths, kept, state, found, ends):
     many, begin = 0, 0
     for row in range(len(lengths)):
         for token in range(begin, begin + lengths[row]):
-            if kept[tokens[token]] == 0:  # as if it were not in the text: no chance is spent on it
-                continue
-            state ^= state << np.uint64(13)
-            state ^= state >> np.uint64(7)
-            state ^= state << np.uint64(17)
-            if state >> np.uint64(32) < kept[tokens[token]]:
-                found[many] = tokens[token]
-                many += 1
+            word = tokens[token]
+            often = kept[word]
+            after = state ^ state << np.uint64(13)
+            after ^= after >> np.uint64(7)
+            after ^= after << np.uint64(17)
+            state = state if often == 0 else after  # as if it were not in the text: no chance is spent on it
+            found[many] = word  # overwritten by the next where it is not looked at: no branch to be guessed
+            many += np.int64(after >> np.uint64(32) < often)
         begin, ends[row] = begin + lengths[row], many
     return many

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numba
 import numpy as np
 
-from forebear.kernels import fetching, tables
+from forebear.kernels.rows import fetched
 
-fetch = cast(Any, fetching.fetch)
 GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
 FAR = 400  # numbers of vectors ahead of which rows are fetched
 SAMPLED = 16  # one entry in so many says how rows and columns are to be grouped
@@ -57,7 +56,7 @@ def sweep_in_numpy(
     return total
 
 
-def losses_in_numpy(
+def moments_in_numpy(
     rows: np.ndarray,
     columns: np.ndarray,
     logs: np.ndarray,
@@ -65,11 +64,11 @@ def losses_in_numpy(
     words: np.ndarray,
     contexts: np.ndarray,
     width: int,
-) -> tuple[float, float, float]:
-    """Σ ½ f e², Σ f e and Σ f of the errors e of these entries; nothing is learned."""
+) -> tuple[float, ...]:
+    """Σ f, Σ f p, Σ f l, Σ f p², Σ f p l and Σ f l² of what is predicted, p, and the logs l; nothing is learned."""
     mine, others = words[rows].astype(np.float64), contexts[columns].astype(np.float64)
-    errors = (mine[:, :width] * others[:, :width]).sum(axis=1) + mine[:, 2 * width] + others[:, 2 * width] - logs
-    return float((0.5 * weights * errors * errors).sum()), float((weights * errors).sum()), float(weights.sum())
+    told = (mine[:, :width] * others[:, :width]).sum(axis=1) + mine[:, 2 * width] + others[:, 2 * width]
+    return tuple(float((weights * each).sum()) for each in (1, told, logs, told * told, told * logs, logs * logs))
 
 
 def blocks_in_numpy(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,18 +124,22 @@ def _sorted(rows, columns, row_groups, column_groups):
 
 
 @_freely
-def losses(rows, columns, logs, weights, words, contexts, width):
-    """As `losses_in_numpy`."""
-    squared, plain, whole = 0.0, 0.0, 0.0
+def moments(rows, columns, logs, weights, words, contexts, width):
+    """As `moments_in_numpy`."""
+    whole, first, other, squared, both, other_squared = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
-        error = np.float64(word[2 * width]) + context[2 * width] - logs[entry]
+        weight, log = np.float64(weights[entry]), np.float64(logs[entry])
+        told = np.float64(word[2 * width]) + context[2 * width]
         for place in range(width):
-            error += np.float64(word[place]) * context[place]
-        squared += 0.5 * weights[entry] * error * error
-        plain += weights[entry] * error
-        whole += weights[entry]
-    return squared, plain, whole
+            told += np.float64(word[place]) * context[place]
+        whole += weight
+        first += weight * told
+        other += weight * log
+        squared += weight * told * told
+        both += weight * told * log
+        other_squared += weight * log * log
+    return whole, first, other, squared, both, other_squared
 
 
 @cache
@@ -153,9 +156,8 @@ def sweeper(width: int) -> Callable[..., None]:
             for at in range(starts[block], starts[block + 1]):
                 if at + ahead < len(order):
                     coming = order[at + ahead]
-                    for place in range(0, 2 * width + 2, tables.LINE):
-                        fetch(words, rows[coming], place)
-                        fetch(contexts, columns[coming], place)
+                    fetched(words, np.int64(rows[coming]), 0, 2 * width + 2)
+                    fetched(contexts, np.int64(columns[coming]), 0, 2 * width + 2)
                 entry = order[at]
                 word, context = words[rows[entry]], contexts[columns[entry]]
                 error = np.float32(0)

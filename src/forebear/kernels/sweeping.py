@@ -30,7 +30,7 @@ LONGEST = 4096  # words that are learned from in step, at most
 STILL = 2.0
 CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
 WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
-SEEN = 256  # windows that tell their loss, or more
+SEEN = 128  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
 BESIDE = (around, lanes, rows, waiting, windows)
 
@@ -181,15 +181,17 @@ def stepwise(
 
 
 def at_once(work: Callable[[int], None], threads: int, let_go: Callable[[], None] = lambda: None) -> None:
-    """The work of all threads, at the same time; `let_go` where not all could begin, and the others wait for them."""
+    """The work of all threads, at the same time, the first of them this one; `let_go` where not all could begin, and
+    the others wait for them."""
     if threads == 1:
         work(0)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads - 1) as pool:
         try:
-            begun = [pool.submit(work, thread) for thread in range(threads)]
+            begun = [pool.submit(work, thread) for thread in range(1, threads)]
         except BaseException:
             let_go()
             raise
+        work(0)
         for one in begun:
             one.result()

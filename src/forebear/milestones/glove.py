@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.errors import BadInput
+from forebear.milestones import shape
 from forebear.milestones.milestone import Milestone
 from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.vectors.together import Together
@@ -57,9 +58,7 @@ class Glove(Milestone):
     unit: str = "document"
 
     def __post_init__(self) -> None:
-        for name, number in {"width": 1, "window": 1, "min_count": 1}.items():
-            if getattr(self, name) < number:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy=f"give {number} or more")
+        shape.within(self, width=(1, None), window=(1, None), min_count=(1, None))
         for name in ("largest", "power"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")

@@ -19,6 +19,7 @@ class Milestone(ABC):
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
+    only_counts: ClassVar[bool] = False  # whether, for all its tables, there is nothing to learn but what there is
     learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
@@ -39,6 +40,16 @@ class Milestone(ABC):
     def learns_tasks_by(self) -> str:
         """How it learns a task: a table of words does as networks do, with one above it."""
         return "counting" if self.learning == "counting" else "descending"
+
+    @property
+    def idle_fields(self) -> dict[str, str]:
+        """Fields that mean nothing beside the value of another, by the name of that."""
+        return {}
+
+    @property
+    def new_words(self) -> str:
+        """What becomes of words that a run to go on from did not know, where it is a table of words."""
+        return "have vectors that begin by chance"
 
     @property
     def least_count(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from forebear.milestones import shape
 from forebear.milestones.milestone import Milestone
 from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.objectives.which_words import WhichWords
@@ -30,10 +31,18 @@ class OneHot(Milestone):
     """
 
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
+    only_counts: ClassVar[bool] = True
     tokenizer: ClassVar[str] = "words"
     needs: ClassVar[tuple[str, ...]] = ()
 
     min_count: int = 1
+
+    def __post_init__(self) -> None:
+        shape.within(self, min_count=(1, None))
+
+    @property
+    def new_words(self) -> str:
+        return "have places of their own, behind the others"
 
     @property
     def least_count(self) -> int:

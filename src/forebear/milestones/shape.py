@@ -1,4 +1,4 @@
-"""Of what numbers a Transformer can be made: checked before anything is built, with the remedy."""
+"""Of what numbers a milestone can be made: checked before anything is built, with the remedy."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def check(milestone: Any) -> None:
     if milestone.width % milestone.heads:
         remedy = f"choose heads that divide it, such as {max(1, milestone.width // 64)}"
         raise BadInput(f"a width of {milestone.width} cannot be shared by {milestone.heads} heads", remedy=remedy)
+
+
+def within(milestone: Any, **borders: tuple[float, float | None]) -> None:
+    """An error where a field is below the first of its borders, or above the second, if there is one."""
+    for name, (least, most) in borders.items():
+        if not least <= (value := getattr(milestone, name)) <= (float("inf") if most is None else most):
+            remedy = f"give {least} or more" if most is None else f"give a number from {least} to {most}"
+            raise BadInput(f"{name} is {value}", remedy=remedy)
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:

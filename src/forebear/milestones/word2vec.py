@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from forebear.errors import BadInput
+from forebear.milestones import shape
 from forebear.milestones.milestone import Milestone
 from forebear.milestones.read_words import LAYOUT, read_words
 from forebear.objectives.around import Around
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from forebear.vectors.given import GivenVectors
     from forebear.vectors.words_and_phrases import WordsAndPhrases
 
-ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree", "given")
+ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
+GIVEN = "given"  # the output of vectors from elsewhere, which nobody chooses
+MOST_PULLS = 1.5  # the rate times how many pull at a word at once; at twice as much vectors grow without end
+PASSES = 4  # of joining words: what they join has up to sixteen
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ class Word2vec(Milestone):
     width         numbers in the vector of a word
     window        the furthest word that is looked at on either side; how far is drawn anew for each word
     architecture  "skipgram": the words around are predicted from the word; "cbow": the word from those around
-    output        "negatives": the true word is told from words drawn by chance; "tree": hierarchical softmax;
-                  "given": vectors from elsewhere
+    output        "negatives": the true word is told from words drawn by chance; "tree": hierarchical softmax
     negatives     words drawn by chance beside each true one
     sample        words more frequent than this share of the text are skipped now and then; 0: none is
     min_count     words seen less often have no vector
@@ -71,14 +73,22 @@ class Word2vec(Milestone):
     unit: str = "document"
 
     def __post_init__(self) -> None:
-        for name, known in (("architecture", ARCHITECTURES), ("output", OUTPUTS)):
-            if getattr(self, name) not in known:
-                raise BadInput(f"no {name} is named {getattr(self, name)!r}", remedy=f"there are: {', '.join(known)}")
-        least = {"width": 1, "window": 1, "negatives": 1, "min_count": 1, "phrases": 0, "sample": 0}
-        for name, number in least.items():
-            if getattr(self, name) < number:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy=f"give {number} or more")
+        shape.one_of("architecture", self.architecture, ARCHITECTURES)
+        if self.output != GIVEN:
+            shape.one_of("output", self.output, OUTPUTS)
+        numbers = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
+        shape.within(self, **numbers, phrases=(0, PASSES), sample=(0, 1))
         Around(self.unit)
+
+    @property
+    def idle_fields(self) -> dict[str, str]:
+        return {} if self.output == "negatives" else {"negatives": "output"}
+
+    @property
+    def new_words(self) -> str:
+        if not self.subwords:
+            return super().new_words
+        return "have vectors that begin with what is known of their letter groups, beside a row of their own by chance"
 
     @property
     def least_count(self) -> int:
@@ -88,7 +98,7 @@ class Word2vec(Milestone):
         return Around(self.unit)
 
     def network(self, tokenizer: Tokenizer) -> WordsAndPhrases | GivenVectors:
-        if self.output == "given":
+        if self.output == GIVEN:
             from forebear.vectors.given import GivenVectors
 
             return GivenVectors(vocabulary=tokenizer.size, never=tokenizer.specials, width=self.width)
@@ -110,7 +120,8 @@ class Word2vec(Milestone):
                 words=words if self.subwords else None,
             )
 
-        return WordsAndPhrases(make, tokens=tokenizer.tokens(), never=tokenizer.specials, passes=self.phrases)
+        joining = {"passes": self.phrases, "least": self.min_count}
+        return WordsAndPhrases(make, tokens=tokenizer.tokens(), never=tokenizer.specials, **joining)
 
     def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
         return read_words(tokenizer.size, self.width, reader)
@@ -120,4 +131,6 @@ class Word2vec(Milestone):
 
     def recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025
-        return {"rate": rate, "batch": 20_000, "epochs": 5, "warmup": 0, "cooldown": 1.0}
+        if (self.architecture, self.output) == ("skipgram", "negatives"):
+            rate = min(rate, MOST_PULLS / (1 + self.negatives))
+        return {"rate": rate, "batch": 50_000, "epochs": 5, "warmup": 0, "cooldown": 1.0}

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
 from forebear.objectives.every_text import UNITS
 from forebear.text.order import shuffled
 from forebear.text.portion import Portion
+
+
+@lru_cache(maxsize=2)
+def _order(steps: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch's stretches."""
+    return shuffled(np.arange(steps), steps, seed=seed, epoch=epoch)
 
 
 @dataclass(frozen=True)
@@ -31,8 +40,9 @@ class Around:
         return max(1, -(-source.tokens // size))
 
     def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
-        epoch, number = divmod(moment.step, self.steps(source, size))
-        place = int(shuffled(number, self.steps(source, size), seed=moment.seed, epoch=epoch)[0])
+        steps = self.steps(source, size)
+        epoch, number = divmod(moment.step, steps)
+        place = int(_order(steps, moment.seed, epoch)[number])
         return self._stretch(source, place * size, min((place + 1) * size, source.tokens))
 
     def check(self, source: Portion) -> None:

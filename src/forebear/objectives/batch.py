@@ -108,6 +108,11 @@ class Prepared(Protocol):
     def prepare(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
 
 
+def counted_in(objective: object) -> str:
+    """What the batches of an objective are made of, where one says how many: tokens, unless it says otherwise."""
+    return getattr(objective, "shows", "tokens")
+
+
 class Objective(Protocol):
     """What is predicted from what. Its source is a portion of a corpus, or rows of labelled examples."""
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["words", "characters", "wordpiece", "bytepair"]
 KINDS: tuple[str, ...] = get_args(Kind)
+COMPRESSED = 20  # times as large as its file a text may be
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def tokenizer_for(
             raise BadInput(
                 "neither a kind of tokenizer nor a file",
                 file=choice,
-                remedy=f"choose one of {', '.join(KINDS)}, or name a tokenizer.json, a vocab.txt or their folder",
+                remedy=f"choose one of {', '.join(KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
+                "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
             )
         return Tokenizer.load(choice, lower=learning.lower)
     seen = survey(paths, reading)
@@ -117,15 +119,17 @@ def _learned(
 
     packed = sum(source.stamp()[2] for source in find(paths))
     options = {**asdict(learning), "segmenter": segmenter or AUTOMATIC}
-    if packed > learning.limit // 20:  # compressed text may be many times larger than its file: count it first
+    told = contents(paths, reading) if held_out else None
+    most = packed * COMPRESSED if told is None else int(told[1].sum())  # no character has less than a byte
+    if most > learning.limit:  # perhaps too much: count it first
         options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
     ledger = Ledger()
     read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
     if reading.format == "tagged":  # the words are those of the source
         options["segmenter"] = None
     taught: Iterable[Document] = read
-    if held_out:
-        hashes, sizes = contents(paths, reading)
+    if told is not None:
+        hashes, sizes = told
         apart = held_out_by(hashes, held_out)
         by_content = apart.any() and not apart.all()
         taught = _not_held_out(read, apart) if by_content else _before(read, int(sizes.sum() * (1 - held_out)))

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from forebear.kernels.stretches import ALONE, GAP, RUN
 from forebear.text.blueprint import SEPARATOR, STEPS, Blueprint, bert_normalizer, normalizer_of
 from forebear.text.characters import BERT_BLOCKS, codes_of
 from forebear.text.spans import flat, last_of, lengths_of, missed_bytes, offsets_of
+from forebear.text.stretches import NOWHERE, Stretches
 from forebear.text.words import SPLITS, pre_tokenizer
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 # The memory is emptied when it holds this much, which keeps it below about 80 MB whatever the text.
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
 
-RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
-NUL, SURROGATE = 0, 0xD800  # part the stretches inside one string: the first where no text has it; none has the second
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
 CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
 
@@ -128,17 +127,13 @@ class Memo:
         self._forget()
 
     def _forget(self) -> None:
-        self._rows: dict[str, int] = {}
-        self._alone = self._rule.classes.astype(
-            np.int32
-        )  # becomes the row of each character that stands alone, once seen
-        self._characters = 0
-        self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by row
+        self._stretches = Stretches(self._rule.classes)
+        self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by stretch
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
 
     def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
-        if len(self._rows) > MOST_STRETCHES or self._characters > MOST_CHARACTERS:
+        if len(self._stretches) > MOST_STRETCHES or self._stretches.characters > MOST_CHARACTERS:
             self._forget()
         codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(lengths_of(texts) + 1)
@@ -161,33 +156,16 @@ class Memo:
     def _looked_up(
         self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where each stretch begins, and its row in the memory."""
-        rows = self._alone.take(codes)
-        rows[between] = GAP
-        run = rows == RUN
-        begins = run.copy()
-        begins[1:] &= ~run[:-1]
-        if self._rule.places is not None:
-            begins |= self._rule.places(codes) & run
-        if borders is not None and len(borders):
-            begins[borders] |= run[borders]
-        if (unseen := rows == ALONE).any():
-            fresh = np.unique(codes[unseen])
-            self._alone[fresh] = self._rows_of([chr(code) for code in fresh.tolist()])
-            rows[unseen] = self._alone[codes[unseen]]
-        units = np.flatnonzero(begins | (rows >= 0))
-        unit_rows = rows[units]
-        unit_rows[unit_rows == RUN] = self._rows_of(_stretches(codes, run, begins))
-        return units, unit_rows
-
-    def _rows_of(self, stretches: list[str]) -> np.ndarray:
-        """The row of each stretch; those not in memory are encoded first, all at once."""
-        rows = np.fromiter(map(self._rows.get, stretches, repeat(-1)), np.int64, len(stretches))
-        missing = np.flatnonzero(rows < 0).tolist()
-        if missing:
-            self._learn(list(dict.fromkeys(stretches[i] for i in missing)))
-            rows[missing] = [self._rows[stretches[i]] for i in missing]
-        return rows
+        """Where each stretch begins, and its number; those not in memory are encoded first, all at once."""
+        places = None if self._rule.places is None else self._rule.places(codes)
+        units, numbers, fresh = self._stretches.look_up(codes, between, NOWHERE if borders is None else borders, places)
+        if fresh:
+            try:
+                self._learn(fresh)
+            except BaseException:
+                self._forget()  # or some would have a number and nothing behind it
+                raise
+        return units, numbers
 
     def _learn(self, stretches: list[str]) -> None:
         encodings = self._rust.encode_batch(stretches, add_special_tokens=False)
@@ -199,24 +177,6 @@ class Memo:
         self._ids.extend(ids)
         self._first.extend(offsets[:, 0])
         self._last.extend(last_of(offsets))
-        self._rows.update(zip(stretches, range(len(self._rows), len(self._rows) + len(stretches)), strict=True))
-        self._characters += sum(map(len, stretches))
-
-
-def _stretches(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
-    """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
-    inside = codes[run]
-    if not len(inside):
-        return []
-    mark = NUL if inside.all() else SURROGATE
-    places = np.cumsum(begins[run])
-    places += np.arange(len(inside))
-    marked = np.full(places[-1] + 2, mark, np.uint32)
-    marked[places] = inside
-    # A view as one long string makes no detour through an encoding; the mark at its end keeps it whole, as numpy
-    # drops NULs there: with NUL for a mark that one is dropped, and only that one.
-    whole = str(marked.view(f"U{len(marked)}")[0])
-    return whole.split(chr(mark))[1:] if mark == NUL else whole.split(chr(mark))[1:-1]
 
 
 class _Grown:

@@ -93,7 +93,10 @@ class Portion:
         starts[0] += lead
         sizes[0] -= lead
         sizes[-1] -= int(ends[-1]) - end
-        return self.corpus.ids[ranges(starts, sizes)].astype(np.int32), sizes
+        at = int(starts[0])
+        unbroken = np.array_equal(starts[1:], starts[:-1] + sizes[:-1])  # nothing between these units was set apart
+        places = slice(at, at + end - begin) if unbroken else ranges(starts, sizes)
+        return self.corpus.ids[places].astype(np.int32), sizes
 
     def first(self, size: int) -> Portion:
         """The leading units, about so many bytes and at least one sentence.
@@ -143,7 +146,7 @@ def by_position(corpus: Corpus, share: float) -> Split:
     if total < 2:
         raise BadInput(
             "the text is a single sentence, of which nothing can be held out",
-            remedy="give more text, or divide it more finely (--sentences lines)",
+            remedy="give more text, or more lines (--sentences lines takes each for a sentence)",
         )
     wanted = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
     border = min(_reached(corpus.sizes, wanted), total - 1)

@@ -23,6 +23,7 @@ from forebear.text.spans import (
     apart,
     flat,
     last_of,
+    lengths_of,
     missed_bytes,
     offsets_of,
     over_all,
@@ -200,10 +201,15 @@ class Tokenizer:
         """`words.borders` of each text by the own segmenter, counted over all texts as the memory does."""
         if self.segmenter is None or not texts:
             return None
-        ends = [self.segmenter.cuts(text) if has_han(text) else [] for text in texts]
-        cuts = over_all(texts, ends)
-        han = is_han(codes_of(" ".join(texts) + " "))
-        return cuts[han[cuts - 1] | han[cuts]]
+        chinese = [number for number, text in enumerate(texts) if has_han(text)]
+        if not chinese:
+            return None
+        mine = [texts[number] for number in chinese]
+        ends = [self.segmenter.cuts(text) for text in mine]
+        cuts, han = over_all(mine, ends), is_han(codes_of(" ".join(mine) + " "))
+        telling = han[cuts - 1] | han[cuts]
+        here, there = (over_all(some, [[0]] * len(some)) for some in (mine, texts))
+        return (cuts + np.repeat(there[chinese] - here, lengths_of(ends)))[telling]
 
     def _seldom_repeats(self, texts: Sequence[str]) -> bool:
         """Whether remembering would not pay: byte-level BPE takes an unspaced Chinese clause for one word."""

@@ -3,42 +3,80 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from forebear.errors import BadInput
-
-if TYPE_CHECKING:
-    pass
+from forebear.kernels.stretches import GAP, RUN
+from forebear.text.characters import codes_of
+from forebear.text.stretches import Stretches, worth_compiling
 
 # Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 23
+BLOCK = 1 << 20  # characters that are looked up at once
 
 
 def counted(texts: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Counter[str]:
     """How often each piece occurs, where `cut` makes pieces of a stretch without ASCII spaces.
 
-    Natural text repeats its stretches, so each distinct one is cut once and its pieces are counted many times.
+    Natural text repeats its stretches, so each distinct one is cut once and its pieces are counted many times. Where
+    there is much text, the rest of it is looked up by compiled loops.
     """
     pieces: Counter[str] = Counter()
     stretches: Counter[str] = Counter()
-    characters = 0
-
-    def settle() -> None:
-        for stretch, times in stretches.items():
-            for piece in cut(stretch):
-                pieces[piece] += times
-        stretches.clear()
-
-    for text in texts:
+    characters = seen = 0
+    left = iter(texts)
+    for text in left:
         stretches.update(text.split(" "))
-        characters += len(text)
+        characters, seen = characters + len(text), seen + len(text)
         if len(stretches) >= MOST_STRETCHES or characters >= MOST_CHARACTERS:
-            settle()
+            _settle(stretches.items(), cut, pieces)
+            stretches.clear()
             characters = 0
-    settle()
+        if worth_compiling(seen):
+            break
+    _settle(stretches.items(), cut, pieces)
+    _count_by_loops(left, cut, pieces, seen)
     return pieces
+
+
+def _settle(stretches: Iterable[tuple[str, int]], cut: Callable[[str], Iterable[str]], pieces: Counter[str]) -> None:
+    for stretch, times in stretches:
+        for piece in cut(stretch):
+            pieces[piece] += times
+
+
+def _count_by_loops(texts: Iterator[str], cut: Callable[[str], Iterable[str]], pieces: Counter[str], seen: int) -> None:
+    """Adds the pieces of the remaining texts."""
+    classes = np.full(0x110000, RUN, np.int8)
+    classes[ord(" ")] = GAP
+    known, times = Stretches(classes, seen=seen), np.zeros(0, np.int64)
+    for block in _blocks(texts):
+        codes = codes_of(block + " ")
+        _, numbers, _ = known.look_up(codes, np.array([len(codes) - 1]))
+        more = np.bincount(numbers, minlength=len(known))
+        more[: len(times)] += times
+        times = more
+        if len(known) >= MOST_STRETCHES or known.characters >= MOST_CHARACTERS:
+            _settle(zip(known.texts(), times.tolist(), strict=True), cut, pieces)
+            known, times = Stretches(classes, seen=seen), np.zeros(0, np.int64)
+    _settle(zip(known.texts(), times.tolist(), strict=True), cut, pieces)
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[str]:
+    """The texts with a space between, a million characters or one text at a time."""
+    block: list[str] = []
+    characters = 0
+    for text in texts:
+        block.append(text)
+        characters += len(text)
+        if characters >= BLOCK:
+            yield " ".join(block)
+            block, characters = [], 0
+    if block:
+        yield " ".join(block)
 
 
 def ordered(counts: Mapping[str, int], *, specials: Iterable[str], size: int | None, min_count: int) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from forebear.errors import Interrupted
-from forebear.objectives.batch import Moment, Objective
+from forebear.objectives.batch import Moment, Objective, counted_in
 from forebear.training.checkpoint import Checkpoint
 from forebear.training.folder import METRICS, RunFolder
 from forebear.training.interruption import Interruption
@@ -51,11 +51,12 @@ class Report:
     done: float  # 0 to 1
     seconds: float
     left: float  # seconds
-    tokens_per_second: float
+    tokens_per_second: float  # or whatever else is shown
     rate: float
     losses: dict[str, float]  # of the last steps
     held_out: dict[str, float] | None  # if it was just examined
     unigram: float | None
+    shown: str = "tokens"  # what of the text is shown
 
 
 class Watcher:
@@ -214,8 +215,10 @@ class Trainer:
         if best and not over:
             self._save()
         left = seconds * (1 - done) / max(done, 1e-9)
-        total = self.pace.total
-        self.watcher.report(Report(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram))
+        total, shown = self.pace.total, counted_in(self.objective)
+        self.watcher.report(
+            Report(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram, shown)
+        )
 
     def examine(self) -> dict[str, float]:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from forebear.errors import BadInput
 from forebear.lineage import name_of
 from forebear.tasks.every_example import EveryExample
-from forebear.tasks.examples import is_labelled
+from forebear.tasks.examples import is_labelled, texts_of
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
 from forebear.text.aside import disk_told
@@ -26,6 +26,7 @@ from forebear.using.baselines import Baseline, baseline
 from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
 from forebear.using.task_plans import Plan, plan
+from forebear.using.words_without_vectors import LOOKED_AT, WithoutVectors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,6 +131,7 @@ class Ready:
     objective: EveryExample
     learner: Learner
     notes: list[str]
+    lacked: WithoutVectors | None = None  # where vectors of words were given
 
     @classmethod
     def of(cls, what: Plan) -> Ready:
@@ -146,6 +148,8 @@ class Ready:
             notes.append(
                 f"{train.cut:,} tokens ({share:.1%}) do not fit into rows of {layout.context} and are not read"
             )
+        given, lacked = _given(what, train)
+        notes += lacked.notes() if lacked is not None else []
         weights = balanced(what.task, what.data.train) if what.adaptation.balanced else None
         learner = learner_for_task(
             what.milestone,
@@ -153,10 +157,10 @@ class Ready:
             what.task,
             what.adaptation,
             what.recipe,
-            given=_given(what),
+            given=given,
             weights=weights,
         )
-        return cls(what, train, held_out, judged, objective, learner, notes)
+        return cls(what, train, held_out, judged, objective, learner, notes, lacked)
 
     def judge(self) -> tuple[dict[str, float], float]:
         """The task's figure on held-out examples, and how far it is from perfect."""
@@ -166,18 +170,20 @@ class Ready:
         return {task.score: score}, 1.0 - score
 
 
-def _given(what: Plan) -> dict[str, Tensor] | None:
-    """The tensors of the run to begin with."""
+def _given(what: Plan, train: Rows) -> tuple[dict[str, Tensor] | None, WithoutVectors | None]:
+    """The tensors of the run to begin with; and what it has no vectors for, where vectors of words are all it has."""
     beginning = what.beginning
     if beginning is None or beginning.folder.milestone.learning == "counting":
-        return None
+        return None, None
     if beginning.folder.milestone.wants_reader:
         from forebear.using.given_words import given_words
 
-        return given_words(beginning.folder, what.tokenizer, what.recipe.seed)
+        given = given_words(beginning.folder, what.tokenizer, what.recipe.seed)
+        texts = [text for example in what.data.train[:LOOKED_AT] for text in texts_of(example)]
+        return given.tensors, WithoutVectors.of(train.tokens, given.known, what.tokenizer, texts)
     from safetensors.torch import load_file
 
-    return load_file(beginning.folder.weights()[0])
+    return load_file(beginning.folder.weights()[0]), None
 
 
 def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = ALONE) -> RunFolder:
@@ -189,7 +195,8 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = AL
         for note in notes:
             watcher.note(note)
         if run.facts["state"] != "trained":
-            run.tell(notes=notes, processes=group.size)
+            without = {"without_vectors": ready.lacked.facts()} if ready.lacked is not None else {}
+            run.tell(notes=notes, processes=group.size, **without)
             counting = run.milestone.learning == "counting"
             with group.learner(ready.learner) as learner:
                 led = replace(ready, learner=learner)

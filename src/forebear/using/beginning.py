@@ -45,6 +45,10 @@ class Beginning:
         folder.may_learn()
         if folder.milestone.learning == "counting":
             raise BadInput("counts: there is nothing to go on from", file=run, remedy="count all text at once")
+        if getattr(folder.milestone, "output", None) == "given":
+            what = "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
+            remedy = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
+            raise BadInput(f"{what}, and without it there is no learning on", file=run, remedy=remedy)
         if "weights" not in folder.facts:
             remedy = f"finish it first: forebear pretrain --resume {run}"
             raise BadInput("is not finished: there are no weights to begin with", file=run, remedy=remedy)
@@ -122,7 +126,7 @@ class Beginning:
         return {name: tensor.clone() for name, tensor in given.items() if name in wanted}, notes
 
     def _arrays(self, milestone: Milestone) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Of tables of words: the network itself finds a place for them, and begins new words by chance."""
+        """Of tables of words: the network itself finds a place for them, and begins new words."""
         from safetensors.numpy import load_file
 
         faults = self._changed(milestone)
@@ -133,7 +137,7 @@ class Beginning:
         file, notes = self.folder.weights()
         if added := list(self._extended[1]):
             shown = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
-            notes.append(f"{len(added):,} new words have vectors that begin by chance ({shown})")
+            notes.append(f"{len(added):,} new words {milestone.new_words} ({shown})")
         return load_file(file), notes
 
     def _changed(self, milestone: Milestone) -> list[str]:

@@ -43,13 +43,17 @@ def settled(
     pooling: AnyPooling | None = None,
     long: Long | None = None,
     normalise: bool = True,
+    zeros: bool = False,
 ) -> dict[str, Any]:
     """How vectors are made, where nothing else is asked for; what means nothing to a table of words is refused."""
     own: dict[str, Any] = {"pooling": "mean" if pooling is None else pooling, "normalise": normalise}
     if not is_table(run):
+        if zeros:
+            what = "zeros are for texts of which a table knows no word, and this is a network"
+            raise BadInput(what, file=run.folder.path, remedy="leave out texts that are empty")
         return own | {"layers": -1 if layers is None else layers, "long": "windows" if long is None else long}
     for name, value in (("layers", layers), ("long", long)):
         if value is not None:
             what = f"--{name} means nothing to a table of words: it has no layers, and reads texts of any length"
             raise BadInput(what, file=run.folder.path, remedy="leave it out")
-    return own
+    return own | {"zeros": zeros}

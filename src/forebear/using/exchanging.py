@@ -18,7 +18,7 @@ from forebear.text.aside import disk_told, readable
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
 from forebear.using.exchanging_tasks import adapted, task_of, with_heads
-from forebear.using.exchanging_vectors import Vectors, exported_vectors, imported_vectors
+from forebear.using.exchanging_vectors import Vectors, exported_vectors, imported_vectors, told_before_writing
 from forebear.using.founding import founded
 from forebear.using.run import Run
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from forebear.interop.huggingface import Found
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+OF_FILES = (".vec", ".txt", ".bin", ".arpa", ".safetensors", ".gz", ".zst", ".zip", ".npy", ".tsv")  # no hub names
+TAKEN = "a folder of transformers or its name on the hub, an ARPA file, word vectors, or OpenAI's files of GPT"
 HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
@@ -53,15 +55,17 @@ def imported(
         raise BadInput(
             "--heads is for OpenAI's own files of GPT; all others tell it", file=source, remedy="leave it out"
         )
+    if not path.exists() and (path.suffix.lower() in OF_FILES or not HUB_NAME.fullmatch(source) or "form" in vectors):
+        raise BadInput("there is no such folder or file", file=source, remedy=f"check its name and place; give {TAKEN}")
     form = vectors.get("form") or word_vectors.recognised(path)
     if form is not None:
         return imported_vectors(path, target, **{**vectors, "form": form})
+    begin = word_vectors.refuse_others(path) if path.is_file() else b""
     if odd := [name for name in ("limit", "on_bad_bytes") if name in vectors]:
         what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
         raise BadInput(what, file=source, remedy="leave it out, or say with --format what the file is")
     if path.is_file():
-        word_vectors.refuse_others(path)
-        return _from_arpa(path, target)
+        return _from_arpa(path, target, begin)
     if not path.is_dir():
         path = _fetched(source)
     from forebear.interop import huggingface
@@ -126,25 +130,29 @@ def _beside(path: Path) -> Tokenizer:
 
 def _fetched(name: str) -> Path:
     """The files of a model on the Hugging Face hub, or of one that was fetched before where there is no network."""
-    if not HUB_NAME.fullmatch(name):
-        remedy = "give a folder, an archive, an ARPA file or a hub name"
-        raise BadInput("there is no such folder or file", file=name, remedy=remedy)
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # each version has errors of its network library, which are no OSError
         raise BadInput(
-            f"neither a folder here nor to be had from the hub ({type(error).__name__})",
+            f"neither a file nor a folder here, nor to be had from the hub ({type(error).__name__})",
             file=name,
-            remedy="check the name and the network, or give a folder that holds config.json and model.safetensors",
+            remedy=f"check the name and the network; give {TAKEN}",
         ) from error
 
 
-def _from_arpa(path: Path, target: Path) -> RunFolder:
+def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
     from forebear.interop import arpa
     from forebear.text import words
 
+    text = begin.decode(errors="replace").removeprefix("\ufeff")
+    first = text.strip().split("\n", 1)[0].strip()
+    if first != arpa.DATA:
+        what = f"neither word vectors nor an ARPA file: it begins with {first[:40]!r}"
+        forms = ", ".join(word_vectors.FORMS)
+        remedy = f"say with --format what vectors they are ({forms}); text is trained on with forebear pretrain"
+        raise BadInput(what, file=path, remedy=remedy)
     read = arpa.read(path)
     specials = {"unknown": read.words[read.unknown], "end": read.words[read.end]}
     blueprint = words.blueprint(
@@ -190,6 +198,11 @@ def exported(run: Run, form: str, to: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         ways[name, form](run, target)
     return target
+
+
+def before_writing(run: Run, form: str, to: str | Path) -> str:
+    """What a person should know before a run's words are written, where that is so."""
+    return told_before_writing(run, form, Path(to)) if (run.facts["milestone"], form) in _ways(run) else ""
 
 
 def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+import numpy as np
+
 from forebear.interop import word_vectors
 from forebear.interop.word_vectors_files import Progress
 from forebear.lineage import milestone_named
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from forebear.training.folder import RunFolder
     from forebear.using.run import Run
 
+LARGE = 100_000_000  # bytes of a file, of which a person wants to know before
+PACKED = (".gz", ".zst")
 MUCH = 1 << 25  # bytes of a file; of fewer, numpy is done before numba is loaded
 
 
@@ -83,6 +87,22 @@ def _free(usual: Sequence[str], names: Sequence[str]) -> str:
     while name in taken:
         name = f"<{name}>"
     return name
+
+
+def told_before_writing(run: Run, form: str, target: Path) -> str:
+    """What a person should know before a large file of vectors is written; nothing of one that is small."""
+    table = run.words
+    count, width = table.matrix.shape
+    size = word_vectors.expected_size(form, table.words, table.matrix)
+    if size < LARGE or target.suffix in PACKED:
+        return ""
+    told = f"about {size / 1e6:,.0f} MB will be written: {count:,} words of {width:,} numbers"
+    if not isinstance(table.matrix, np.ndarray):
+        way = f"--format word2vec --to {target.stem}.gz" if form == "safetensors" else f"--to {target.name}.gz"
+        return f"{told}, all of them 0 but one; packed it is far smaller: {way}"
+    binary = word_vectors.expected_size("safetensors", table.words, table.matrix)
+    smaller = f"; --format safetensors takes {binary / 1e6:,.0f} MB" if binary < 0.8 * size else ""
+    return f"{told}{smaller}"
 
 
 def exported_vectors(run: Run, form: str, target: Path) -> list[str]:

@@ -20,8 +20,9 @@ from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion
 from forebear.text.sides import Sides
 from forebear.text.training import train
-from forebear.training.recipe import recipe_from
+from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.using.abilities import verbs
+from forebear.using.heeding import IDLE, way_of
 from forebear.using.planning import plan
 from forebear.using.weighing import Weight, weigh
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
 TRANSLATED = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
+PACE = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # settings of a recipe that are told
 SHOWN = 12  # tokens of the first row
 SENTENCE = (
     "An objective ({objective}) turns text into a batch of inputs ({inputs}) and named targets ({targets}); "
@@ -70,6 +72,7 @@ class Explained:
     verbs: tuple[str, ...]
     example: dict[str, list[str]]  # one row: what is seen, and what is asked of each token
     fields: dict[str, tuple[Any, str]]  # value and meaning
+    recipe: dict[str, Any]  # how long and how fast it learns, where nobody says otherwise
     size: str | None
     vocabulary: int
     sizes: dict[str, dict[str, Any]]  # by name: its fields, and its figures where they do not depend on the text
@@ -108,11 +111,19 @@ def explain(
         verbs=verbs(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"),
         example=_example(batch, tokenizer, own.milestone.objective(tokenizer)),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
+        recipe=_heeded(own.recipe, kind),
         size=own.size,
         vocabulary=entries,
         sizes={label: _sized(one, entries) for label, one in made.items()},
         remark=GROWS if kind.learning == "counting" else "",
     )
+
+
+def _heeded(recipe: Recipe, kind: type[Milestone]) -> dict[str, Any]:
+    """What of a recipe says how long and how fast, as far as it means something to this milestone."""
+    idle, _ = IDLE[way_of(kind)]
+    told = recipe.to_json()
+    return {name: told[name] for name in PACE if name in told and name not in idle}
 
 
 def abilities(name: str) -> tuple[tuple[str, ...], str]:

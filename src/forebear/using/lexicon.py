@@ -17,6 +17,8 @@ from forebear.vectors.table import WordTable
 
 Cut = Callable[[str], Sequence[str]]
 Method = Literal["add", "multiply"]
+EQUALLY_FAR = "one-hot vectors: any other word is equally far (cosine 0), which is why later milestones exist"
+NOWHERE, ALONE = "its vector is all zeros, and near to nothing", "there is no other word"
 SMALLEST = 1e-6  # what keeps 3CosMul from dividing by nothing (Levy and Goldberg 2014)
 
 
@@ -37,14 +39,17 @@ class Found:
 
 @dataclass(frozen=True)
 class NearWord:
-    """A word and how near it is; `count` is how often it was seen, where that is known."""
+    """A word and how near it is; `count` is how often it was seen, where that is known.
+
+    `cosine` is that with what was asked; of analogies whose cosines are multiplied, their product, which may exceed 1.
+    """
 
     word: str
-    score: float
+    cosine: float
     count: int | None
 
-    def facts(self, name: str) -> dict[str, Any]:
-        return {"word": self.word, name: round(self.score, DIGITS), "count": self.count}
+    def facts(self, name: str = "cosine") -> dict[str, Any]:
+        return {"word": self.word, name: round(self.cosine, DIGITS), "count": self.count}
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,12 @@ class NearWords:
     note: str = ""
 
     def facts(self) -> dict[str, Any]:
-        return {"text": self.text, "note": self.note, "nearest": [one.facts("cosine") for one in self.nearest]}
+        return {"text": self.text, "note": self.note, "nearest": [one.facts() for one in self.nearest]}
 
 
 @dataclass(frozen=True)
 class Analogy:
-    """`asked`: the first is to the second as the third is to the words found.
-
-    Their score is a cosine where vectors were added; where cosines were multiplied it may exceed 1.
-    """
+    """`asked`: the first is to the second as the third is to the words found."""
 
     asked: tuple[str, str, str]
     method: Method
@@ -73,7 +75,8 @@ class Analogy:
 
     def facts(self) -> dict[str, Any]:
         told: dict[str, Any] = {"asked": list(self.asked), "method": self.method, "notes": list(self.notes)}
-        return told | {"nearest": [one.facts("score") for one in self.nearest]}
+        name = "cosine" if self.method == "add" else "score"
+        return told | {"nearest": [one.facts(name) for one in self.nearest]}
 
 
 class Lexicon:
@@ -90,29 +93,50 @@ class Lexicon:
     def lengths(self) -> np.ndarray:
         return lengths_of(self.table.matrix)
 
+    @property
+    def equally_far(self) -> bool:
+        """Whether every word is as far from every other, so that none is near."""
+        return not isinstance(self.table.matrix, np.ndarray)
+
     @cached_property
     def index(self) -> Index:
-        if not isinstance(self.table.matrix, np.ndarray):
+        if self.equally_far:
             remedy = "leave --approximate out: exact search is as fast here"
             raise BadInput("one-hot vectors are equally far from each other, and need no index", remedy=remedy)
         return Index(self.table.matrix, None if self._kept is None else self._kept())
 
+    @cached_property
+    def _spellings(self) -> dict[str, int]:
+        """The row of each word, and of those that differ in capitals alone the first, which is the most frequent."""
+        found: dict[str, int] = {}
+        for row, word in enumerate(self.table.words):
+            found.setdefault(_spelled(word), row)
+        return found
+
+    def row(self, text: str) -> int | None:
+        """The row of a word as it is written, in small letters, or with other capitals; that of a phrase whether there
+        are spaces between its words or _, as other programs write them."""
+        row = self.table.row(text)
+        if row is not None or not (spelled := _spelled(text)):
+            return row
+        parted = (self.table.row(one) for one in (text.replace("_", " "), text.replace(" ", "_")))
+        return next((found for found in parted if found is not None), self._spellings.get(spelled))
+
     def find(self, text: str) -> Found:
         """The vector of a text: its own row, what its parts make of it, or the mean of its words."""
-        row = self.table.row(text)
-        words = [text] if row is not None else list(self.cut(text))
+        words = [text] if self.row(text) is not None else list(self.cut(text))
         if not words:
             raise BadInput(f"{text!r} has no words", remedy="write at least one")
         if len(words) > 1:
             return self._mean(text, words)
-        row = self.table.row(words[0])
+        row = self.row(words[0])
         if row is None:
             return replace(self._composed(words[0]), text=text)
         name = self.table.words[row]
         return Found(text, self._row(row), (row,), "" if name == text else f"as {name!r}")
 
     def _mean(self, text: str, words: list[str]) -> Found:
-        parts = [self._composed(word) if self.table.row(word) is None else self.find(word) for word in words]
+        parts = [self._composed(word) if self.row(word) is None else self.find(word) for word in words]
         rows = tuple(dict.fromkeys(row for part in parts for row in part.rows))
         vector = np.mean([part.vector for part in parts], axis=0)
         return Found(text, vector, rows, f"the mean of {len(words)} words: {', '.join(words)}")
@@ -132,15 +156,19 @@ class Lexicon:
         return BadInput(f"no vector for {word!r}: it is not among {len(self.table.words):,} words", remedy=remedy)
 
     def neighbours(self, texts: str | Sequence[str], top: int = 10, *, approximate: bool = False) -> list[NearWords]:
-        """The `top` words nearest to each text by cosine, its own words left out."""
+        """The `top` words nearest to each text by cosine, its own words left out; none where none is nearer."""
         _positive(top)
         found = self.find_all([texts] if isinstance(texts, str) else texts)
         if not found:
             return []
+        if self.equally_far and not approximate:
+            return [NearWords(one.text, (), _noted(one, EQUALLY_FAR)) for one in found]
         near = self._search(np.stack([one.vector for one in found]), top + _most_rows(found), approximate)
         made = []
         for one, rows, cosines in zip(found, near.rows, near.cosines, strict=True):
-            made.append(NearWords(one.text, self._named(rows, cosines, one.rows, top), one.note))
+            told = self._named(rows, cosines, one.rows, top) if one.vector.any() else ()
+            why = ALONE if one.vector.any() else NOWHERE
+            made.append(NearWords(one.text, told, one.note if told else _noted(one, why)))
         return made
 
     def find_all(self, texts: Sequence[str]) -> list[Found]:
@@ -169,6 +197,8 @@ class Lexicon:
         found = self.find_all(asked)
         left_out = tuple(dict.fromkeys(row for one in found for row in one.rows))
         units = scaled(np.stack([one.vector for one in found]))
+        if self.equally_far and not approximate:
+            return Analogy(asked, method, (), (*notes_of(found), EQUALLY_FAR))
         if method == "add":
             near = self._search((units[1] - units[0] + units[2])[None], top + len(left_out), approximate)
             rows, scores = near.rows[0], near.cosines[0]
@@ -199,6 +229,10 @@ class Lexicon:
         return tuple(made[:top])
 
 
+def _spelled(text: str) -> str:
+    return " ".join(text.casefold().replace("_", " ").split())
+
+
 def multiplied(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
     """3CosMul of cosines with the three words that are asked about, moved to lie between 0 and 1."""
     return (1 + second) / 2 * ((1 + third) / 2) / ((1 + first) / 2 + SMALLEST)
@@ -211,6 +245,10 @@ def notes_of(found: Sequence[Found]) -> tuple[str, ...]:
 def scaled(vectors: np.ndarray) -> np.ndarray:
     """Each row with length 1; a row of zeros stays one."""
     return vectors / lengths_of(vectors)[:, None]
+
+
+def _noted(found: Found, more: str) -> str:
+    return "; ".join(filter(None, (found.note, more)))
 
 
 def _positive(top: int) -> None:

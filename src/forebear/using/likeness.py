@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.using.embedding import matrix_of
-from forebear.using.lexicon import notes_of, scaled
+from forebear.using.lexicon import EQUALLY_FAR, notes_of, scaled
 from forebear.using.nearest import DIGITS
 from forebear.using.words import has_words, is_table
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forebear.using.opened import Opened
 
 LEAST = 3  # of two, neither is odd
+SAME = 1.5 * 10**-DIGITS  # means that differ by less, which is rounding, are equal
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Odd:
-    """The text that is least like the others, and of each the mean of its cosines with all others."""
+    """The text that is least like the others, and of each the mean of its cosines with all others.
 
-    odd: str
+    odd  None where all are as far from the others
+    """
+
+    odd: str | None
     texts: tuple[str, ...]
     cosines: tuple[float, ...]
     by: str
@@ -70,14 +74,14 @@ def similarities(run: Opened, pairs: Sequence[tuple[str, str]], **how: Any) -> l
 
 
 def odd_one_out(run: Opened, texts: Sequence[str], **how: Any) -> Odd:
-    """The one whose cosines with all others have the lowest mean; of equals the first."""
+    """The one whose cosines with all others have the lowest mean; of equals the first, and none where all are."""
     run.ready_for("odd-one-out")
     if len(texts) < LEAST:
         raise BadInput(f"of {len(texts)} texts none is the odd one", remedy=f"give at least {LEAST}")
     words = _are_words(run, texts, how)
     units, notes = _of_words(run, texts) if words else (_of_texts(run, texts, how), ())
     means = np.round((units @ units.T).sum(1, where=~np.eye(len(texts), dtype=bool)) / (len(texts) - 1), DIGITS)
-    odd = texts[int(means.argmin())]
+    odd = texts[int(means.argmin())] if means.max() - means.min() > SAME else None
     return Odd(odd, tuple(texts), tuple(means.tolist()), "words" if words else "texts", notes)
 
 
@@ -85,12 +89,14 @@ def _are_words(run: Opened, texts: Sequence[str], how: dict[str, Any]) -> bool:
     """Whether a table tells these: a network is asked for its table only if each is a word that it knows."""
     if any(value is not None for value in how.values()):
         return False
-    return is_table(run) or (has_words(run) and all(run.words.row(text) is not None for text in texts))
+    return is_table(run) or (has_words(run) and all(run.lexicon.row(text) is not None for text in texts))
 
 
 def _of_words(run: Opened, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     found = run.lexicon.find_all(texts)
-    return scaled(np.stack([one.vector for one in found])), notes_of(found)
+    different = len({one.rows for one in found}) > 1
+    more = (EQUALLY_FAR,) if run.lexicon.equally_far and different else ()
+    return scaled(np.stack([one.vector for one in found])), (*notes_of(found), *more)
 
 
 def _of_texts(run: Opened, texts: Sequence[str], how: dict[str, Any]) -> np.ndarray:

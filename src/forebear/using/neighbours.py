@@ -18,6 +18,7 @@ from forebear.text.aside import cache
 from forebear.training.checkpoint import digest
 from forebear.using.embedding import matrix_of, settled
 from forebear.using.nearest import Index, Nearest, nearest
+from forebear.using.words import is_table
 
 if TYPE_CHECKING:
     from forebear.using.opened import Opened
@@ -126,6 +127,7 @@ def searched(
     texts = list(among)
     if not texts:
         raise BadInput("there is no text to search", remedy="give a file with a text a line: --among FILE")
+    how["zeros"] = is_table(run)  # what a table knows no word of is near to nothing, and keeps its number
     if vectors is not None:
         return Searched(texts, _given(run, texts, vectors, how))
     file = cache() / "vectors" / f"{_key(run, texts, how)}.npy"
@@ -162,7 +164,8 @@ def _given(run: Opened, texts: list[str], file: str | os.PathLike[str], how: dic
         remedy = "give the run with which they were made"
         raise BadInput(f"vectors are {found.shape[1]} wide, those of this run {own.shape[1]}", file=file, remedy=remedy)
     for place, vector in zip(places, own, strict=True):
-        if nearest(vector[None], found[place : place + 1], 1).cosines[0, 0] < CLOSE:
+        same = nearest(vector[None], found[place : place + 1], 1).cosines[0, 0] >= CLOSE
+        if not same and (vector.any() or found[place].any()):
             what = f"vector {place + 1:,} is not what this run makes of that text"
             remedy = "give the run, --layers, --pooling and the file with which they were made, or leave --vectors out"
             raise BadInput(what, file=file, remedy=remedy)

@@ -22,8 +22,9 @@ from forebear.text.sides import TARGET_TOKENIZER, Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
 from forebear.training.parallel_corpora import Cutting, parallel_corpus
-from forebear.training.recipe import BUDGETS, OF_DESCENT, OF_TORCH, Recipe, amount, recipe_from
+from forebear.training.recipe import BUDGETS, Recipe, amount, recipe_from
 from forebear.using.beginning import Beginning
+from forebear.using.heeding import fields_heeded, heeded, names_heeded, way_of
 from forebear.using.pair_plans import fits
 
 SLOWER = 0.3  # of the usual rate, where training goes on from weights that know something already
@@ -169,7 +170,8 @@ def plan(
     own, given = _shared_out(milestone, kind, settings or {})
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
-    heeded(milestone, kind.learning, {**written.get("recipe", {}), **given})
+    fields_heeded(made, [*(recipe or {}).get("fields", {}), *own])
+    heeded(milestone, way_of(kind), {**written.get("recipe", {}), **given})
     slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
     own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
     recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
@@ -189,9 +191,7 @@ def plan(
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
         raise BadInput(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
-    if source.entities is not None and not made.wants_names:
-        what = f"--entities means nothing to {milestone}, which hides no names"
-        raise BadInput(what, remedy="leave it out, or choose ernie")
+    names_heeded(milestone, made, source.entities)
     if made.wants_words and not is_corpus(source):
         source = replace(source, segment=True)
     return Plan(
@@ -235,21 +235,6 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
     return recipe_from(default, own, *layers)
 
 
-def heeded(milestone: str, learning: str, given: Mapping[str, Any]) -> None:
-    """A setting that would change nothing is refused: who gives it believes that it does."""
-    idle = {
-        "counting": (("deterministic", *OF_DESCENT), "which counts"),
-        "sweeping": (OF_TORCH, "which has no network"),
-        "descending": (("deterministic",), "which always ends alike with as many threads"),
-    }
-    names, why = idle[learning]
-    for name in names:
-        if given.get(name) is not None:
-            raise BadInput(f"--{_dashed(name)} means nothing to {milestone}, {why}", remedy="leave it out")
-    if learning == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
-        raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
-
-
 def _shared_out(
     milestone: str, kind: type[Milestone], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -283,6 +268,9 @@ def _built(milestone: str, kind: type[Milestone], size: str | None, own: Mapping
         if name not in kinds:
             raise BadInput(f"{milestone} has no field {name!r}", remedy=nearest(name, kinds))
     values = {name: _typed(name, kinds[name], value) for name, value in own.items()}
+    if values.get("output") == "given":
+        remedy = "choose --output negatives or tree; forebear import reads vectors from elsewhere"
+        raise BadInput("--output given is that of imported vectors: there is nothing to learn", remedy=remedy)
     return kind(**{**kind.sizes.get(size or "", {}), **values})
 
 

@@ -270,6 +270,7 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
     if isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
         told = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
+        facts["example"] = opened.words.example
     elif "measure" in verbs(opened.heads, encodes=False):
         began = time.monotonic()
         if isinstance(held_out, PairedPortion):

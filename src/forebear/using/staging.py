@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.objectives.around import Around
-from forebear.objectives.batch import Batch, Moment, Objective
+from forebear.objectives.batch import Batch, Moment, Objective, counted_in
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.translation import Translation
 from forebear.text.pairs import PairedPortion, ParallelCorpus
@@ -63,13 +63,14 @@ def nine(
     counting = way == "counting"
     batch = objective.batch(split.train, recipe.batch, Moment(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
+    shown = f"{batch.shown:,} {counted_in(objective)}"
     begins = f"those of {what.beginning.run}" if what.beginning else f"drawn by chance, from seed {recipe.seed}"
     told = [
         ("prepare", *_prepared(corpus)),
         ("tokenise", *_tokenised(corpus)),
         ("mask", *_asked(batch, split, objective)),
         ("pack", *_packed(batch)),
-        ("batch", f"{batch.shown:,} tokens a step, {steps:,} steps show everything once", {"steps": steps}),
+        ("batch", f"{shown} a step, {steps:,} steps show everything once", {"steps": steps}),
         ("initialise", *_initialised(learner, begins, counting)),
         ("loss", *_lost(learner, batch, corpus.tokenizer.size, way, try_loss)),
         ("descent" if way == "sweeping" else "Adam", *_descended(learner, recipe, way)),

@@ -29,6 +29,7 @@ from forebear.training.recipe import Recipe
 from forebear.training.soft_targets import Distillation
 from forebear.using import adapting, doing, planning, task_plans
 from forebear.using.beginning import Beginning
+from forebear.using.heeding import heeded
 from forebear.using.run import Run
 
 HALVES = (("width",), ("width", "depth"), ("width", "depth", "table"))  # what is halved, tried in turn
@@ -251,7 +252,7 @@ def _adapted(
     task: Any = run.task
     task = replace(task, **{name: value for name, value in anew.items() if hasattr(task, name)})
     own = {name: value for name, value in settings.items() if name in OF_TRAINING}
-    planning.heeded(name_of(made.milestone), "descending", own)
+    heeded(name_of(made.milestone), "descending", own)
     how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
     how |= {"reader": run.adaptation.reader} if made.milestone.wants_reader else {}
     adaptation = task_plans.adaptation_for(made.milestone, beginning, len(found.train), {**how, **reader})

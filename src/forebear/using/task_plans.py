@@ -20,7 +20,7 @@ from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 from forebear.training.recipe import Recipe, recipe_from
 from forebear.using.beginning import Beginning
-from forebear.using.planning import heeded
+from forebear.using.heeding import heeded
 
 EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned from nothing
 LEAST_STEPS = 300  # that a task wants, even where examples are few

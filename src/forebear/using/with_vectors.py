@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from forebear.using.opened import Opened
 
 if TYPE_CHECKING:
@@ -28,14 +30,22 @@ class WithVectors(Opened):
         words: bool = False,
         long: Long | None = None,
         normalise: bool = True,
+        zeros: bool = False,
     ) -> list[Embedded]:
         """A vector for each text, and for each of its words: from any layer or mixture of layers, by itself the last,
-        or from a table of words, which has none."""
+        or from a table of words, which has none. A text of which a table knows no word is an error, or has `zeros`."""
         from forebear.using.embedding import embedded_by
 
         asked = [texts] if isinstance(texts, str) else list(texts)
         how: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
+        how["zeros"] = zeros
         return embedded_by(self, asked, words=words, **how)
+
+    def vector(self, word: str) -> np.ndarray:
+        """(D,) the numbers of a word as they were learned, or the mean of several words'; all of them, with their
+        words, stand in `words`."""
+        self.ready_for("neighbours")
+        return np.array(self.lexicon.find(word).vector, np.float32)
 
     @overload
     def neighbours(

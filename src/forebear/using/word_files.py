@@ -14,8 +14,10 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.using.neighbours import lines_of
 
+NO_NUMBERS = ("nan", "inf", "infinity")  # nor with a sign
 SECTION, COMMENT = ":", "#"
 LOOKED_AT = 5  # lines by which it is told what a file holds
+POINT = "write a number with a point, such as 8.5"
 FORMS = "a line is two words and a number, or four words of an analogy below a line such as ': capitals'"
 
 Pair = tuple[str, str]
@@ -24,11 +26,12 @@ Question = tuple[str, str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class WordPairs:
-    """Pairs of words and how alike people find them."""
+    """Pairs of words and how alike people find them; `headings` is the first line, where it is taken for those."""
 
     file: str
     pairs: tuple[Pair, ...]
     scores: np.ndarray
+    headings: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,27 @@ def _asks(lines: Sequence[tuple[int, str]]) -> bool:
 
 
 def _pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairs:
-    pairs, scores = [], []
-    for place, (number, line) in enumerate(lines):
+    pairs, scores, headings = [], [], ""
+    if len(lines) > 1 and _heads(_fields(lines[0][1]), _fields(lines[1][1])):
+        headings, lines = lines[0][1], lines[1:]
+    for number, line in lines:
         words = _fields(line)
-        numbers = [value for value in map(_number, words[2:]) if value is not None]
-        if not numbers and place == 0 and len(lines) > 1:
-            continue  # headings
-        if len(words) < 3 or not numbers:
+        # SimLex has a part of speech before the number, others what each person said behind it.
+        field = next((one for one in words[2:] if _meant_as_number(one)), None)
+        if field is None:
             raise BadInput(f"no pair of words with a number: {line[:80]!r}", file=file, line=number, remedy=FORMS)
+        if (score := _number(field)) is None:
+            what = f"no pair of words with a number: {field[:40]!r} is none"
+            raise BadInput(what, file=file, line=number, remedy=POINT)
         pairs.append((words[0], words[1]))
-        scores.append(numbers[0])  # SimLex has a part of speech before it, others what each person said behind it
-    return WordPairs(file, tuple(pairs), np.array(scores, np.float64))
+        scores.append(score)
+    return WordPairs(file, tuple(pairs), np.array(scores, np.float64), headings)
+
+
+def _heads(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether the first line is one of headings: where the second has its number, it has a word."""
+    place = next((place for place, one in enumerate(second) if place > 1 and _meant_as_number(one)), 2)
+    return not any(_meant_as_number(first[at]) for at in {2, place} if at < len(first))
 
 
 def _questions(file: str, lines: Sequence[tuple[int, str]]) -> Questions:
@@ -116,6 +129,11 @@ def _fields(line: str) -> list[str]:
     """Parted by tabs, by commas, or else by spaces."""
     mark = "\t" if "\t" in line else "," if line.count(",") > 1 else None
     return [part.strip() for part in line.split(mark)]
+
+
+def _meant_as_number(text: str) -> bool:
+    """Whether a person who wrote this meant a number, though it may be none: 8,5 or nan."""
+    return text[:1].isdigit() or text.startswith(("+", "-", ".")) or text.casefold() in NO_NUMBERS
 
 
 def _number(text: str) -> float | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.tasks.figures.metrics import pearson, spearman
+from forebear.tasks.figures.metrics import pearson, spearman, unchanging
 from forebear.using.embedding import matrix_of
 from forebear.using.lexicon import Lexicon, Method, scaled
 from forebear.using.nearest import DIGITS
 from forebear.using.solving import solved
+from forebear.using.word_coverage import why_missing
 from forebear.using.word_files import Questions, Section, WordPairs, read_words
 from forebear.using.words import has_words
 from forebear.vectors.table import WordTable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from forebear.using.opened import Opened
 
 MOST_FREQUENT = 30_000  # words that may answer an analogy, as in word2vec's own tool
+LEAST = 2  # pairs that have a correlation
 NAMED = 20  # missing words that are told one by one
 LEFT_OUT = "pairs with a word that has no vector are left out; in figures of all they have the mean cosine"
 WRONG = "analogies with a word that is not among those that may answer are left out; in figures of all they are wrong"
@@ -32,10 +34,13 @@ WRONG = "analogies with a word that is not among those that may answer are left 
 class Agreement:
     """How cosines agree with what people said of pairs of words.
 
-    spearman, pearson          over the `covered` pairs, those of which both words have vectors; None below two
+    spearman, pearson          over the `covered` pairs, those of which both words have vectors; None below two, and
+                               where all cosines or all judgements are equal (`undefined` says so)
     spearman_all, pearson_all  over all of them, where those that are missing have the mean cosine of the others
     composed                   words whose vectors are made of their parts
     by                         "words" by themselves, or "texts" of one word as an encoder reads them
+    why                        what is likely the matter where most words are missing
+    headings                   the file's first line, where it was taken for headings
     """
 
     file: str
@@ -48,12 +53,16 @@ class Agreement:
     pearson_all: float | None
     missing: tuple[str, ...]
     composed: int
+    why: str = ""
+    undefined: str = ""
+    headings: str = ""
 
     def facts(self) -> dict[str, Any]:
         figures = ("spearman", "pearson", "spearman_all", "pearson_all")
         told: dict[str, Any] = {"file": self.file, "kind": "similarity", "by": self.by, "pairs": self.pairs}
         told |= {"covered": self.covered} | {name: getattr(self, name) for name in figures}
-        return told | _missing(self.missing, LEFT_OUT) | {"composed_words": self.composed}
+        told |= {"undefined": self.undefined, "headings": self.headings}
+        return told | _missing(self.missing, LEFT_OUT, self.why) | {"composed_words": self.composed}
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,7 @@ class Solved:
     words: int  # that may answer, the most frequent ones
     sections: tuple[tuple[Section, Right], ...]
     missing: tuple[str, ...]
+    why: str = ""  # as of Agreement
 
     @property
     def whole(self) -> Right:
@@ -107,11 +117,11 @@ class Solved:
         told: dict[str, Any] = {"file": self.file, "kind": "analogies", "method": self.method, "words": self.words}
         told |= self.whole.facts() | {"kinds": {kind: right.facts() for kind, right in self.kinds.items()}}
         told["sections"] = [{"name": one.name, "kind": one.kind} | right.facts() for one, right in self.sections]
-        return told | _missing(self.missing, WRONG)
+        return told | _missing(self.missing, WRONG, self.why)
 
 
-def _missing(words: Sequence[str], treatment: str) -> dict[str, Any]:
-    return {"missing_words": len(words), "missing": list(words[:NAMED]), "treatment": treatment}
+def _missing(words: Sequence[str], treatment: str, why: str) -> dict[str, Any]:
+    return {"missing_words": len(words), "missing": list(words[:NAMED]), "why": why, "treatment": treatment}
 
 
 def measure_words(
@@ -160,7 +170,8 @@ def agreement_of_words(table: WordTable, of: WordPairs) -> Agreement:
         composed.update([] if made is None else [word])
         return made
 
-    return agreement(of, vector, "words", composed)
+    found = agreement(of, vector, "words", composed)
+    return replace(found, why=why_missing(table, found.missing, len({word for pair in of.pairs for word in pair})))
 
 
 def agreement(
@@ -173,14 +184,30 @@ def agreement(
         if one is not None and other is not None:  # rounded, so that what is equally alike stays so
             cosines[place] = np.round(np.prod(scaled(np.stack((one, other))), axis=0).sum(), DIGITS)
     covered = int(there.sum())
-    cosines[~there] = cosines[there].mean() if covered else 0.0
+    cosines[~there] = _mean(cosines[there])
     own: dict[str, float | None] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))
-    if covered > 1:
-        for name, figure in (("spearman", spearman), ("pearson", pearson)):
-            own |= {name: figure(of.scores[there], cosines[there]), f"{name}_all": figure(of.scores, cosines)}
+    for ending, scores, ours in (("", of.scores[there], cosines[there]), ("_all", of.scores, cosines)):
+        if covered >= LEAST and not _undefined(scores, ours):
+            own |= {f"spearman{ending}": spearman(scores, ours), f"pearson{ending}": pearson(scores, ours)}
     told = zip(of.pairs, found, strict=True)
     missing = dict.fromkeys(word for pair, both in told for word, one in zip(pair, both, strict=True) if one is None)
-    return Agreement(of.file, by, len(of.pairs), covered, **own, missing=tuple(missing), composed=len(set(composed)))
+    return Agreement(
+        of.file, by, len(of.pairs), covered, **own, missing=tuple(missing), composed=len(set(composed)), why="",
+        undefined=_undefined(of.scores[there], cosines[there]), headings=of.headings,
+    )  # fmt: skip
+
+
+def _mean(numbers: np.ndarray) -> float:
+    """Within what is summed up: in floating numbers, the mean of equals need not equal them."""
+    return float(np.clip(numbers.mean(), numbers.min(), numbers.max())) if len(numbers) else 0.0
+
+
+def _undefined(scores: np.ndarray, cosines: np.ndarray) -> str:
+    """Why these have no correlation; "" where they have one."""
+    if len(scores) < LEAST:
+        return "fewer than two pairs are covered"
+    names = (("judgements", scores), ("cosines", cosines))
+    return next((f"all {name} of covered pairs are equal" for name, values in names if unchanging(values)), "")
 
 
 def rows_of(table: WordTable, word: str) -> Iterator[int]:
@@ -208,4 +235,4 @@ def solve(lexicon: Lexicon, of: Questions, most_frequent: int = MOST_FREQUENT, m
         part = slice(at, at := at + len(one.questions))
         made.append((one, Right(int(right[part].sum()), int(covered[part].sum()), len(one.questions))))
     missing = tuple(word for word, place in known.items() if place < 0)
-    return Solved(of.file, method, len(order), tuple(made), missing)
+    return Solved(of.file, method, len(order), tuple(made), missing, why_missing(table, missing, len(known)))

@@ -47,14 +47,21 @@ class Pooled:
             found += shares[part] @ self.table.matrix[part]
         return (found / max(float(np.linalg.norm(found)), SMALLEST)).astype(np.float32)
 
-    def matrix(self, texts: Sequence[str], pooling: AnyPooling = "mean", normalise: bool = True) -> Matrix:
-        """A vector for each text; words without one are counted as cut."""
-        return self._matrix(self.cutting.spoken(texts), pooling, normalise)
+    def matrix(
+        self, texts: Sequence[str], pooling: AnyPooling = "mean", normalise: bool = True, zeros: bool = False
+    ) -> Matrix:
+        """A vector for each text; words without one are counted as cut.
 
-    def embed(self, texts: Sequence[str], pooling: AnyPooling, words: bool, normalise: bool) -> list[Embedded]:
+        A text of which no word has one is an error, or has `zeros`.
+        """
+        return self._matrix(self.cutting.spoken(texts), pooling, normalise, zeros)
+
+    def embed(
+        self, texts: Sequence[str], pooling: AnyPooling, words: bool, normalise: bool, zeros: bool = False
+    ) -> list[Embedded]:
         """The same one by one; with `words`, those that have a vector too."""
         spoken = self.cutting.spoken(texts, spans=words)
-        made = self._matrix(spoken, pooling, normalise)
+        made = self._matrix(spoken, pooling, normalise, zeros)
         found: list[tuple[Word, ...] | None] = [None] * len(texts)
         if spoken.spans is not None:
             each = np.split(spoken.rows, np.cumsum(spoken.counts)[:-1])
@@ -70,16 +77,18 @@ class Pooled:
         told = zip(places, vectors, strict=True)
         return tuple(Word(text[begin:end], begin, end, vector) for (begin, end), vector in told)
 
-    def _matrix(self, spoken: Spoken, pooling: AnyPooling, normalise: bool) -> Matrix:
+    def _matrix(self, spoken: Spoken, pooling: AnyPooling, normalise: bool, zeros: bool) -> Matrix:
         checked("pooling", pooling, get_args(AnyPooling))
-        refuse_empty(spoken.counts)
         known = spoken.rows != NONE
         rows, owners = spoken.rows[known], spoken.owners()[known]
         read = np.bincount(owners, minlength=len(spoken.counts))
-        for number in np.flatnonzero(read == 0)[:1].tolist():
-            remedy = "leave it out, or ask a run with subwords, which has a vector for any word"
-            raise BadInput("none of this text's words has a vector", line=number + 1, remedy=remedy)
-        found = self._pooled(rows, owners, read, pooling) if len(read) else np.empty((0, self._width), np.float32)
+        if not zeros:
+            refuse_empty(spoken.counts)
+            refuse_unknown(read)
+        there = read > 0
+        found = np.zeros((len(read), self._width), np.float32)
+        if there.any():
+            found[there] = self._pooled(rows, (np.cumsum(there) - 1)[owners], read[there], pooling)
         return Matrix(self._scaled(found, normalise), read, spoken.counts - read)
 
     def _pooled(self, rows: np.ndarray, owners: np.ndarray, read: np.ndarray, pooling: AnyPooling) -> np.ndarray:
@@ -126,6 +135,13 @@ class Pooled:
 
     def _scaled(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST) if normalise else vectors
+
+
+def refuse_unknown(read: np.ndarray) -> None:
+    """A text of which no word was read, named by its number from 1."""
+    for number in np.flatnonzero(read == 0)[:1].tolist():
+        remedy = "leave it out, or ask a run with subwords, which has a vector for any word"
+        raise BadInput("none of this text's words has a vector", line=number + 1, remedy=remedy)
 
 
 def _portions(counts: Sequence[int], most: int) -> Iterator[slice]:

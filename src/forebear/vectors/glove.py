@@ -30,7 +30,7 @@ class GloveModel:
     """
 
     heads = ("together",)
-    loss = "half the squared error of the log of a count, weighted"
+    loss = "half the squared error of the log of a count, weighted; of held-out text, from the line that fits it best"
     descent = "AdaGrad, entry by entry"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int] = (), width: int) -> None:
@@ -103,14 +103,24 @@ class GloveModel:
     def examine(self, batch: Batch) -> tuple[float, int]:
         """The sum of the losses of these entries in double precision, and how many there are.
 
-        In a shorter text all counts are lower by about the same factor. That is no error of the vectors, so the one
-        factor that fits these entries best is taken out before: text of any length can examine.
+        In a shorter text all counts are lower by about the same factor, and nearer to each other: of the rare pairs
+        only those stand in it that happened to be more frequent than they are. That is no error of the vectors, and
+        whoever knows the counts of the longer text by heart would lose more by it than who knows little. So what is
+        predicted is measured by the line that fits these entries best: text of any length can examine.
         """
         from forebear.kernels import glove as kernels
 
         given = _entries(batch)
-        squared, plain, whole = kernels.losses(*given, *self._tables.values(), self._room)
-        return squared - (0.5 * plain * plain / whole if whole else 0.0), len(given[0])
+        moments = kernels.moments(*given, *self._tables.values(), self._room)
+        whole, told, logs, told_squared, both, logs_squared = moments
+        if not whole:
+            return 0.0, len(given[0])
+        varied, common, asked = (
+            total - one * other / whole
+            for total, one, other in ((told_squared, told, told), (both, told, logs), (logs_squared, logs, logs))
+        )
+        slope = max(0.0, common / varied) if varied > 0 else 0.0  # what goes the wrong way tells nothing
+        return max(0.0, 0.5 * (asked - slope * common)), len(given[0])
 
     # -- its state
 

@@ -69,6 +69,10 @@ class OneHotModel:
     def begin(self, seed: int) -> None:
         self.counts[:] = 0
 
+    def go_on_from(self, given: Mapping[str, np.ndarray]) -> None:
+        """Counts on from what was counted in another text, of all our words or of the first of them."""
+        self.counts[: len(given["counts"])] += given["counts"]
+
     def sweep(self, batch: Batch, **how: object) -> None:
         """Counts the words of a batch."""
         self.counts += np.bincount(batch.inputs["tokens"], minlength=len(self.counts))

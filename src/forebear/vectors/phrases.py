@@ -61,11 +61,17 @@ class Phrases:
             names.append(one + ("" if _is_wide(one[-1:]) or _is_wide(other[:1]) else " ") + other)
         return names[len(tokens) :]
 
-    def learned(self, source: Portion, never: np.ndarray) -> Phrases:
-        """With one more pass: the pairs that a text, joined as far as it is known, has more often than by chance."""
+    def learned(self, source: Portion, never: np.ndarray, least: int = 1) -> Phrases:
+        """With one more pass: the pairs that a text, joined as far as it is known, has more often than by chance.
+
+        never  whether an id, or any phrase (the last), is no word
+        least  how often a pair must be seen, if that is more than SEEN
+        """
         counts, keys, often = self._counted(source)
         first, second = keys >> 32, keys & 0xFFFFFFFF
-        fine = (often >= SEEN) & ~never[np.minimum(first, len(never) - 1)] & ~never[np.minimum(second, len(never) - 1)]
+        fine = often >= max(SEEN, least)
+        for side in (first, second):
+            fine &= ~never[np.minimum(side, len(never) - 1)]
         keys, often, first, second = keys[fine], often[fine], first[fine], second[fine]
         score = (often - SEEN) * float(counts.sum()) / (counts[first] * counts[second].astype(np.float64))
         new = np.flatnonzero(score > THRESHOLD / 2 ** len(self.passes))

@@ -8,6 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from forebear.text.characters import codes_of, is_han
+
+COMMON = 100  # the most frequent words, which mean little by themselves
+LETTERS, HAN_LETTERS = 5, 2  # of a word that means something
+LOOKED_AT = 1000  # words among which there is one, if there is
 Compose = Callable[[str], "np.ndarray | None"]
 
 
@@ -36,9 +41,23 @@ class WordTable:
         found = self.rows.get(word)
         return self.rows.get(word.lower()) if found is None else found
 
+    @property
+    def example(self) -> str | None:
+        """A word to begin with: frequent, but none of those that every text has, and longer than those are."""
+        for begin in (COMMON, 0):
+            named = [word for word in self.words[begin : begin + LOOKED_AT] if word.isalpha()]
+            long = (word for word in named if len(word) >= (HAN_LETTERS if _is_han(word) else LETTERS))
+            if (found := next(long, named[0] if named else None)) is not None:
+                return found
+        return self.words[0] if self.words else None
+
     def vector(self, word: str) -> np.ndarray | None:
         """(D,) the vector of a word: its row, or what is composed of its parts; None where it has none."""
         row = self.row(word)
         if row is not None:
             return np.asarray(self.matrix[row], np.float32)
         return None if self.compose is None else self.compose(word)
+
+
+def _is_han(word: str) -> bool:
+    return bool(is_han(codes_of(word)).all())

@@ -38,6 +38,7 @@ class Together:
     """
 
     asks: ClassVar[tuple[str, ...]] = ("together",)  # known without counting
+    shows: ClassVar[str] = "entries"  # of the table, and no tokens
 
     vocabulary: int
     never: frozenset[int]

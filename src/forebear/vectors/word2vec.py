@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class Word2vecModel:
         self.allowed = np.ones(vocabulary, bool)
         self.allowed[list(never)] = False
         self.notes: list[str] = []
+        self._words = words or ()
         self._spelling = None if subwords is None else spelled(subwords, words, vocabulary)
         rows = vocabulary + (subwords.buckets if subwords else 0)
         self._inputs = table(rows, width)
@@ -162,11 +164,12 @@ class Word2vecModel:
 
         self._check(tokens, lengths)
         kept, ends = thinned(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._kept, FIXED)
-        way, outputs = self._way, self._outputs[:, : self.width]
+        way = self._way
+        inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
         if self.output == "negatives" and not way.most:  # nothing was met yet
             return 0.0, 0
         mean = self.architecture == "cbow"
-        return examined(kept, ends, self.matrix, outputs, way.supply, self.window, mean, scrambled(*FIXED))
+        return examined(kept, ends, inputs, self._outputs, way.supply, self.window, mean, scrambled(*FIXED))
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
@@ -212,11 +215,17 @@ class Word2vecModel:
         return made
 
     def composed(self, word: str) -> np.ndarray | None:
-        """A vector for a word outside the vocabulary, from its n-grams; None where there are none."""
-        if self.subwords is None:
+        """A vector for a word outside the vocabulary, from its n-grams; None where no word of the vocabulary has any of
+        them: the rows that they share with others would say nothing of it."""
+        if self.subwords is None or not any(ngram in self._letters for ngram in self.subwords.ngrams(word)):
             return None
         _, rows = self.subwords.rows([word])
-        return self._inputs[rows + self.vocabulary, : self.width].mean(0) if len(rows) else None
+        return self._inputs[rows + self.vocabulary, : self.width].mean(0)
+
+    @cached_property
+    def _letters(self) -> str:
+        """All words as n-grams see them, in a row: no n-gram reaches from one into the next."""
+        return "".join(f"<{word}>" for word in self._words)
 
     @property
     def parameter_count(self) -> int:

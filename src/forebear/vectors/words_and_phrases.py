@@ -15,6 +15,7 @@ from forebear.vectors.phrases import Phrases
 from forebear.vectors.table import WordTable
 from forebear.vectors.word2vec import Word2vecModel
 
+SHOWN = 5  # phrases that are named
 Make = Callable[[Sequence[str]], Word2vecModel]
 
 
@@ -25,14 +26,15 @@ class WordsAndPhrases:
     tokens  by id
     never   ids that are no words
     passes  how often words that belong together are joined; 0: never
+    least   how often words must stand together to be joined
     """
 
     heads = ("around",)
     remembered_count = 0
     descent = "each pair moves its rows at once"
 
-    def __init__(self, make: Make, *, tokens: Sequence[str], never: Iterable[int], passes: int) -> None:
-        self._make, self._tokens, self._passes = make, tokens, passes
+    def __init__(self, make: Make, *, tokens: Sequence[str], never: Iterable[int], passes: int, least: int = 1) -> None:
+        self._make, self._tokens, self._passes, self._least = make, tokens, passes, least
         self._never = np.zeros(len(tokens) + 1, bool)  # one more, which stands for all phrases
         self._never[list(never)] = True
         self.phrases = Phrases.none(len(tokens))
@@ -71,17 +73,27 @@ class WordsAndPhrases:
         phrases = Phrases.none(len(self._tokens)) if given is None else self._given_phrases(given)
         if given is None:
             for _ in range(self._passes):
-                phrases = phrases.learned(source, self._never)
+                phrases = phrases.learned(source, self._never, self._least)
         self._joins(phrases)
         counts = phrases.counted(source)
         if given is not None:
             counts[self._rows_of(given)] += given["counts"]
         self.model.meet(counts)
         if self._passes:
-            shown = ", ".join(phrases.names(self._tokens)[:5])
-            self.notes.append(
-                f"{len(phrases.pairs):,} phrases are words of their own" + (f" ({shown} …)" if shown else "")
-            )
+            self.notes.append(self._told_of_phrases())
+
+    def _told_of_phrases(self) -> str:
+        counts = self._phrase_counts
+        names, own = self.phrases.names(self._tokens), int(np.count_nonzero(counts))
+        often = np.argsort(-counts, kind="stable")[: min(own, SHOWN)]
+        shown = f" ({', '.join(names[phrase] for phrase in often.tolist())} …)" if own else ""
+        parts = f"; {len(names) - own:,} more stand only in others" if own < len(names) else ""
+        return f"{own:,} phrases are words of their own{shown}{parts}"
+
+    @property
+    def _phrase_counts(self) -> np.ndarray:
+        """How often each phrase occurs by itself; those that never do have no vector."""
+        return self.model.counts[len(self._tokens) :]
 
     def begin(self, seed: int) -> None:
         self.model.begin(seed)
@@ -190,4 +202,4 @@ class WordsAndPhrases:
         )
 
     def describe(self) -> dict[str, Any]:
-        return self.model.describe() | {"phrases": len(self.phrases.pairs)}
+        return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts))}

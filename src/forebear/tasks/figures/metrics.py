@@ -133,10 +133,15 @@ def matthews(counts: Counts, cases: int) -> float:
 def pearson(true: np.ndarray, predicted: np.ndarray) -> float:
     """The correlation of two series; 0 where one of them never changes."""
     true, predicted = _numbers(true, predicted)
-    if true.min() == true.max() or predicted.min() == predicted.max():  # a mean of equals need not equal them
+    if unchanging(true) or unchanging(predicted):  # a mean of equals need not equal them
         return 0.0
     left, right = _direction(true), _direction(predicted)
     return float(np.clip(left @ right, -1.0, 1.0))
+
+
+def unchanging(numbers: np.ndarray) -> bool:
+    """Whether all are equal, so that no correlation is defined."""
+    return bool(numbers.min() == numbers.max())
 
 
 def spearman(true: np.ndarray, predicted: np.ndarray) -> float:
