@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import forebear
 from forebear.errors import BadInput
-from forebear.text.aside import written_aside
 
 if TYPE_CHECKING:
     import tokenizers
@@ -183,7 +182,6 @@ def _canonical(blueprint: Blueprint) -> bytes:
     return json.dumps(blueprint, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
 
 
-def write(blueprint: Blueprint, path: str | os.PathLike[str]) -> None:
-    """Write the tokenizer.json whole or not at all."""
-    with written_aside(path) as file:
-        file.write((json.dumps(blueprint, ensure_ascii=False) + "\n").encode("utf-8"))
+def as_file(blueprint: Blueprint) -> bytes:
+    """What its tokenizer.json holds."""
+    return (json.dumps(blueprint, ensure_ascii=False) + "\n").encode("utf-8")

@@ -53,8 +53,9 @@ class Corpus:
     entities: np.ndarray | None = None
 
     @classmethod
-    def open(cls, folder: str | Path) -> Corpus:
-        """Opens at once, whatever the size; a folder that is not a whole corpus is refused."""
+    def open(cls, folder: str | Path, tokenizer: Tokenizer | None = None) -> Corpus:
+        """Opens at once, whatever the size; a folder that is not a whole corpus is refused. Who has just written its
+        tokenizer may hand it over, as it takes a while to read."""
         folder = Path(folder)
         try:
             facts = json.loads((folder / FACTS).read_text())
@@ -70,7 +71,10 @@ class Corpus:
                 remedy="prepare the text again",
             )
         arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
-        return cls(folder, facts, **{"words": None, "entities": None, **arrays})
+        opened = cls(folder, facts, **{"words": None, "entities": None, **arrays})
+        if tokenizer is not None:
+            opened.__dict__["tokenizer"] = tokenizer
+        return opened
 
     def __reduce__(self):  # travels to other processes as its folder, not as its arrays
         return Corpus.open, (self.folder,)

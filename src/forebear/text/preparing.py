@@ -81,7 +81,7 @@ def prepare(
                 workfolder.removed(work)
                 raise
             workfolder.removed(work)
-        return Corpus.open(target)
+        return Corpus.open(target, tokenizer)
 
 
 def _identity(encoder: Encoder, reading: Reading, seen: Survey) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0002000
 
 def has_han(text: str) -> bool:
     """Whether the text holds at least one Chinese character."""
-    return _HAN.search(text) is not None
+    return not text.isascii() and _HAN.search(text) is not None
 
 
 @dataclass(frozen=True)

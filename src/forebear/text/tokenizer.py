@@ -13,6 +13,7 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text import blueprint as blueprints
 from forebear.text import words
+from forebear.text.aside import written_aside
 from forebear.text.blueprint import Blueprint
 from forebear.text.characters import Table, codes_of, is_han, sound
 from forebear.text.decoding import decoded
@@ -304,7 +305,8 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer.json, whole or not at all."""
-        blueprints.write(self._blueprint, path)
+        with written_aside(path) as file:
+            file.write(self._file)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, lower: bool | None = None) -> Tokenizer:
@@ -315,6 +317,10 @@ class Tokenizer:
         from forebear.text import published
 
         return published.load(path, lower=lower)
+
+    @cached_property
+    def _file(self) -> bytes:  # kept, since a run, its corpus and the cache each want one
+        return blueprints.as_file(self._blueprint)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -88,6 +88,10 @@ class RunFolder:
                 if ledger is not None:
                     write_json(path / LEDGER, ledger)
                 run.save()
+        if isinstance(tokenizer, Sides):  # just written: no need to read it again
+            run.sides = tokenizer
+        else:
+            run.tokenizer = tokenizer
         return run
 
     @classmethod
