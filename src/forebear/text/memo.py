@@ -6,7 +6,7 @@ where that is certain and leave the rest to longer stretches; the readable twin 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,7 @@ from forebear.text.blueprint import SEPARATOR, STEPS, Blueprint, bert_normalizer
 from forebear.text.characters import BERT_BLOCKS, codes_of
 from forebear.text.spans import flat, last_of, lengths_of, missed_bytes, offsets_of
 from forebear.text.stretches import NOWHERE, Stretches
-from forebear.text.words import SPLITS, pre_tokenizer
+from forebear.text.words import SPLITS, is_plain, pre_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -35,6 +35,7 @@ class Rule(NamedTuple):
 
     classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
     places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
+    whole: Mapping[str, int] | None = None  # where every stretch that `is_plain` is one token: the ids of those known
 
 
 def rule_of(blueprint: Blueprint) -> Rule | None:
@@ -50,7 +51,10 @@ def rule_of(blueprint: Blueprint) -> Rule | None:
         way = next((split for split in SPLITS if splitting == pre_tokenizer(split)), None)
         steps = model["forebear"].get("normalise", ())
         known = way is not None and set(steps) <= set(STEPS) and normalizer == normalizer_of(steps)
-        return _words(alone=way == "punctuation" and set(steps) <= {"lower"}) if known else None
+        if not known:
+            return None
+        rule = _words(alone=way == "punctuation" and set(steps) <= {"lower"})
+        return rule if steps else rule._replace(whole=_spoken(blueprint))
     byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
         return Rule(np.full(0x110000, RUN, np.int8), _gpt2_places)
@@ -74,6 +78,12 @@ def _words(*, alone: bool) -> Rule:
     if alone:
         classes[[ord(c) for c in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = ALONE
     return Rule(classes)
+
+
+def _spoken(blueprint: Blueprint) -> dict[str, int]:
+    """The ids of what a text can say: all but special tokens."""
+    hidden = {token["content"] for token in blueprint["added_tokens"]} | {blueprint["model"]["unk_token"]}
+    return {token: i for token, i in blueprint["model"]["vocab"].items() if token not in hidden}
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
@@ -168,15 +178,32 @@ class Memo:
         return units, numbers
 
     def _learn(self, stretches: list[str]) -> None:
-        encodings = self._rust.encode_batch(stretches, add_special_tokens=False)
-        sizes, ids = lengths_of(encodings), flat(encoding.ids for encoding in encodings)
-        offsets = offsets_of(encodings)
+        sizes, ids, offsets = self._encoded(stretches)
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
         self._missed.extend(missed_bytes(stretches, ids == self._unknown, sizes, offsets))
         self._ids.extend(ids)
         self._first.extend(offsets[:, 0])
         self._last.extend(last_of(offsets))
+
+    def _encoded(self, stretches: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How many tokens each has, their ids, and the characters that each stands for."""
+        known = self._rule.whole
+        plain = np.array([known is not None and is_plain(stretch) for stretch in stretches], bool)
+        others = [stretch for stretch, one in zip(stretches, plain.tolist(), strict=True) if not one]
+        encodings = self._rust.encode_batch(others, add_special_tokens=False)
+        sizes = np.ones(len(stretches), np.int64)
+        sizes[~plain] = lengths_of(encodings)
+        ids, offsets, by_token = (
+            np.empty(sizes.sum(), np.int64),
+            np.zeros((sizes.sum(), 2), np.int64),
+            plain.repeat(sizes),
+        )
+        ids[~by_token], offsets[~by_token] = flat(encoding.ids for encoding in encodings), offsets_of(encodings)
+        if known is not None:
+            words = [stretch for stretch, one in zip(stretches, plain.tolist(), strict=True) if one]
+            ids[by_token], offsets[by_token, 1] = [known.get(word, self._unknown) for word in words], lengths_of(words)
+        return sizes, ids, offsets
 
 
 class _Grown:

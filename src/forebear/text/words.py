@@ -34,6 +34,11 @@ def pre_tokenizer(split: str) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [parted, {"type": "WhitespaceSplit"}]}
 
 
+def is_plain(stretch: str) -> bool:
+    """Whether no way of parting words cuts it: letters and digits of ASCII only."""
+    return stretch.isascii() and stretch.isalnum()
+
+
 def borders(text: str, segmenter: Segmenter | None) -> np.ndarray:
     """Where the segmenter's words part inside the text at a Chinese character: positions, rising."""
     if segmenter is None or not has_han(text):
@@ -58,7 +63,7 @@ def count(
 ) -> tuple[Counter[str], bool]:
     """How often each word occurs, and whether the segmenter had anything to do."""
     _, pieces = stages(normalizer_of(normalise), pre_tokenizer(split))
-    segmented = False
+    segmented, plain = False, not normalise
 
     def spaced() -> Iterator[str]:
         nonlocal segmented
@@ -67,7 +72,10 @@ def count(
             segmented = segmented or len(places) > 0
             yield marked(text, places).replace(SEPARATOR, " ")
 
-    return vocabulary.counted(spaced(), pieces), segmented
+    def cut(stretch: str) -> Sequence[str]:
+        return (stretch,) if plain and is_plain(stretch) else pieces(stretch)
+
+    return vocabulary.counted(spaced(), cut), segmented
 
 
 def blueprint(
