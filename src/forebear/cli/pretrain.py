@@ -204,7 +204,7 @@ def pretrain(
     from forebear.training.recipe import read_recipe
     from forebear.training.together import together
     from forebear.using import pretraining
-    from forebear.using.calling import begun
+    from forebear.using.beginning import begun
     from forebear.using.planning import WRITTEN, plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}

@@ -212,7 +212,7 @@ class Trainer:
             step=step, seconds=seconds, tokens=self.at.tokens, rate=rate, tokens_per_second=speed, losses=losses, **more
         )
         self.at.recent = {}
-        if best and not over:
+        if best and not over and not self.last:  # where the last is always the best, the clock is enough
             self._save()
         left = seconds * (1 - done) / max(done, 1e-9)
         total, shown = self.pace.total, counted_in(self.objective)

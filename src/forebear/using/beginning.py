@@ -175,3 +175,10 @@ def _rarest(given: Mapping[str, Tensor]) -> list[str]:
         int(found[1]): found[0] for name in given if (found := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
     }
     return [f"{groups[max(groups)]}.scores.{part}" for part in ("weight", "bias")] if groups else []
+
+
+def begun(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[str] | None) -> Beginning | None:
+    """What to begin with, as it is told on the command line or in Python."""
+    if run is None and add_words is not None:
+        raise BadInput("words are added to the vocabulary of a run", remedy="say which: --from RUN (from_run=)")
+    return None if run is None else Beginning.of(os.fspath(run), None if add_words is None else os.fspath(add_words))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Unpack
 
-from forebear.errors import BadInput
 from forebear.tasks.adaptation import Adaptation
 from forebear.text.reading import Reading
 from forebear.text.tokenizer import Tokenizer
@@ -18,7 +17,7 @@ from forebear.training.recipe import read_recipe
 from forebear.training.together import Together, together
 from forebear.training.trainer import Watcher
 from forebear.using import adapting, exchanging, pretraining
-from forebear.using.beginning import Beginning
+from forebear.using.beginning import begun
 from forebear.using.exchanging_vectors import Vectors
 from forebear.using.pair_plans import has_field
 from forebear.using.planning import WRITTEN, plan
@@ -93,13 +92,6 @@ def pretrain(
         place = os.fspath(to) if to is not None else None
         run = pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
     return Run(run)
-
-
-def begun(run: PathLike | None, add_words: PathLike | None) -> Beginning | None:
-    """What to begin with, as it is told on the command line or in Python."""
-    if run is None and add_words is not None:
-        raise BadInput("words are added to the vocabulary of a run", remedy="say which: --from RUN (from_run=)")
-    return None if run is None else Beginning.of(os.fspath(run), None if add_words is None else os.fspath(add_words))
 
 
 @contextmanager
