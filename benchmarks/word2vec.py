@@ -44,6 +44,7 @@ from forebear.text.training import train
 from forebear.vectors.subwords import Subwords
 
 BATCH = Word2vec().recipe()["batch"]
+MORE = 5  # times the text, for one that is larger
 CHINESE = {"one thread": "单线程", "two threads": "两个线程", "in step": "确定性", "the whole command": "整条命令",
            "two epochs": "两遍", "beside its iterator": "对其迭代器", ", ": "，"}  # fmt: skip
 
@@ -210,29 +211,52 @@ def kinds(corpus: Corpus, file: Path, width: int, rounds: int) -> None:
                 compared(Ours(corpus, milestone), file, milestone, how, rounds, in_step=in_step)
 
 
+PEER = """
+import sys
+from gensim.models import Word2Vec
+model = Word2Vec(corpus_file=sys.argv[1], vector_size=100, sg=1, workers=int(sys.argv[3]), epochs=2)
+model.wv.save_word2vec_format(sys.argv[2], binary=True)
+"""
+
+
 def whole(size: int, rounds: int, folder: Path) -> list[list[str]]:
-    """From raw text to vectors on the disk, in processes of their own; ours was compiled before, as on a second day."""
-    text = folder / "raw.txt"
-    text.write_text(natural_text(size), encoding="utf-8")
-    peer = (
-        "import sys; from gensim.models import Word2Vec;"
-        "m = Word2Vec(corpus_file=sys.argv[1], vector_size=100, sg=1, workers=int(sys.argv[3]), epochs=2);"
-        "m.wv.save_word2vec_format(sys.argv[2], binary=True)"
-    )
-    rows, words = [], len(text.read_text(encoding="utf-8").split())
-    for cores, name in ((1, "one thread"), (2, "two threads")):
-        mine, others = [], []
-        for number in range(rounds + 1):
-            cache = {**os.environ, "FOREBEAR_CACHE": str(folder / f"cache-{cores}-{number}")}
-            ours = [sys.executable, "-m", "forebear", "pretrain", "word2vec", str(text), "--epochs", "2", "--quiet"]
-            ours += ["--threads", str(cores), "--workers", str(cores), "--to", str(folder / f"run-{cores}-{number}")]
-            theirs = [sys.executable, "-c", peer, str(text), str(folder / "vectors.bin"), str(cores)]
-            seconds = timed(lambda c=ours, e=cache: subprocess.run(c, check=True, env=e, capture_output=True))
-            if number:  # the first compiles
-                mine.append(seconds)
-                others.append(timed(lambda c=theirs: subprocess.run(c, check=True, capture_output=True)))
-        rows.append(told(f"skip-gram 100, the whole command, two epochs, {name}", 2 * words, mine, others))
+    """From raw text to vectors on the disk, in processes of their own that have so many cores.
+
+    Ours was compiled before, as on a second day. The same text five times over, as one, is what there is for a larger
+    one: a vocabulary grows no more, all else does.
+    """
+    once, rows = natural_text(size), []
+    for times in (1, MORE):
+        text = folder / f"raw-{times}.txt"
+        text.write_text("\n\n".join([once] * times), encoding="utf-8")
+        for cores, name in ((1, "one thread"), (2, "two threads")):
+            often = f"{text.stat().st_size / 1e6:.0f} MB, " if times > 1 else ""
+            label = f"skip-gram 100, the whole command, two epochs, {often}{name}"
+            mine, others = wholly(text, cores, rounds, folder)
+            rows.append(told(label, 2 * times * len(once.split()), mine, others))
     return rows
+
+
+def wholly(text: Path, cores: int, rounds: int, folder: Path) -> tuple[list[float], list[float]]:
+    """Seconds of both sides, by turns."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    theirs = [sys.executable, "-c", PEER, str(text), str(folder / "vectors.bin"), str(cores)]
+    mine, others = [], []
+
+    def seconds(command: list[str], **more: str) -> float:
+        given = {"check": True, "env": environment | more, "capture_output": True}
+        few = sorted(os.sched_getaffinity(0))[:cores]
+        return timed(lambda: subprocess.run(command, preexec_fn=lambda: os.sched_setaffinity(0, few), **given))
+
+    for number in range(rounds + 1):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            ours = [sys.executable, "-m", "forebear", "pretrain", "word2vec", str(text), "--epochs", "2", "--quiet"]
+            ours += ["--threads", str(cores), "--to", f"{place}/run"]
+            took = seconds(ours, FOREBEAR_CACHE=f"{place}/cache")
+        if number:  # the first compiles
+            mine.append(took)
+            others.append(seconds(theirs))
+    return mine, others
 
 
 def quality(corpus: Corpus, file: Path, seeds: int, epochs: int, chinese: bool) -> None:

@@ -32,6 +32,23 @@ def test_every_job_is_done_once(count):
     assert sorted(spread(square, range(20), count)) == [n * n for n in range(20)]
 
 
+def whose(number: int) -> tuple[int, int]:
+    time.sleep(0.02)
+    return number, os.getpid()
+
+
+def test_what_is_done_soon_starts_no_process():
+    assert list(spread(whose, range(5), 2, patience=60)) == [(n, os.getpid()) for n in range(5)]
+
+
+def test_what_is_not_done_soon_is_left_to_processes():
+    done = list(spread(whose, range(10), 2, patience=0.05))
+    assert sorted(number for number, _ in done) == list(range(10))
+    here = [number for number, process in done if process == os.getpid()]
+    assert here == list(range(len(here)))
+    assert 0 < len(here) < 10
+
+
 def test_no_more_is_read_ahead_than_there_are_workers():
     taken = []
     jobs = (taken.append(n) or n for n in range(100))

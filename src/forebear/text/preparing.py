@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from forebear.text.sentences import Mode
     from forebear.text.tokenizer import Tokenizer
 
-SMALL = 1 << 22  # bytes: below this, starting processes costs more than they save
+PATIENCE = 1.5  # seconds of work by one process: before that, starting several costs more than they save
 UNFOLDS = 20  # times its size that compressed text may have, for a guess at the number of shards
 
 Progress = Callable[[int, int], object]  # bytes of the files done, bytes in all
@@ -68,10 +68,14 @@ def prepare(
             if there := _already(target, key, overwrite):  # another process made it while we waited for it
                 return there
             workfolder.begin(work, key, tokenizer)
-            count = min(workers or (cores() if seen.size > SMALL else 1), 1 + UNFOLDS * seen.size // shards.SHARD)
-            ledger = _read_and_encode(
-                paths, work, encoder, reading, count, lambda at: progress and progress(at, seen.size)
-            )
+            count = min(workers or cores(), 1 + UNFOLDS * seen.size // shards.SHARD)
+            patience = PATIENCE if workers is None else 0.0
+
+            def told(at: int) -> None:
+                if progress is not None:
+                    progress(at, seen.size)
+
+            ledger = _read_and_encode(paths, work, encoder, reading, count, patience, told)
             facts = {"key": key, "text": seen.text, "made_from": made_from, "vocabulary": tokenizer.size}
             try:
                 if ledger.fingerprint != seen.text:
@@ -125,13 +129,19 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
 
 
 def _read_and_encode(
-    paths: Paths, work: Path, encoder: Encoder, reading: Reading, count: int, progress: Callable[[int], object]
+    paths: Paths,
+    work: Path,
+    encoder: Encoder,
+    reading: Reading,
+    count: int,
+    patience: float,
+    progress: Callable[[int], object],
 ) -> Ledger:
     """Reads everything, hands shards that are not done yet to the workers, and returns the reader's books."""
     with open(work / DROPPED, "w", encoding="utf-8") as dropped:
         ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
         read = reading.read(find(paths, ledger), ledger)
         jobs = shards.jobs(read, work / workfolder.SHARDS, ledger, progress)
-        for done in spread(shards.ShardWriter(encoder), jobs, count):
+        for done in spread(shards.ShardWriter(encoder), jobs, count, patience=patience):
             progress(done)
     return ledger

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -26,22 +27,28 @@ def cores() -> int:
 
 
 def spread(
-    work: Callable[[Job], Result], jobs: Iterable[Job], count: int, place: Callable[[Job], str] = str
+    work: Callable[[Job], Result],
+    jobs: Iterable[Job],
+    count: int,
+    place: Callable[[Job], str] = str,
+    *,
+    patience: float = 0.0,
 ) -> Iterator[Result]:
     """`work(job)` for every job, in whatever order they finish. `place` names a job in messages.
 
-    `count` processes are started, all at once, when there is a first job. Each holds one job at a time and one more
-    waits here, so that memory does not grow with the number of jobs. With `count` 1 nothing is started.
+    For so many seconds of `patience` the work is done here; if it is not done by then, `count` processes are started,
+    all at once. Each holds one job at a time and one more waits here, so that memory does not grow with the number of
+    jobs. With `count` 1 nothing is started.
     """
-    if count <= 1:
-        yield from map(work, jobs)
-        return
     workers: Workers = {}
     idle: list[Connection] = []
     busy: dict[Connection, str] = {}
-    waiting = iter(jobs)
-    try:
+    waiting, began = iter(jobs), time.monotonic()
+    job = next(waiting, None)
+    while job is not None and (count <= 1 or time.monotonic() - began < patience):
+        yield work(job)
         job = next(waiting, None)
+    try:
         if job is not None:
             idle += [_started(workers) for _ in range(count)]
             for connection in idle:

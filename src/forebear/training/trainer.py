@@ -23,7 +23,7 @@ from forebear.training.recipe import Recipe
 from forebear.training.troubles import Troubles
 
 LINE = 10  # steps to a line of metrics
-LOOKED_AT = 10  # batches of held-out text in an evaluation
+LOOKED_AT, AT_MOST = 10, 1 << 18  # batches of held-out text in an evaluation; fewer, where they show so many tokens
 EARLY = "stopped early"  # how the note begins
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
 
@@ -224,7 +224,8 @@ class Trainer:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
         sums: dict[str, float] = {}
         asked: dict[str, int] = {}
-        steps = min(LOOKED_AT, self.objective.steps(self.split.held_out, self.recipe.batch))
+        steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch))
+        steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):
             batch = self.objective.batch(self.split.held_out, self.recipe.batch, Moment(0, number))
             for name, count in batch.asked().items():
