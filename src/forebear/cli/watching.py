@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.cli.chart import chart
 from forebear.cli.printing import LOGGED, Speaking, alone
+from forebear.kernels.compiling import heard
 
 if TYPE_CHECKING:
     from forebear.training.trainer import Report, Watcher
 
 
 SMALL = 0.1  # losses below it have more digits
+COMPILING = "loops are compiled for this processor, which takes some seconds; they are kept for the next time"
 
 
 @contextlib.contextmanager
 def watching(speaking: Speaking) -> Iterator[Watcher]:
-    """A watcher for a terminal, for a log, or for nobody."""
+    """A watcher for a terminal, for a log, or for nobody; it hears of compiling too, which takes its time."""
     from forebear.training.trainer import Watcher
 
-    if speaking.quiet:
-        yield Watcher()
-    elif not sys.stderr.isatty():
-        yield _log()
-    else:
-        with _live() as watcher:
-            yield watcher
+    with contextlib.ExitStack() as stack:
+        if speaking.quiet:
+            watcher = Watcher()
+        else:
+            watcher = stack.enter_context(_live()) if sys.stderr.isatty() else _log()
+        stack.enter_context(heard(lambda: watcher.note(COMPILING)))
+        yield watcher
 
 
 def clock(seconds: float) -> str:

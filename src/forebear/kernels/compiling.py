@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -34,10 +35,39 @@ def compiled(
         made = numba.njit(loops, cache=True, **how)
     except RuntimeError:  # no folder to keep it in
         return numba.njit(loops, **how)
-    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    store: Any = getattr(made, "_cache", None)
+    kept: Any = getattr(store, "_cache_file", None)
     if beside and hasattr(kept, "_source_stamp"):  # by which numba knows whether what it kept is still good
         kept._source_stamp = (kept._source_stamp, *map(_stamp, beside))
+    if hasattr(store, "load_overload"):
+        store.load_overload = _heard(store.load_overload)
     return made
+
+
+@contextlib.contextmanager
+def heard(tell: Callable[[], object]) -> Iterator[None]:
+    """`tell` is called when loops have to be compiled, before that is done; once, however many there are."""
+    _LISTENERS.append(tell)
+    try:
+        yield
+    finally:
+        if tell in _LISTENERS:
+            _LISTENERS.remove(tell)
+
+
+_LISTENERS: list[Callable[[], object]] = []
+
+
+def _heard(load: Callable[..., Any]) -> Callable[..., Any]:
+    """What is kept on disk, as `load` finds it; listeners hear of it where it finds none."""
+
+    def found(*given: Any) -> Any:
+        kept = load(*given)
+        while kept is None and _LISTENERS:
+            _LISTENERS.pop()()
+        return kept
+
+    return found
 
 
 def inlined(loops: Callable[..., Any]) -> Callable[..., Any]:
