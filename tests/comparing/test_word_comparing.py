@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.compare import draw
 from forebear.comparing.outcomes import Comparison, Row, Trial
 from forebear.comparing.page import page
 from forebear.comparing.word_comparing import compare_words
+from forebear.errors import BadInput
 from small_runs import opened
 
 PAIRS = "cat dog 8\nmat cat 3\ndog mat 2\nwolf cat 9\n"
@@ -34,6 +36,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_finished_runs_are_compared_by_words_without_a_text(runs: dict[str, Path], capsys: Captured):
     contenders, files = [runs[name] for name in ("word2vec", "onehot", "ngram")], [runs["pairs"], runs["asked"]]
     found = compare_words(contenders, files)
+    assert fb.compare(runs=contenders, words=files) == found
+    with pytest.raises(BadInput, match="by files of judged words"):
+        fb.compare("book.txt", runs=contenders, words=files)  # pyright: ignore[reportCallIssue]
     assert [one.title for one in found] == ["word2vec", "one-hot", "N-gram"]
     judged = found[0].judged
     assert (judged["pairs"].covered, judged["pairs"].total) == (3, 4)

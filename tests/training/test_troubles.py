@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import ForebearError
+from forebear.text.reading import Reading
+from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
-from forebear.using import pretraining
+from forebear.using import planning, pretraining
+from forebear.using.listing import runs
 from small_runs import Notes, plan, text, trained
 
 
@@ -26,6 +29,23 @@ def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
     with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
         trained("gpt2", book.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
     assert "--rate" in raised.value.remedy
+    (line,) = runs(book.parent)
+    assert line.state == "failed"
+    assert line.reason == raised.value.what
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_tags_taken_for_text_are_told(tmp_path: Path, kind: str):
+    lines = text().replace(".", " .").split("\n")
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(f"{word}/n" for word in line.split()) for line in lines))
+    for reading in (Reading(), Reading(format="tagged")):
+        notes = Notes()
+        pretraining.pretrain(
+            planning.plan("ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)),
+            tmp_path / reading.format,
+            watcher=notes,
+        )
+        assert any("--format tagged" in words for words in notes.words) == (reading.format != "tagged")
 
 
 def test_a_rate_too_high_is_named_as_the_likely_cause(book: Path):
@@ -91,7 +111,7 @@ def test_an_evaluation_without_a_number_is_never_the_best(steps: int, tmp_path: 
         trained("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
     assert "--rate" in raised.value.remedy
     run = RunFolder.open(tmp_path / "run")
-    assert run.facts["state"] == "training"
+    assert run.facts["state"] == "failed"
     assert run.checkpoints.all() == []
     assert "NaN" not in (run.path / "run.json").read_text()
 

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from forebear.using.listing import Line
 
-COLOURS = {"finished": "", "running": "green", "interrupted": "yellow", "begun": "yellow", "broken": "red"}
+COLOURS = {
+    "finished": "",
+    "running": "green",
+    "interrupted": "yellow",
+    "begun": "yellow",
+    "failed": "red",
+    "broken": "red",
+}
 
 TOGETHER = (".seeds", ".curve")  # how folders end that hold several runs of one command
 

@@ -26,10 +26,8 @@ def watching(speaking: Speaking) -> Iterator[Watcher]:
     from forebear.training.trainer import Watcher
 
     with contextlib.ExitStack() as stack:
-        if speaking.quiet:
-            watcher = Watcher()
-        else:
-            watcher = stack.enter_context(_live()) if sys.stderr.isatty() else _log()
+        loud = _log if not sys.stderr.isatty() else lambda: stack.enter_context(_live())
+        watcher = Watcher() if speaking.quiet else loud()
         stack.enter_context(heard(lambda: watcher.note(COMPILING)))
         yield watcher
 

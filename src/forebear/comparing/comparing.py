@@ -33,6 +33,7 @@ from forebear.using.word_files import read_words
 
 if TYPE_CHECKING:
     from forebear.comparing.task_outcomes import TaskComparison
+    from forebear.comparing.word_comparing import JudgedRun
     from forebear.text.sentences import Mode
 
 COMPARISON, PAGE, RUNS = "comparison.json", "comparison.html", "runs"
@@ -63,17 +64,27 @@ def compare(texts: PathLike | Sequence[PathLike], *, task: None = None, **words:
 def compare(
     texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike], **words: Any
 ) -> TaskComparison: ...
+@overload
+def compare(*, runs: Sequence[PathLike], words: Sequence[PathLike]) -> list[JudgedRun]: ...
 def compare(
     texts: PathLike | Sequence[PathLike] = (), *, task: tuple[str, PathLike] | None = None, **words: Any
-) -> Comparison | TaskComparison:
+) -> Comparison | TaskComparison | list[JudgedRun]:
     """Trains each milestone (all of the lineage, unless some are named) on the same text, and compares them.
 
     With a `task`, a name and a file of labelled examples, each is adapted to it as well and measured on a test. The
     words are those of the command line: only=, time=, seeds=, size=, tokenizer=, vocabulary=, held_out=, threads=, to=,
     overwrite=; with a task also test=, dev=, runs=, adapt_time=, ablate=, test_share=; without one limit=, prompt=,
     words=.
-    See `compare_on_text` and `compare_on_task` for what they mean.
+    See `compare_on_text` and `compare_on_task` for what they mean. Without a text and a task, finished `runs` are set
+    beside each other by files of judged `words` alone.
     """
+    if task is None and "runs" in words:
+        from forebear.comparing.word_comparing import compare_words
+
+        if texts or set(words) != {"runs", "words"}:
+            remedy = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
+            raise BadInput("without a task, runs are compared by files of judged words", remedy=remedy)
+        return compare_words(words["runs"], words["words"])
     if task is None:
         return compare_on_text(texts, **words)
     from forebear.comparing.task_comparing import compare_on_task

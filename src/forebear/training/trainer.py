@@ -5,9 +5,10 @@ Batch number `step` is a function of (seed, step) alone: a resumed run sees what
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from forebear.training.learner import Learner
 from forebear.training.metrics import Metrics
 from forebear.training.pace import Pace, examined
 from forebear.training.recipe import Recipe
-from forebear.training.troubles import Troubles
+from forebear.training.troubles import NoNumber, Troubles
 
 LINE = 10  # steps to a line of metrics
 LOOKED_AT, AT_MOST = 10, 1 << 18  # batches of held-out text in an evaluation; fewer, where they show so many tokens
@@ -113,7 +114,7 @@ class Trainer:
 
     def run(self) -> None:
         """Trains to the end, or until interrupted; the folder, which the caller holds, then has the best weights."""
-        with Interruption() as interruption:
+        with Interruption() as interruption, self._failure_told():
             self._begin()
             self.folder.tell(state="training")
             self.began = time.monotonic() - self.at.seconds
@@ -130,6 +131,15 @@ class Trainer:
                 if interruption.asked and not self._over():
                     self._stop()
             self._finish()
+
+    @contextlib.contextmanager
+    def _failure_told(self) -> Iterator[None]:
+        """Enters in run.json that it failed, and why."""
+        try:
+            yield
+        except NoNumber as error:
+            self.folder.tell(state="failed", failure=error.what)
+            raise
 
     # -- before
 

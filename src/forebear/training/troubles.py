@@ -14,10 +14,15 @@ from forebear.text.pairs import ParallelCorpus
 from forebear.text.portion import Portion, ranges
 
 UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
+TAGGED, SEEN = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
 REPEATED = 0.2  # share of documents that say what another says already
 SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
 LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
+
+
+class NoNumber(ForebearError):
+    """What is learned is no number any more: going on makes no sense."""
 
 
 def of_text(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> Iterator[str]:
@@ -36,6 +41,8 @@ def of_text(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> 
         yield f"{unknown:.0%} of the words have no vector: {why}"
     elif unknown > UNKNOWN:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
+    if isinstance(corpus, Corpus) and (slashes := _share_of("/", corpus)) > TAGGED:
+        yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it without its tags"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if copies > REPEATED:
         unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
@@ -43,6 +50,12 @@ def of_text(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> 
             f"{copies:.0%} of the {unit} repeat another word for word: the model will learn them by heart; "
             "forebear corpus TEXT --clean OUT removes copies"
         )
+
+
+def _share_of(token: str, corpus: Corpus) -> float:
+    """How much of a text is this token, by its beginning."""
+    number = corpus.tokenizer.id(token)
+    return 0.0 if number is None else float(np.mean(corpus.ids[:SEEN] == number))
 
 
 def unigram_entropy(train: Portion, held_out: Portion, vocabulary: int, end: int) -> float:
@@ -78,7 +91,7 @@ class Troubles:
 
     def no_number(self, step: int, loss: float, rate: float) -> None:
         if not math.isfinite(loss):
-            raise ForebearError(
+            raise NoNumber(
                 f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
                 remedy=f"a lower rate: --rate {self.lower(rate):.2g} --overwrite",
             )

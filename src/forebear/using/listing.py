@@ -20,7 +20,8 @@ PARTS = (CHECKPOINTS, METRICS, "tokenizer.json")  # what betrays that a folder w
 
 @dataclass(frozen=True)
 class Line:
-    """One run folder. `state` is finished, running, interrupted, begun, or broken; then `reason` says why."""
+    """One run folder. `state` is finished, running, interrupted, begun, failed or broken; of the last two `reason` says
+    why."""
 
     folder: str
     state: str
@@ -94,6 +95,7 @@ def _told(run: RunFolder) -> Line:
         seconds=facts.get("seconds") if run.finished else last.get("seconds", facts.get("seconds")),
         parameters=facts.get("parameters"),
         began=facts.get("began") or changed.isoformat(timespec="seconds"),
+        reason=facts.get("failure", "") if facts["state"] == "failed" else "",
     )
 
 
