@@ -168,3 +168,12 @@ def test_lone_surrogates_are_replaced_one_for_one(made):
     pieces = made["bytepair"].encode(text)
     assert made["bytepair"].decode(pieces.ids) == "a\ufffd\ufffdb\ufffd"
     assert pieces.spans[-1][1] == len(text)
+
+
+def test_special_tokens_that_look_like_words_are_none_in_a_text():
+    specials = {"padding": "PAD", "unknown": "UNK", "start": "CLS", "end": "SEP", "mask": "MASK"}
+    tokenizer = train("words", ["a cat sat"], specials=specials)
+    texts = ["UNK cat PAD", "the MASK sat", "CLS,SEP"]
+    same(tokenizer, texts)
+    unknown = tokenizer.roles["unknown"]
+    assert tokenizer.encode_many(texts)[0].tolist().count(unknown) == 7  # the comma is one of them

@@ -35,7 +35,14 @@ class Rule(NamedTuple):
 
     classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
     places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
-    whole: Mapping[str, int] | None = None  # where every stretch that `is_plain` is one token: the ids of those known
+    whole: Whole | None = None  # where every stretch that `is_plain` is one token
+
+
+class Whole(NamedTuple):
+    """Words by their ids, and the id of all others."""
+
+    ids: Mapping[str, int]
+    unknown: int
 
 
 def rule_of(blueprint: Blueprint) -> Rule | None:
@@ -80,10 +87,13 @@ def _words(*, alone: bool) -> Rule:
     return Rule(classes)
 
 
-def _spoken(blueprint: Blueprint) -> dict[str, int]:
-    """The ids of what a text can say: all but special tokens."""
-    hidden = {token["content"] for token in blueprint["added_tokens"]} | {blueprint["model"]["unk_token"]}
-    return {token: i for token, i in blueprint["model"]["vocab"].items() if token not in hidden}
+def _spoken(blueprint: Blueprint) -> Whole | None:
+    """What a text can say: all but special tokens; None where nothing stands for unknown words."""
+    vocabulary, unknown = blueprint["model"]["vocab"], blueprint["model"].get("unk_token")
+    if unknown not in vocabulary:
+        return None
+    hidden = {token["content"] for token in blueprint["added_tokens"]} | {unknown}
+    return Whole({token: i for token, i in vocabulary.items() if token not in hidden}, vocabulary[unknown])
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
@@ -188,21 +198,18 @@ class Memo:
 
     def _encoded(self, stretches: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How many tokens each has, their ids, and the characters that each stands for."""
-        known = self._rule.whole
-        plain = np.array([known is not None and is_plain(stretch) for stretch in stretches], bool)
-        others = [stretch for stretch, one in zip(stretches, plain.tolist(), strict=True) if not one]
+        whole = self._rule.whole
+        plain = np.array([whole is not None and is_plain(stretch) for stretch in stretches], bool)
+        words, others = ([stretches[i] for i in np.flatnonzero(kind).tolist()] for kind in (plain, ~plain))
         encodings = self._rust.encode_batch(others, add_special_tokens=False)
         sizes = np.ones(len(stretches), np.int64)
         sizes[~plain] = lengths_of(encodings)
-        ids, offsets, by_token = (
-            np.empty(sizes.sum(), np.int64),
-            np.zeros((sizes.sum(), 2), np.int64),
-            plain.repeat(sizes),
-        )
+        by_token = plain.repeat(sizes)
+        ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
         ids[~by_token], offsets[~by_token] = flat(encoding.ids for encoding in encodings), offsets_of(encodings)
-        if known is not None:
-            words = [stretch for stretch, one in zip(stretches, plain.tolist(), strict=True) if one]
-            ids[by_token], offsets[by_token, 1] = [known.get(word, self._unknown) for word in words], lengths_of(words)
+        if whole is not None:
+            ids[by_token] = [whole.ids.get(word, whole.unknown) for word in words]
+            offsets[by_token, 1] = lengths_of(words)
         return sizes, ids, offsets
 
 
