@@ -83,7 +83,7 @@ def measure(
     limit
         Bytes of text to measure: 200k, 1M; of what translates, pairs. [default: all]
     workers
-        Processes to use for preparing the text. [default: as many as there are cores]
+        Processes to use for preparing the text. [default: one, and soon as many as there are cores]
     beside
         Other runs to predict the text together with: the mean of their probabilities is measured too.
     tune

@@ -69,7 +69,7 @@ def prepare(
     entities
         Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
-        Processes to use. [default: as many as there are cores]
+        Processes to use. [default: one, and soon as many as there are cores]
     """
     from forebear.text.choosing import tokenizer_for
     from forebear.text.entities import Names

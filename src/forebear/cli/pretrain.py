@@ -193,7 +193,7 @@ def pretrain(
     entities
         Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
     workers
-        Processes that prepare the text. [default: as many as there are cores]
+        Processes that prepare the text. [default: one, and soon as many as there are cores]
     processes
         Processes that make each step together; the run is the same. [default: 1; under torchrun, those it started]
     shard
