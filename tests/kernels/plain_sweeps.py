@@ -22,7 +22,9 @@ def small_text(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return tokens, LENGTHS
 
 
-def small_way(*, mean: bool, negatives: int, spelled: bool, sample: float = 0.05) -> tuple[Way, np.ndarray]:
+def small_way(
+    *, mean: bool, negatives: int, spelled: bool, sample: float = 0.05, window: int = 4
+) -> tuple[Way, np.ndarray]:
     """A way to learn from the text, and how often each word is looked at; word 5 never is."""
     tokens, _ = small_text()
     counts = np.bincount(tokens, minlength=VOCABULARY)
@@ -32,7 +34,7 @@ def small_way(*, mean: bool, negatives: int, spelled: bool, sample: float = 0.05
     rows = [[word, *rng.integers(VOCABULARY, VOCABULARY + 8, word % 4)] for word in range(VOCABULARY)]
     spelling = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
     way = way_of(
-        counts, allowed, kept=kept, window=4, mean=mean, negatives=negatives, power=0.75,
+        counts, allowed, kept=kept, window=window, mean=mean, negatives=negatives, power=0.75,
         spelling=spelling if spelled else None,
     )  # fmt: skip
     return way, kept
@@ -71,19 +73,27 @@ def swept_plainly(
 ) -> float:
     """What `swept` does, by the readable twin: in place; the sum of the losses."""
     tokens, ends = thinned_plainly(*small_text(), kept, moment)
-    part, together = way.cut(rate, step)
-    states = scrambled_many(moment, -(-len(tokens) // part)).tolist()
+    starts, together = way.parts_in_step(rate, tokens, VOCABULARY) if step else way.parts(rate, len(tokens))
+    states = scrambled_many(moment, len(starts) - 1).tolist()
     parts = []
     for number, state in enumerate(states):
-        first, last = number * part, min((number + 1) * part, len(tokens))
+        first, last = starts[number], starts[number + 1]
         found = plainly.windows_of(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
         parts.append(found)
+    if way.is_wide(rate) and not way.mean:
+        parts = [[some for window in found for some in apart(window, way.abreast(rate))] for found in parts]
     if step:
         groups = [parts[at : at + together] for at in range(0, len(parts), together)]
         stretches = [[[window for found in group for window in found]] for group in groups]
     else:
         stretches = [[found[at : at + together] for at in range(0, len(found), together)] for found in parts]
     return sum(learned(inputs, outputs, stretch, way, rate) for stretch in stretches)
+
+
+def apart(window: plainly.Window, few: int) -> list[plainly.Window]:
+    """A few of the words around at a time."""
+    places = range(0, max(len(window.around), 1), few)
+    return [plainly.Window(window.around[at : at + few], window.blocks) for at in places]
 
 
 def learned(inputs: np.ndarray, outputs: np.ndarray, stretch: list, way: Way, rate: float) -> float:

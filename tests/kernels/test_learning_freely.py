@@ -13,9 +13,11 @@ MOMENT = (7, 3)
 KINDS = [(mean, negatives, spelled) for mean in (False, True) for negatives in (5, 0) for spelled in (False, True)]
 
 
-def compare(*, mean: bool, negatives: int, spelled: bool, width: int, in_step: bool, rate: float = 0.1) -> None:
+def compare(
+    *, mean: bool, negatives: int, spelled: bool, width: int, in_step: bool, rate: float = 0.1, window: int = 4
+) -> None:
     """Two sweeps by both; what lies beyond the width stays 0."""
-    way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
+    way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled, window=window)
     inputs, outputs = small_tables(width)
     plain = [one[:, :width].astype(np.float64) for one in (inputs, outputs)]
     for step in range(2):
@@ -39,6 +41,15 @@ def test_loops_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool
 def test_any_width(width: int):
     for mean in (False, True):
         compare(mean=mean, negatives=5, spelled=False, width=width, in_step=False)
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+@pytest.mark.parametrize("negatives", [5, 0])
+def test_wide_windows_are_learned_from_a_few_words_at_a_time(negatives: int, spelled: bool):
+    way, _ = small_way(mean=False, negatives=negatives, spelled=spelled, window=30)
+    assert way.is_wide(0.02)
+    assert way.abreast(0.02) == 12
+    compare(mean=False, negatives=negatives, spelled=spelled, width=20, in_step=False, rate=0.02, window=30)
 
 
 def test_more_negatives_than_fit_into_a_block():

@@ -8,12 +8,15 @@ from plain_sweeps import LENGTHS, small_tables, small_text, small_way
 from test_learning_freely import KINDS, compare
 
 from forebear.kernels import sweeping
+from forebear.kernels.drawing import thinning
 from forebear.kernels.sweeping import STILL, swept
+from forebear.kernels.tables import table
+from forebear.vectors.ways import way_of
 
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
 def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool):
-    compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=True)
+    compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=True, rate=0.02)
 
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
@@ -75,3 +78,37 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
     with pytest.raises(RuntimeError, match="new thread"):
         swept(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=3, in_step=True)
     assert begun[0].done()
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_text_that_repeats_itself_here_and_there_stays_finite(mean: bool):
+    """Some documents say two words again and again, which are rare in the whole."""
+    rng = np.random.default_rng(0)
+    tokens, lengths = rng.integers(2, 500, 100_000).astype(np.int32), np.full(500, 200)
+    for document in range(0, 500, 100):
+        tokens[document * 200 : document * 200 + 200] = np.tile([0, 1], 100)
+    counts = np.bincount(tokens, minlength=500)
+    allowed = np.ones(500, bool)
+    kept = thinning(counts, 1e-3, allowed)
+    how = {"kept": kept, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
+    way = way_of(counts, allowed, **how)
+    begun, largest = rng.uniform(-0.02, 0.02, (500, 50)), []
+    for in_step in (False, True):
+        tables = table(500, 50), table(500, 50)
+        tables[0][:, :50] = begun
+        for step in range(10):
+            swept(*tables, tokens, lengths, kept, way, rate=0.025, moment=(1, step), threads=1, in_step=in_step)
+        largest.append(np.abs(tables[0]).max())
+    assert largest[1] < 3 * largest[0], "of the size that they have freely"
+
+
+def test_what_is_too_heavy_is_learned_from_by_one_thread_freely():
+    way, kept = small_way(mean=False, negatives=5, spelled=False)
+    assert way.is_heavy(0.1)
+    ends = []
+    for threads, in_step in ((1, True), (2, True), (1, False)):
+        tables = small_tables(50)
+        how = {"rate": 0.1, "moment": (1, 2), "threads": threads, "in_step": in_step}
+        swept(*tables, *small_text(), kept, way, **how)
+        ends.append([one.tobytes() for one in tables])
+    assert ends[0] == ends[1] == ends[2]

@@ -248,3 +248,17 @@ def test_real_text_is_cut_into_sentences_of_usual_length(data):
         pieces = [split_sentences(line) for line in lines]
         assert ["".join(some) for some in pieces] == lines
         assert least < sum(map(len, lines)) / sum(map(len, pieces)) < most
+
+
+def test_words_without_any_mark_are_cut_at_spaces_somewhere():
+    for mode in ("split", "flow"):
+        text = "one two three " * 5000
+        found = split_sentences(text, mode)
+        assert "".join(found) == text
+        assert len(found) > 5
+        assert max(map(len, found)) <= 8192
+        assert all(one.startswith(" ") for one in found[1:])
+    assert split_sentences("字" * 20000) == ["字" * 20000], "where there is no space nothing says where words end"
+    assert split_sentences(text, "lines") == split_sentences(text, "whole") == [text]
+    leading = " " + "x" * 20000
+    assert "".join(split_sentences(leading)) == leading

@@ -33,21 +33,21 @@ class Lesson(NamedTuple):
     kinds: tuple[int, ...]  # as long as a block of targets
     slots: int  # targets of a window, whole blocks
     window: int  # the furthest word that is looked at
+    few: int  # words around that are measured at once, where all of them would be too many
     rate: np.float32
     told: np.ndarray  # (parts, 2) float64, losses and how many
     every: int  # a window tells its loss if its place & every is 0
 
 
 @inlined
-def measure(lesson, mean, inputs, places, shift, here, at, start, which):
-    """Scores of the words around one word (or of their mean), from place `start` on; how many there are.
+def measure(lesson, mean, inputs, places, shift, here, at, left, around, start, which):
+    """Scores of so many words around one word, from place `left` on (or of their mean), written from place `start` on;
+    how many there are.
 
     The row of the word at a place is places[place - shift]; `mean` is None or True; `which` is the row for the mean.
     """
     windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
-    count, left = len(kinds), windows.lefts[at]
-    around = windows.rights[at] - left - 1
-    many = around
+    count, many = len(kinds), around
     if mean is not None:
         many = 1
         averaged(inputs, places, left - shift, here - left, around, work.means, which, 0, inputs.shape[1])
@@ -67,12 +67,10 @@ def measure(lesson, mean, inputs, places, shift, here, at, start, which):
 
 
 @inlined
-def apply(lesson, mean, inputs, places, shift, here, at, start, which, first, last):
+def apply(lesson, mean, inputs, places, shift, here, at, left, around, start, which, first, last):
     """Pulls, between two columns; how many there were."""
     windows, work, kinds = lesson.windows, lesson.work, lesson.kinds
-    count, left = len(kinds), windows.lefts[at]
-    around = windows.rights[at] - left - 1
-    many = around
+    count, many = len(kinds), around
     if mean is not None:
         many = 1
     for block in range(windows.blocks[at]):
@@ -93,13 +91,13 @@ def apply(lesson, mean, inputs, places, shift, here, at, start, which, first, la
 
 
 @inlined
-def tell(lesson, mean, here, at, start, many, part):
+def tell(lesson, mean, here, around, start, many, part):
     """Adds the losses of a window whose turn it is: the negative logarithm of how likely each truth seems."""
-    work, windows, told = lesson.work, lesson.windows, lesson.told
+    work, told = lesson.work, lesson.told
     if here & lesson.every:
         return
     for place in range(start, start + many):
         if work.signs[place] != 0:
             score = np.float64(work.signs[place] * work.pulls[place])
             told[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
-    told[part, 1] += 1 if mean is not None else windows.rights[at] - windows.lefts[at] - 1
+    told[part, 1] += 1 if mean is not None else around

@@ -88,6 +88,13 @@ def ask_for(lesson, inputs, places, at, many, place, end, first, last):
 
 
 @inlined
+def reach(lesson, at):
+    """Where a window begins, and how many words it has around its word; none where there is nothing to learn."""
+    left = lesson.windows.lefts[at]
+    return left, lesson.windows.rights[at] - left - 1 if lesson.windows.blocks[at] else 0
+
+
+@inlined
 def learn_part(lesson, mean, inputs, places, shift, first, last, end, few, part):
     """The windows around the words from first to last, a few at a time; words are known up to `end`."""
     work, width = lesson.work, inputs.shape[1]
@@ -96,24 +103,40 @@ def learn_part(lesson, mean, inputs, places, shift, first, last, end, few, part)
         for here in range(start, stop):
             at, soon = here - first, here + AHEAD + lesson.window - shift
             ask_for(lesson, inputs, places, at + AHEAD, last - first, soon, end - shift, 0, width)
-            if lesson.windows.blocks[at]:
-                many = measure(lesson, mean, inputs, places, shift, here, at, used, here - start)
-                tell(lesson, mean, here, at, used, many, part)
+            left, around = reach(lesson, at)
+            if mean is None and around > lesson.few:
+                learn_wide(lesson, inputs, places, shift, here, at, left, around, part)
+            elif around:
+                many = measure(lesson, mean, inputs, places, shift, here, at, left, around, used, here - start)
+                tell(lesson, mean, here, around, used, many, part)
                 used += many
         weighed(work.pulls, 0, work.signs, 0, used, lesson.rate)
         used = 0
         for here in range(start, stop):
-            at = here - first
-            if lesson.windows.blocks[at]:
-                used += apply(lesson, mean, inputs, places, shift, here, at, used, here - start, 0, width)
+            left, around = reach(lesson, here - first)
+            if around and (mean is not None or around <= lesson.few):
+                which = here - start
+                used += apply(
+                    lesson, mean, inputs, places, shift, here, here - first, left, around, used, which, 0, width
+                )
+
+
+@inlined
+def learn_wide(lesson, inputs, places, shift, here, at, left, around, part):
+    """A window that is alone, and so wide that its targets would be pulled too often at once: a few words at a time."""
+    for done in range(0, around, lesson.few):
+        some = min(lesson.few, around - done)
+        many = measure(lesson, None, inputs, places, shift, here, at, left + done, some, 0, 0)
+        tell(lesson, None, here, some, 0, many, part)
+        weighed(lesson.work.pulls, 0, lesson.work.signs, 0, many, lesson.rate)
+        apply(lesson, None, inputs, places, shift, here, at, left + done, some, 0, 0, 0, inputs.shape[1])
 
 
 def learn_freely(text, supply, spelling, lesson, mean, inputs, first_part, last_part, few):
     """Some parts of a text. `spelling` may be None; `mean` is None or True."""
     size = len(text.tokens)
     for part in range(first_part, last_part):
-        first = part * text.part
-        last = min(first + text.part, size)
+        first, last = text.starts[part], text.starts[part + 1]
         draw(text, supply, lesson.window, part, lesson.windows, 0, lesson.slots, lesson.kinds)
         if spelling is None:
             learn_part(lesson, mean, inputs, text.tokens, 0, first, last, size, few, part)
@@ -134,22 +157,24 @@ def measure_part(lesson, mean, inputs, places, shift, first, last, end, begin, s
     for here in range(first, last):
         at, soon = begin + here - first, here + AHEAD + lesson.window - shift
         ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, 0, inputs.shape[1])
-        if lesson.windows.blocks[at]:
-            many = measure(lesson, mean, inputs, places, shift, here, at, used, at)
-            tell(lesson, mean, here, at, used, many, part)
+        left, around = reach(lesson, at)
+        if around:
+            many = measure(lesson, mean, inputs, places, shift, here, at, left, around, used, at)
+            tell(lesson, mean, here, around, used, many, part)
             used += many
     weighed(work.pulls, start, work.signs, start, used - start, lesson.rate)
 
 
 @inlined
-def apply_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, left, right):
+def apply_part(lesson, mean, inputs, places, shift, first, last, end, begin, start, column, upto):
     """The same windows, between two columns."""
     used = start
     for here in range(first, last):
         at, soon = begin + here - first, here + AHEAD + lesson.window - shift
-        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, left, right)
-        if lesson.windows.blocks[at]:
-            used += apply(lesson, mean, inputs, places, shift, here, at, used, at, left, right)
+        ask_for(lesson, inputs, places, at + AHEAD, begin + last - first, soon, end - shift, column, upto)
+        left, around = reach(lesson, at)
+        if around:
+            used += apply(lesson, mean, inputs, places, shift, here, at, left, around, used, at, column, upto)
 
 
 def learn_in_step(thread, threads, gate, text, supply, spelling, lesson, mean, inputs, group, room):
@@ -160,9 +185,10 @@ def learn_in_step(thread, threads, gate, text, supply, spelling, lesson, mean, i
     rows, places, shift = inputs, text.tokens, 0
     for begin in range(0, parts, group):
         end = min(begin + group, parts)
-        seen = min(end * text.part + lesson.window, size)
+        opening = text.starts[begin]
+        seen = min(text.starts[end] + lesson.window, size)
         if spelling is not None:
-            shift = max(begin * text.part - lesson.window, 0)
+            shift = max(opening - lesson.window, 0)
             if thread == 0:
                 number_words(text.tokens, shift, seen, spelling)
             wait(gate, threads, times + 1)
@@ -171,15 +197,13 @@ def learn_in_step(thread, threads, gate, text, supply, spelling, lesson, mean, i
             wait(gate, threads, times + 2)
             rows, places, times = spelling.vectors, spelling.places, times + 2
         for part in range(begin + thread, end, threads):
-            first, number = part * text.part, part - begin
-            last, at = min(first + text.part, size), number * text.part
-            draw(text, supply, lesson.window, part, lesson.windows, at, lesson.slots, lesson.kinds)
-            measure_part(lesson, mean, rows, places, shift, first, last, seen, at, number * room, part)
+            first, last, mine = text.starts[part], text.starts[part + 1], (part - begin) * room
+            draw(text, supply, lesson.window, part, lesson.windows, first - opening, lesson.slots, lesson.kinds)
+            measure_part(lesson, mean, rows, places, shift, first, last, seen, first - opening, mine, part)
         wait(gate, threads, times + 1)
         for part in range(begin, end):
-            first, number = part * text.part, part - begin
-            last, at = min(first + text.part, size), number * text.part
-            apply_part(lesson, mean, rows, places, shift, first, last, seen, at, number * room, left, right)
+            first, last, mine = text.starts[part], text.starts[part + 1], (part - begin) * room
+            apply_part(lesson, mean, rows, places, shift, first, last, seen, first - opening, mine, left, right)
         if spelling is not None:
             for which in range(spelling.many[0]):
                 unspell(spelling, which, inputs, left, right)

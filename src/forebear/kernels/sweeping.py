@@ -12,6 +12,7 @@ import numpy as np
 
 from forebear.kernels import around, lanes, rows, waiting, windows
 from forebear.kernels.around import Lesson, Pulls
+from forebear.kernels.bursts import stretches
 from forebear.kernels.compiling import compiled
 from forebear.kernels.drawing import scrambled_many, thinned
 from forebear.kernels.lanes import WIDE
@@ -28,7 +29,13 @@ LONGEST = 4096  # words that are learned from in step, at most
 # Against tables that stand still, pulls add up: the same row is pulled again and again, as if nothing had happened.
 # The sum of the rates by which it is pulled is kept below this; at a few times as much vectors grow without end.
 STILL = 2.0
+BURST = 2 * STILL  # the same of a word that real text repeats here or there, beyond what its frequency tells
+HEAVY = STILL / 2  # the same of a word that occurs once: a little more than with five negatives and five words around
 CALM = 8  # freely, they stand still for so many times fewer: that costs nothing
+# The sum of the rates by which a target is pulled at once by the words around it. Where a window is wide, all its words
+# are about the same, and pull the same way.
+ABREAST = 0.25
+LEAST = 10  # words around a target that may always pull at it at once
 WORTH = 6_000  # nanoseconds of work for which it is worth while to call a thread and to wait for it twice
 SEEN = 128  # windows that tell their loss, or more
 SELDOM = 64  # at most one of so many does
@@ -45,6 +52,7 @@ class Way:
     most      of them at most for one word
     spelling  indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
     busiest   how often the row that is pulled most is pulled for each word of text
+    pulls     how often a word is pulled where it occurs, in the mean
     """
 
     window: int
@@ -53,17 +61,42 @@ class Way:
     most: int
     spelling: tuple[np.ndarray, np.ndarray] | None = None
     busiest: float = 1.0
+    pulls: float = 1.0
 
     def still(self, rate: float) -> int:
         """How many words may be learned from while tables stand still."""
         return int(min(max(STILL / max(rate * self.busiest, STILL / LONGEST), 1), LONGEST))
 
-    def cut(self, rate: float, in_step: bool) -> tuple[int, int]:
-        """Words in a part of text; and how many of them, or in step how many parts, are measured together."""
+    def is_wide(self, rate: float) -> bool:
+        """Whether a window is too wide to be measured together with others."""
+        return not self.mean and 2 * self.window * rate > ABREAST
+
+    def is_heavy(self, rate: float) -> bool:
+        """Whether a single word or window is too much to be learned from in step."""
+        return self.is_wide(rate) or rate * self.pulls > HEAVY
+
+    def abreast(self, rate: float) -> int:
+        """How many words around a target may pull at it at once, where they do so freely."""
+        return max(LEAST, int(ABREAST / max(rate, ABREAST / LONGEST)))
+
+    def parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
+        """Where parts of a text of so many words begin, and how many windows of them are measured together."""
         still = self.still(rate)
-        if in_step:
-            return max(1, still // PIECES), min(still, PIECES)
-        return PART if self.spelling is None else min(still, PART), min(max(1, still // CALM), FEW)
+        part = PART if self.spelling is None else min(still, PART)
+        few = min(max(1, still // CALM), FEW)
+        if self.is_wide(rate):
+            few = 1
+        return np.minimum(np.arange(-(-size // part) + 1) * part, size), few
+
+    def parts_in_step(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
+        """Where parts of a text begin, and how many of them are measured together: stretches, each in equal parts."""
+        still, each = self.still(rate), rate * self.pulls
+        again = each * (self.window + 1) if self.mean else each  # a word that is all its window is the whole mean
+        how = {"longest": still, "each": each, "again": again, "near": 2 * self.window, "most": BURST}
+        borders = stretches(tokens, vocabulary, **how)
+        pieces = min(still, PIECES)
+        shares = np.arange(pieces) * np.diff(borders)[:, None] // pieces
+        return np.append((borders[:-1, None] + shares).ravel(), len(tokens)), pieces
 
     @property
     def kinds(self) -> tuple[int, ...]:
@@ -96,8 +129,8 @@ class Way:
         means, sums = (table(many if self.mean else 0, width) for _ in range(2))
         work = Pulls(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
         windows = self.windows(many)
-        kinds, slots = self.kinds, self.slots
-        return Lesson(outputs, windows, work, kinds, slots, self.window, np.float32(rate), told, every)
+        kinds, slots, few = self.kinds, self.slots, self.abreast(rate)
+        return Lesson(outputs, windows, work, kinds, slots, self.window, few, np.float32(rate), told, every)
 
     def helpers(self, many: int, width: int) -> int:
         """Threads that are worth while for so many windows in step: bits do not depend on it, time does."""
@@ -128,13 +161,18 @@ def swept(
     threads: int,
     in_step: bool,
 ) -> tuple[float, float]:
-    """Learns from rows of ids in place: the losses that were told, and how many. All chance follows from the moment."""
+    """Learns from rows of ids in place: the losses that were told, and how many. All chance follows from the moment.
+
+    In step, the same bits come about for any number of threads; what is too heavy for that is left to one.
+    """
     found, ends = thinned(tokens, lengths, kept, moment)
     if not len(found) or not way.most:
         return 0.0, 0.0
-    part, together = way.cut(rate, in_step)
-    parts = -(-len(found) // part)
-    text = Text(found, ends, scrambled_many(moment, parts), part)
+    if in_step and way.is_heavy(rate):
+        in_step, threads = False, 1
+    starts, together = way.parts_in_step(rate, found, len(kept)) if in_step else way.parts(rate, len(found))
+    parts = len(starts) - 1
+    text = Text(found, ends, scrambled_many(moment, parts), starts)
     told = np.zeros((parts, 2))
     seldom = 1
     while seldom < SELDOM and seldom * 2 * SEEN <= len(found):
@@ -143,7 +181,8 @@ def swept(
     mean = True if way.mean else None  # compiled loops know None from True by its type
     spelled = partial(way.spelled, width=inputs.shape[1], vocabulary=len(kept))
     if in_step:
-        stepwise(text, way, inputs, lesson(part, together), mean, spelled(part * together), together, threads)
+        part, whole = int(np.diff(starts).max()), int(np.diff(starts[::together]).max())
+        stepwise(text, way, inputs, lesson(part, together), mean, spelled(whole), together, threads)
     else:
         freely(text, way, inputs, lesson, mean, spelled, together, min(threads, parts))
     loss, many = told.sum(0).tolist()
@@ -155,10 +194,11 @@ def freely(
 ) -> None:
     """Each thread has parts and room of its own; no thread waits for another."""
     run, parts = compiled(learn_freely, bare=True, beside=BESIDE), len(text.states)
+    part = int(text.starts[1])  # the first is as long as any
 
     def one(thread: int) -> None:
         mine = (parts * thread // threads, parts * (thread + 1) // threads)
-        run(text, way.supply, spelled(text.part), lesson(text.part, 1), mean, inputs, *mine, few)
+        run(text, way.supply, spelled(part), lesson(part, 1), mean, inputs, *mine, few)
 
     at_once(one, threads)
 
@@ -167,8 +207,9 @@ def stepwise(
     text: Text, way: Way, inputs: np.ndarray, lesson: Lesson, mean: Any, spelling: Any, pieces: int, threads: int
 ) -> None:
     """All threads work at the same pieces of text, in the same room."""
-    run, room = compiled(learn_in_step, bare=True, beside=BESIDE), way.room(text.part)
-    threads = min(threads, pieces, way.helpers(pieces * text.part, inputs.shape[1]))
+    part = int(np.diff(text.starts).max())
+    run, room = compiled(learn_in_step, bare=True, beside=BESIDE), way.room(part)
+    threads = min(threads, pieces, way.helpers(len(text.tokens) * pieces // len(text.states), inputs.shape[1]))
     gate = np.zeros(1, np.int64)
 
     def one(thread: int) -> None:

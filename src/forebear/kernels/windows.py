@@ -10,12 +10,12 @@ from forebear.kernels.compiling import inlined
 
 
 class Text(NamedTuple):
-    """Words to learn from, rows one after the other, and where rows end; part after part of so many words."""
+    """Words to learn from, rows one after the other, and where rows end; part after part."""
 
     tokens: np.ndarray  # (n,) int32
     ends: np.ndarray  # (rows,) int64
     states: np.ndarray  # (parts,) uint64, the chance of each part
-    part: int
+    starts: np.ndarray  # (parts + 1,) int64, where each part begins, and the last ends
 
 
 class Supply(NamedTuple):
@@ -42,10 +42,10 @@ class Windows(NamedTuple):
 def draw(text, supply, window, number, windows, at, slots, kinds):
     """Decides about all windows of a part, from place `at` on."""
     tokens, ends, stream, state = text.tokens, text.ends, supply.stream, text.states[number]
-    first = number * text.part
+    first, last = text.starts[number], text.starts[number + 1]
     row = np.searchsorted(ends, first, side="right")
     drawn = np.int64(state % np.uint64(max(len(stream), 1)))
-    for here in range(first, min(first + text.part, len(tokens))):
+    for here in range(first, last):
         while ends[row] <= here:
             row += 1
         state ^= state << np.uint64(13)

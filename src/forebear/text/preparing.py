@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear import __version__
 from forebear.errors import BadInput, ForebearError
-from forebear.text import documents, shards, workfolder
+from forebear.text import documents, sentences, shards, workfolder
 from forebear.text.aside import cache, disk_told
 from forebear.text.assembling import assemble
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, Corpus
@@ -95,7 +95,7 @@ def _identity(encoder: Encoder, reading: Reading, seen: Survey) -> dict[str, Any
     if reading.format == "tagged":
         entities["entity_tags"] = sorted(KINDS)
     return {
-        "format": [FORMAT, shards.SHARD, documents.PART],
+        "format": [FORMAT, shards.SHARD, documents.PART, sentences.RULES],
         "forebear": __version__,
         "reading": asdict(reading),
         "forms": seen.forms,

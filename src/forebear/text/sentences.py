@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 Mode = Literal["split", "lines", "flow", "whole"]
+RULES = 2  # changes when the same text gets other sentences
 
 _HARD = "。！？｡‼⁇⁈⁉"  # ends a sentence wherever it stands
 _HARD_SET = frozenset(_HARD)
@@ -28,6 +29,7 @@ _TITLES = ("《》", "〈〉")
 _TITLE_REACH = 32  # characters; a title mark that never closes must not swallow the rest of the text
 _BARE_REACH = 4  # characters; quotes and spaces that may stand before the first word
 _INITIAL = 2  # letters between the dots of U.S., Ph.D., J.R.R.
+_ENDLESS = 1 << 13  # characters; no sentence is longer, if it has spaces
 _WORD_REACH = 16  # characters; longer than any abbreviation listed below
 
 # One pass, possessive throughout, so no character is looked at twice: a mark, the marks after it, then everything that
@@ -73,7 +75,8 @@ def split_sentences(text: str, mode: Mode = "split") -> list[str]:
 
     `split` ends a sentence at closing punctuation and at every line end; `lines` takes each line for one sentence;
     `flow` reads hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself; `whole`
-    takes all of it for one, so that its tokens are those of the text as a whole, whatever tokens reach across.
+    takes all of it for one, so that its tokens are those of the text as a whole, whatever tokens reach across. Words
+    without any mark, on and on, are parted at a space somewhere by `split` and `flow`.
     """
     ends = sentence_ends(text, mode)
     if len(ends) < 2:
@@ -95,7 +98,18 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
     if not ends:  # white space only
         return [len(text)]
     ends[-1] = len(text)
-    return ends
+    return ends if mode == "lines" or len(text) <= _ENDLESS else _with_ends(text, ends)
+
+
+def _with_ends(text: str, ends: list[int]) -> list[int]:
+    """More ends, before spaces, where a sentence is endless: words in a row without any mark."""
+    made: list[int] = []
+    for start, end in pairwise([0, *ends]):
+        while end - start > _ENDLESS and (cut := text.rfind(" ", start + 1, start + _ENDLESS)) > 0:
+            made.append(cut)
+            start = cut
+        made.append(end)
+    return made
 
 
 def _stretches(text: str, mode: Mode) -> list[tuple[int, int]]:

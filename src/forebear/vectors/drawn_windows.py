@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from forebear.kernels.drawing import scrambled_many, thinned
-from forebear.kernels.sweeping import PART, Way
+from forebear.kernels.sweeping import Way
 from forebear.kernels.windows import Text, Windows, draw
 
 
@@ -36,9 +36,9 @@ def drawn_windows(
     found, ends = thinned(tokens, lengths, kept, moment)
     if not len(found) or not way.most:
         return []
-    part = PART if way.spelling is None else min(PART, way.still(rate))
-    parts = -(-len(found) // part)
-    text = Text(found, ends, scrambled_many(moment, min(parts, -(-2 * many // part))), part)
+    starts, _ = way.parts(rate, len(found))
+    part = int(starts[1])
+    text = Text(found, ends, scrambled_many(moment, min(len(starts) - 1, -(-2 * many // part))), starts)
     made: list[Window] = []
     plainly: Any = getattr(draw, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
     for number in range(len(text.states)):

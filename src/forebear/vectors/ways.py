@@ -40,7 +40,8 @@ def way_of(
     alike = ALIKE if negatives else 0
     rows = max(busy(pulled, pulled, alike), told * busy(shared(seen, spelling), seen, alike))
     supply = Supply(stream, negatives, tree.indptr, tree.nodes, tree.turns)
-    return Way(window, mean, supply, most, spelling, rows * (1 if mean else window + 1))  # words around, in the mean
+    around = 1 if mean else window + 1  # that pull one by one, in the mean
+    return Way(window, mean, supply, most, spelling, rows * around, told * around)
 
 
 def busy(pulled: np.ndarray, seen: np.ndarray, alike: float) -> float:
