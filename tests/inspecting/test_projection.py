@@ -24,6 +24,7 @@ from forebear.vectors.table import WordTable
 from small_runs import opened
 
 NAMES = ["king", "queen", "北京", "苹果", "$10", "<b>", "a & b", "naïve"]
+DRAWN = [name for name in NAMES if name not in fonts.undrawable(NAMES)]  # by the fonts that are installed here
 
 
 def lexicon(words: int = 60, width: int = 10) -> Lexicon:
@@ -152,7 +153,7 @@ def test_names_in_the_picture_lie_apart(near: int, monkeypatch: pytest.MonkeyPat
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figures = figures_of(monkeypatch)
-    words = NAMES if near == 0 else NAMES[:4]
+    words = DRAWN if near == 0 else DRAWN[:4]
     picture = words_picture.projection(projected(lexicon(), words, 100, near), "words", "png")
     assert picture.startswith(b"\x89PNG")
     (figure,) = figures
@@ -172,17 +173,31 @@ def test_names_in_the_picture_lie_apart(near: int, monkeypatch: pytest.MonkeyPat
     assert not any(title.overlaps(box) for box in boxes)
 
 
+def _drawable(table: WordTable) -> tuple[list[str], np.ndarray, np.ndarray]:
+    rows = [row for row, word in enumerate(table.words) if word not in NAMES or word in DRAWN]
+    assert table.counts is not None
+    return [table.words[row] for row in rows], table.matrix[rows], table.counts[rows]
+
+
+def test_a_plane_of_words_that_no_font_has_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(words_picture, "undrawable", list)
+    monkeypatch.setattr(fonts, "_chosen", lambda texts: (["none"], set("".join(texts))))
+    with pytest.raises(BadInput, match="no font installed here has"):
+        words_picture.projection(projected(lexicon(), ["king", "queen", "<b>"], 100, 0), "words", "png")
+
+
 def test_pictures_of_every_kind_and_form(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("matplotlib")
     figures = figures_of(monkeypatch)
-    by = lexicon()
-    answers = by.neighbours(["king", "北京", "<b>", "queen"], 4)
+    by = Lexicon(WordTable(*_drawable(lexicon().table)))
+    asked = DRAWN[:4]
+    answers = by.neighbours(asked, 4)
     assert words_picture.neighbours(answers, "near", "png").startswith(b"\x89PNG")
     lengths = words_picture.norms(norms_of(by), "norms", "svg")
     assert lengths.startswith(b"<?xml")
     assert words_picture.projection(projected(by, [], 30, 0), "plane", "svg").startswith(b"<?xml")
     bars = [axes for axes in figures[0].axes if axes.get_visible()]
-    assert [axes.get_title(loc="left") for axes in bars] == ["king", "北京", "<b>", "queen"]
+    assert [axes.get_title(loc="left") for axes in bars] == asked
     assert [label.get_text() for label in bars[0].get_yticklabels()] == [one.word for one in answers[0].nearest]
     ticks = figures[1].axes[0].get_xticklabels()
     assert all("$" not in tick.get_text() for tick in ticks)

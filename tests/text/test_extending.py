@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from forebear.text.extending import extended, lacking
+from forebear.text.segmentation import Segmenter
+from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 from small_runs import allowed_to_refuse, text
 
@@ -56,3 +58,19 @@ def test_what_texts_have_and_a_vocabulary_lacks_can_be_added():
     assert old.unknown not in new.encode("zebra okapi").ids
     assert lacking(new, texts, 2) == []
     assert lacking(train("bytepair", texts, size=300), ["zebra 龘"], 1) == []
+
+
+def test_the_first_words_in_chinese_bring_their_segmenter():
+    english, text = train("words", ["the cat sat on the mat"] * 3), "老师去北京。The cat sat."
+    found = [token for token in train("words", [text]).tokens() if token in text]
+    for split in ("punctuation", "spaces"):
+        old = train("words", ["the cat sat on the mat"] * 3, split=split)
+        new, _ = extended(old, [word for word in found if split == "punctuation" or word.isalpha()], found=True,
+                          segmenter=Segmenter())  # fmt: skip
+        assert (new.segmenter is not None) == (split == "punctuation"), "where spaces part words, nothing else does"
+    new, _ = extended(english, found, found=True, segmenter=Segmenter())
+    assert new.unknown not in new.encode(text).ids
+    assert new.encode("the cat sat").ids.tolist() == english.encode("the cat sat").ids.tolist()
+    again = Tokenizer(new.blueprint)
+    assert again.encode(text).ids.tolist() == new.encode(text).ids.tolist()
+    assert extended(english, ["okapi"], found=True, segmenter=Segmenter())[0].segmenter is None

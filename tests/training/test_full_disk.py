@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import forebear as fb
 from forebear.errors import ForebearError
 from forebear.training.folder import RunFolder
 from forebear.training.trainer import Report, Watcher
@@ -91,3 +92,21 @@ def test_a_read_only_place(book: Path, small_disk: Path):
     with pytest.raises(ForebearError, match="Read-only") as raised:
         pretraining.pretrain(plan("ngram", book), small_disk / "run")
     assert "--to" in raised.value.remedy
+
+
+def test_vectors_from_elsewhere_and_a_full_disk(small_disk: Path, tmp_path: Path):
+    file = tmp_path / "words.txt"
+    file.write_text("".join(f"word{row} {row / 7:.6f} {' '.join(['0.5'] * 99)}\n" for row in range(4000)))
+    fill(small_disk, 100_000)
+    with pytest.raises(ForebearError, match="No space left on device") as raised:
+        fb.import_run(file, to=small_disk / "run")
+    assert "free some space" in raised.value.remedy
+    assert {one.name for one in small_disk.iterdir()} == {"filler"}
+
+
+def test_a_full_cache_is_called_so(small_disk: Path, book: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FOREBEAR_CACHE", str(small_disk / "cache"))
+    fill(small_disk)
+    with pytest.raises(ForebearError, match="No space left on device") as raised:
+        pretraining.pretrain(plan("ngram", book), book.parent / "run")
+    assert "FOREBEAR_CACHE" in raised.value.remedy

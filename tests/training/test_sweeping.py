@@ -148,10 +148,10 @@ def test_any_tokens_have_vectors(kind: str, tmp_path: Path):
     assert "analogy" in run.verbs
 
 
-def test_a_rate_at_which_nothing_is_learned_is_told(tmp_path: Path):
-    notes = Notes()
-    trained("word2vec", tmp_path, steps=60, rate=0.7, watcher=notes)
-    assert any("above that of vectors that know nothing" in note for note in notes.words)
+def test_a_rate_at_which_vectors_grow_without_end_is_named(tmp_path: Path):
+    with pytest.raises(ForebearError, match="the vectors grow without end") as raised:
+        trained("word2vec", tmp_path, steps=60, rate=0.7)
+    assert "a lower rate" in raised.value.remedy
 
 
 def test_phrases_are_told(tmp_path: Path):

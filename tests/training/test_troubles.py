@@ -14,6 +14,7 @@ from forebear.errors import ForebearError
 from forebear.text.reading import Reading
 from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
+from forebear.training.troubles import NoNumber, Troubles
 from forebear.using import planning, pretraining
 from forebear.using.listing import runs
 from small_runs import Notes, plan, text, trained
@@ -143,3 +144,15 @@ def test_a_second_interrupt_ends_even_a_long_step():
     _, told = process.communicate(timeout=20)
     assert (process.returncode, time.monotonic() - began < 15) == (130, True)
     assert "what was saved before is whole" in told
+
+
+def test_vectors_that_grow_without_end_are_a_failure_and_bad_ones_are_told():
+    said: list[str] = []
+    troubles = Troubles(None, 0, 10, lambda kind, words: said.append(words), usual=0.025)
+    troubles.of_vectors(3, 4.0, 4.16, 0.025)
+    assert said == []
+    troubles.of_vectors(3, 5.0, 4.16, 0.025)
+    assert "the rate is too high" in said[0]
+    with pytest.raises(NoNumber, match=r"the held-out loss is 1e\+20 at step 3") as raised:
+        troubles.of_vectors(3, 1e20, 4.16, 0.5)
+    assert raised.value.remedy == "a lower rate: --rate 0.025 --overwrite"

@@ -116,3 +116,13 @@ def test_what_only_counts_counts_on(tmp_path: Path):
     assert after.counts[after.rows["cat"]] > before.counts[before.rows["cat"]]
     assert after.counts[after.rows["wolf"]] > 0
     assert any("new words have places of their own" in note for note in new.facts["notes"])
+
+
+def test_text_in_another_language_is_cut_as_it_is(tmp_path: Path):
+    old = trained("word2vec", tmp_path, to="old", steps=5)
+    file = tmp_path / "new.txt"
+    file.write_text("\n\n".join(f"今天老师去北京看朋友。第{number}天。" for number in range(60)), encoding="utf-8")
+    what = planning.plan("word2vec", [str(file)], settings={"steps": 2}, beginning=Beginning.of(str(old.path)))
+    new = Run(pretraining.pretrain(what, tmp_path / "new"))
+    assert {"老师", "北京", "朋友"} <= set(new.words.words)
+    assert new.neighbours("老师去北京")[0].nearest

@@ -25,6 +25,9 @@ FILES = {
     "commented": "# people were asked\n\nlove\tsex\t6.77\n# and again\ntiger\tcat\t7.35",
     "simlex": "word1\tword2\tPOS\tSimLex999\tconc(w1)\nlove\tsex\tN\t6.77\t3\ntiger\tcat\tN\t7.35\t4\n",
     "judged": "love\tsex\t6.77\t9\t6\ntiger\tcat\t7.35\t8\t7\n",
+    "numbered": "1\tlove\tsex\t6.77\n2\ttiger\tcat\t7.35\n",
+    "numbered and headed": "id,w1,w2,score\n0,love,sex,6.77\n1,tiger,cat,7.35\n",
+    "semicolons": "love;sex;6.77\ntiger;cat;7.35\n",
     "astray": " love\tsex \t6.77\ntiger\t cat\t7.35\n",
 }
 
@@ -41,7 +44,7 @@ def test_pairs_are_read_however_they_are_written(form: str, tmp_path: Path):
     assert isinstance(read, WordPairs)
     assert read.pairs == (("love", "sex"), ("tiger", "cat"))
     assert read.scores.tolist() == [6.77, 7.35]
-    assert bool(read.headings) == (form in ("headed", "simlex", "persons"))
+    assert bool(read.headings) == (form in ("headed", "simlex", "persons", "numbered and headed"))
 
 
 def test_analogies_are_read_by_section_and_kind(tmp_path: Path):

@@ -59,6 +59,16 @@ def test_words_that_keep_the_same_company_become_alike(kind: dict[str, Any], det
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_what_vectors_lose_that_know_nothing(kind: dict[str, Any]):
+    tokens = pairs_text()
+    model = made(tokens, **kind)
+    loss, many = model.examine(tokens, np.array([len(tokens)]))  # against outputs that are all 0
+    assert loss / many == pytest.approx(
+        model.told * np.log(2), rel=0.06
+    )  # a drawn word that is the word itself is none
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_examining_is_a_sum_over_whole_windows_in_double_precision(kind: dict[str, Any]):
     """By hand, for words told by a tree: negatives are drawn, but always the same."""
     tokens, lengths = np.array([2, 0, 1, 1, 3, 0, 4, 2], np.int32), np.array([5, 3])

@@ -24,3 +24,14 @@ FIRST = [*",.", *(f"the{'e' * number}" for number in range(COMMON - 2))]
 )
 def test_a_word_to_begin_with(words: list[str], expected: str | None):
     assert WordTable(words, np.zeros((len(words), 1), np.float32)).example == expected
+
+
+def test_a_table_is_asked_as_people_ask_one():
+    table = WordTable(["cat", "Mat"], np.eye(2, dtype=np.float32))
+    assert len(table) == 2
+    assert "cat" in table
+    assert "mat" not in table
+    assert table["Mat"].tolist() == [0, 1]
+    assert repr(table) == "WordTable(2 words, width 2)"
+    with pytest.raises(KeyError):
+        table["dog"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from forebear.cli.printing import Speaking
 from forebear.cli.watching import watching
+
+if TYPE_CHECKING:
+    from forebear.training.folder import RunFolder
 
 
 def rerun(
@@ -45,6 +48,13 @@ def rerun(
         after = pretraining.again(run, place, overwrite=overwrite, watcher=watcher)
     same = before.facts["weights"]["sha256"] == after.facts["weights"]["sha256"]
     facts = {"folder": str(after.path), "same": same, **after.facts}
-    words = "every weight is the same" if same else "the weights differ: other versions, hardware or threads"
+    words = "every weight is the same" if same else f"the weights differ: {_why(before)}"
     speaking.tell(facts, lambda console: console.print(f"{words}: {after.path}", markup=False, soft_wrap=True))
     return 0 if same else 1
+
+
+def _why(run: RunFolder) -> str:
+    recipe = run.recipe
+    if run.milestone.learning == "sweeping" and not recipe.deterministic and recipe.threads != 1:
+        return "threads that learn freely never end alike; --deterministic, or --threads 1, does"
+    return "other versions, hardware or threads"

@@ -70,9 +70,10 @@ def _bars(axes: Axes, answer: NearWords, names: Sequence[str], most: float) -> N
 
 
 def projection(of: Projection, title: str, form: str) -> bytes:
-    """Dots with their names; a word that no font here can write is a dot without."""
+    """Dots with their names; a word that no font here can write is a dot without, if only some are such words."""
     names = [short(word, 24) for word in of.words]
     unwritten = set(undrawable(names))
+    unwritten = set() if unwritten.issuperset(names) else unwritten  # then it is refused, with the remedy
     with drawing([title, *(name for name in names if name not in unwritten)], PAGE):
         side = 6.5 if len(names) <= 40 else 8.5 if len(names) <= 150 else 10.5
         figure = new_figure(side * 1.3, side)

@@ -52,7 +52,7 @@ class Way:
     most      of them at most for one word
     spelling  indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
     busiest   how often the row that is pulled most is pulled for each word of text
-    pulls     how often a word is pulled where it occurs, in the mean
+    told      how many of them there are for a word, in the mean
     """
 
     window: int
@@ -61,7 +61,12 @@ class Way:
     most: int
     spelling: tuple[np.ndarray, np.ndarray] | None = None
     busiest: float = 1.0
-    pulls: float = 1.0
+    told: float = 1.0
+
+    @property
+    def pulls(self) -> float:
+        """How often a word is pulled where it occurs, in the mean: by words around one by one, or by all as one."""
+        return self.told * (1 if self.mean else self.window + 1)
 
     def still(self, rate: float) -> int:
         """How many words may be learned from while tables stand still."""

@@ -59,15 +59,16 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 @contextmanager
 def disk_told(target: str | os.PathLike[str]) -> Iterator[None]:
     """What a disk refuses, in words, with the remedy."""
-    elsewhere = "choose a place that can be written, with --to"
-    remedies = {
-        errno.ENOSPC: "free some space and run again (what is finished is kept), or choose another disk with --to",
-        errno.EDQUOT: "your quota is used up: free some space, or choose another disk with --to",
-    }
     try:
         yield
     except OSError as error:
         place = error.filename if isinstance(error.filename, str) else target
+        how = "by FOREBEAR_CACHE" if Path(place).is_relative_to(cache()) else "with --to"
+        elsewhere = f"choose a place that can be written, {how}"
+        remedies = {
+            errno.ENOSPC: f"free some space and run again (what is finished is kept), or choose another disk {how}",
+            errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {how}",
+        }
         raise ForebearError(
             error.strerror or str(error), file=place, remedy=remedies.get(error.errno or 0, elsewhere)
         ) from error

@@ -11,7 +11,9 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.text import blueprint as blueprints
 from forebear.text.blueprint import Blueprint
+from forebear.text.segmentation import Segmenter, has_han
 from forebear.text.tokenizer import Tokenizer
+from forebear.text.words import segmented_by
 
 KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
 
@@ -36,13 +38,14 @@ def lacking(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]
 
 
 def extended(
-    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False
+    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False, segmenter: Segmenter | None = None
 ) -> tuple[Tokenizer, dict[str, list[int]]]:
     """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
 
     What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
     (at a space, or between two Chinese characters) could never be found there, and is refused. Words that were `found`
-    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone.
+    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone. Where they are the
+    first in Chinese, the `segmenter` that found them cuts Chinese from now on.
     """
     words = list(words)
     if not words:
@@ -62,6 +65,8 @@ def extended(
         if parts[0] not in vocabulary:
             new[parts[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[parts[0]] = len(vocabulary)
+    if segmenter is not None and tokenizer.segmenter is None and tokenizer.split != "spaces" and any(map(has_han, new)):
+        made["model"]["forebear"]["segmenter"] = segmented_by(segmenter)
     longer = Tokenizer(made) if new else tokenizer
     for word in () if found else new:
         if len(longer.encode(word).ids) != 1:

@@ -95,9 +95,6 @@ def blueprint(
         "vocab": {token: i for i, token in enumerate(tokens)},
         "unk_token": specials["unknown"],
     }
-    cutting = (
-        None if segmenter is None else {"made_with": segmenter.describe(), "dictionary": list(segmenter.dictionary)}
-    )
     return build(
         model,
         kind="words",
@@ -105,5 +102,10 @@ def blueprint(
         normalizer=normalizer_of(normalise),
         pre_tokenizer=pre_tokenizer(split),
         decoder=None,
-        facts={"normalise": list(normalise), "split": split, "segmenter": cutting, **facts},
+        facts={"normalise": list(normalise), "split": split, "segmenter": segmented_by(segmenter), **facts},
     )
+
+
+def segmented_by(segmenter: Segmenter | None) -> dict[str, Any] | None:
+    """What a blueprint says of its segmenter."""
+    return None if segmenter is None else {"made_with": segmenter.describe(), "dictionary": list(segmenter.dictionary)}

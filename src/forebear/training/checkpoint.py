@@ -91,7 +91,7 @@ class Checkpoints:
             return final
         aside.mkdir(parents=True)
         try:
-            _written(write, aside)
+            written(write, aside)
             write_json(aside / STATE, state)
             names = sorted(item.name for item in aside.iterdir())
             for name in names:
@@ -132,7 +132,7 @@ class Checkpoints:
                 shutil.rmtree(aside, ignore_errors=True)
 
 
-def _written(write: Callable[[Path], None], folder: Path) -> None:
+def written(write: Callable[[Path], None], folder: Path) -> None:
     """safetensors wraps what the system says in an error of its own; it is told as the system says it."""
     from safetensors import SafetensorError
 

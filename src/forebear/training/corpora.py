@@ -96,7 +96,7 @@ def corpus_of(
             size = vocabulary_for(str(tokenizer), sum(found.stamp()[2] for found in find(source.paths)))
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
         if tokenizer == "words" and least_count is not None:
-            learning = replace(learning, size=size or EVERY_WORD, min_count=least_count)
+            learning = replace(learning, size=EVERY_WORD if size is None else size, min_count=least_count)
         if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
             learning = replace(learning, specials=ROBERTA)
         tokenizer = tokenizer_for(

@@ -195,14 +195,15 @@ class Trainer:
     def _look(self, troubles: Troubles) -> None:
         """Evaluates, writes a line of metrics and reports, each when it is due."""
         step, over = self.at.step, self._over()
+        rate = self.recipe.rate * self.pace.share(step - 1)
         held_out, best = None, False
         if examined(step, self.recipe.evaluate_every or (self.epoch if self.last else None)) or over:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
-                troubles.no_number(step, sum(held_out.values()), self.recipe.rate * self.pace.share(step - 1))
+                troubles.no_number(step, sum(held_out.values()), rate)
             bad = sum(held_out.values())
             if self.last:
-                troubles.of_vectors(bad, getattr(self.learner.network, "nothing", None))
+                troubles.of_vectors(step, bad, getattr(self.learner.network, "nothing", None), rate)
             if self.judge is not None:
                 told, bad = self.judge()
                 held_out |= told
@@ -215,7 +216,6 @@ class Trainer:
         if (tokens := _of_tokens(losses)) is not None:
             troubles.of_loss(step, tokens)
         done, seconds = self.pace.done(step, self.at.seconds), self.at.seconds
-        rate = self.recipe.rate * self.pace.share(step - 1)
         speed = self.at.tokens / max(seconds, 1e-9)
         more = {"held_out": held_out} if held_out else {}
         self.metrics.add(

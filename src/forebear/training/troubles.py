@@ -17,6 +17,7 @@ UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit i
 TAGGED, SEEN = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
 REPEATED = 0.2  # share of documents that say what another says already
 SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
+GROWN = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
 LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
 
@@ -100,8 +101,14 @@ class Troubles:
         """A rate to try: a third, or the usual one where this is far above it."""
         return self.usual if self.usual is not None and rate > 3 * self.usual else rate / 3
 
-    def of_vectors(self, loss: float, nothing: float | None) -> None:
+    def of_vectors(self, step: int, loss: float, nothing: float | None, rate: float) -> None:
         """`nothing` is what word vectors lose that know nothing, where that is known."""
+        if nothing is not None and loss > GROWN * nothing:
+            raise NoNumber(
+                f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, where vectors that "
+                f"know nothing have {nothing:.2f}",
+                remedy=f"a lower rate: --rate {self.lower(rate):.2g} --overwrite",
+            )
         if nothing is not None and loss > nothing:
             self.say(
                 "nothing is learned",

@@ -86,7 +86,8 @@ class Beginning:
     @cached_property
     def _extended(self) -> tuple[Tokenizer, dict[str, list[int]]]:
         try:
-            return extended(self.folder.tokenizer, self.words, found=self.words_file is None)
+            found = self.words_file is None  # in a text, where words are cut as usual
+            return extended(self.folder.tokenizer, self.words, found=found, segmenter=Segmenter() if found else None)
         except BadInput as error:
             error.file = self.words_file
             raise

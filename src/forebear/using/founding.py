@@ -13,7 +13,7 @@ from forebear.text.aside import disk_told, readable, sync_folder
 from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.card import write_card
-from forebear.training.checkpoint import digest
+from forebear.training.checkpoint import digest, written
 from forebear.training.folder import RunFolder
 from forebear.training.learner import WEIGHTS
 from forebear.using.run import Run
@@ -33,7 +33,7 @@ def founded(
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
         try:
-            write(aside / WEIGHTS)
+            written(write, aside / WEIGHTS)
             readable(aside / WEIGHTS)
             facts: dict[str, Any] = {
                 "name": target.name,

@@ -153,7 +153,9 @@ class Lexicon:
     def _unknown(self, word: str) -> BadInput:
         near = alike(word, self.table.words)
         remedy = f"did you mean: {', '.join(near)}?" if near else "ask for a word that the run has seen"
-        return BadInput(f"no vector for {word!r}: it is not among {len(self.table.words):,} words", remedy=remedy)
+        parts = ", and none of its letter groups was seen" if self.table.compose is not None else ""
+        what = f"no vector for {word!r}: it is not among {len(self.table.words):,} words{parts}"
+        return BadInput(what, remedy=remedy)
 
     def neighbours(self, texts: str | Sequence[str], top: int = 10, *, approximate: bool = False) -> list[NearWords]:
         """The `top` words nearest to each text by cosine, its own words left out; none where none is nearer."""
@@ -183,7 +185,7 @@ class Lexicon:
         return found
 
     def analogy(
-        self, first: str, second: str, third: str, *, top: int = 10, method: Method = "add", approximate: bool = False
+        self, first: str, second: str, third: str, *, top: int = 5, method: Method = "add", approximate: bool = False
     ) -> Analogy:
         """What is to the third as the second is to the first; the three themselves are no answers.
 

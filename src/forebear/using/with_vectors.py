@@ -97,7 +97,7 @@ class WithVectors(Opened):
         return odd_one_out(self, texts, **how)
 
     def analogy(
-        self, first: str, second: str, third: str, *, top: int = 10, method: Method = "add", approximate: bool = False
+        self, first: str, second: str, third: str, *, top: int = 5, method: Method = "add", approximate: bool = False
     ) -> Analogy:
         """The first is to the second as the third is to what? By its own words."""
         self.ready_for("analogy")

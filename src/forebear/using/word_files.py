@@ -18,7 +18,10 @@ NO_NUMBERS = ("nan", "inf", "infinity")  # nor with a sign
 SECTION, COMMENT = ":", "#"
 LOOKED_AT = 5  # lines by which it is told what a file holds
 POINT = "write a number with a point, such as 8.5"
-FORMS = "a line is two words and a number, or four words of an analogy below a line such as ': capitals'"
+FORMS = (
+    "a line is two words and a number, or four words of an analogy below a line such as ': capitals'; they are parted "
+    "by tabs, semicolons, commas or spaces"
+)
 
 Pair = tuple[str, str]
 Question = tuple[str, str, str, str]
@@ -79,8 +82,9 @@ def _pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairs:
     pairs, scores, headings = [], [], ""
     if len(lines) > 1 and _heads(_fields(lines[0][1]), _fields(lines[1][1])):
         headings, lines = lines[0][1], lines[1:]
+    numbered = _numbered([_fields(line)[0] for _, line in lines], min(len(_fields(line)) for _, line in lines))
     for number, line in lines:
-        words = _fields(line)
+        words = _fields(line)[numbered:]
         # SimLex has a part of speech before the number, others what each person said behind it.
         field = next((one for one in words[2:] if _meant_as_number(one)), None)
         if field is None:
@@ -91,6 +95,12 @@ def _pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairs:
         pairs.append((words[0], words[1]))
         scores.append(score)
     return WordPairs(file, tuple(pairs), np.array(scores, np.float64), headings)
+
+
+def _numbered(first: Sequence[str], fields: int) -> bool:
+    """Whether lines have their own number before two words and a number: 0 or 1, and then one more each time."""
+    told = [int(one) if one.isdecimal() else -1 for one in first]
+    return fields > 3 and len(told) > 1 and told[0] in (0, 1) and told == list(range(told[0], told[0] + len(told)))
 
 
 def _heads(first: Sequence[str], second: Sequence[str]) -> bool:
@@ -126,8 +136,8 @@ def _kinds(file: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _fields(line: str) -> list[str]:
-    """Parted by tabs, by commas, or else by spaces."""
-    mark = "\t" if "\t" in line else "," if line.count(",") > 1 else None
+    """Parted by tabs, by semicolons, by commas, or else by spaces."""
+    mark = "\t" if "\t" in line else next((one for one in ";," if line.count(one) > 1), None)
     return [part.strip() for part in line.split(mark)]
 
 

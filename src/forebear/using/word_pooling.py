@@ -140,7 +140,7 @@ class Pooled:
 def refuse_unknown(read: np.ndarray) -> None:
     """A text of which no word was read, named by its number from 1."""
     for number in np.flatnonzero(read == 0)[:1].tolist():
-        remedy = "leave it out, or ask a run with subwords, which has a vector for any word"
+        remedy = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
         raise BadInput("none of this text's words has a vector", line=number + 1, remedy=remedy)
 
 

@@ -31,6 +31,19 @@ class WordTable:
     counts: np.ndarray | None = None
     compose: Compose | None = None
 
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.rows
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        """The vector of a word as it is written."""
+        return np.asarray(self.matrix[self.rows[word]], np.float32)
+
+    def __repr__(self) -> str:
+        return f"WordTable({len(self):,} words, width {self.matrix.shape[1]:,})"
+
     @cached_property
     def rows(self) -> dict[str, int]:
         """The row of each word."""

@@ -40,8 +40,7 @@ def way_of(
     alike = ALIKE if negatives else 0
     rows = max(busy(pulled, pulled, alike), told * busy(shared(seen, spelling), seen, alike))
     supply = Supply(stream, negatives, tree.indptr, tree.nodes, tree.turns)
-    around = 1 if mean else window + 1  # that pull one by one, in the mean
-    return Way(window, mean, supply, most, spelling, rows * around, told * around)
+    return Way(window, mean, supply, most, spelling, rows * (1 if mean else window + 1), told)
 
 
 def busy(pulled: np.ndarray, seen: np.ndarray, alike: float) -> float:

@@ -114,6 +114,11 @@ class Word2vecModel:
         return self._known_way
 
     @property
+    def told(self) -> float:
+        """Rows by which a word is told, in the mean: itself and those drawn, or the turns of its path."""
+        return self._way.told
+
+    @property
     def drawing(self) -> tuple[np.ndarray, Any]:
         """How often each id is looked at, and what else decides about windows."""
         return self._kept, self._way

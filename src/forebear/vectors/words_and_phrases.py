@@ -56,9 +56,10 @@ class WordsAndPhrases:
         return "nats for telling a word from those drawn by chance, and those from it"
 
     @property
-    def nothing(self) -> float | None:
-        """What vectors lose that know nothing: of each word it is told by even chances from those drawn."""
-        return None if self.model.output == "tree" else (1 + self.model.negatives) * math.log(2)
+    def nothing(self) -> float:
+        """What vectors lose that know nothing: a word is told by even chances from each that was drawn, or at each turn
+        of its path."""
+        return self.model.told * math.log(2)
 
     def _joins(self, phrases: Phrases) -> None:
         """From now on these are joined; the model is made anew where that changes the vocabulary."""
