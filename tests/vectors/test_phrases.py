@@ -88,7 +88,9 @@ def test_only_phrases_that_have_a_vector_are_told():
     text = [[0, 1, 2, *others[part::20]] for part in range(20)]
     made = vectors_of(text, tokens, passes=2)
     assert made.phrases.names(tokens) == ["new york", "york city", "new york city"]
-    assert made.notes == ["1 phrases are words of their own (new york city …); 2 more stand only in others"]
+    assert made.notes == [
+        "1 phrases are words of their own (new york city …); 2 more stand in others, or too seldom by themselves"
+    ]
     assert made.describe()["phrases"] == 1
     assert {"new york city", "new york"} & set(made.table(tokens).words) == {"new york city"}
 

@@ -85,11 +85,16 @@ class WordsAndPhrases:
 
     def _told_of_phrases(self) -> str:
         counts = self._phrase_counts
-        names, own = self.phrases.names(self._tokens), int(np.count_nonzero(counts))
+        names, own = self.phrases.names(self._tokens), int(np.count_nonzero(counts >= self._fewest))
         often = np.argsort(-counts, kind="stable")[: min(own, SHOWN)]
         shown = f" ({', '.join(names[phrase] for phrase in often.tolist())} …)" if own else ""
-        parts = f"; {len(names) - own:,} more stand only in others" if own < len(names) else ""
+        parts = f"; {len(names) - own:,} more stand in others, or too seldom by themselves" if own < len(names) else ""
         return f"{own:,} phrases are words of their own{shown}{parts}"
+
+    @property
+    def _fewest(self) -> int:
+        """How often what has a vector was seen: joining leaves some words, and phrases, less often by themselves."""
+        return self._least if self._passes else 1
 
     @property
     def _phrase_counts(self) -> np.ndarray:
@@ -195,7 +200,7 @@ class WordsAndPhrases:
         """Of every word and phrase that was seen."""
         names = [*tokens, *self.phrases.names(tokens)]
         never = self._never[np.minimum(np.arange(len(names)), len(tokens))]
-        rows = np.flatnonzero((self.model.counts > 0) & ~never)
+        rows = np.flatnonzero((self.model.counts >= self._fewest) & ~never)
         rows = rows[np.argsort(-self.model.counts[rows], kind="stable")]
         compose = None if self.model.subwords is None else self.model.composed
         return WordTable(
@@ -203,4 +208,4 @@ class WordsAndPhrases:
         )
 
     def describe(self) -> dict[str, Any]:
-        return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts))}
+        return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts >= self._fewest))}
