@@ -260,5 +260,9 @@ def test_words_without_any_mark_are_cut_at_spaces_somewhere():
         assert all(one.startswith(" ") for one in found[1:])
     assert split_sentences("字" * 20000) == ["字" * 20000], "where there is no space nothing says where words end"
     assert split_sentences(text, "lines") == split_sentences(text, "whole") == [text]
-    leading = " " + "x" * 20000
-    assert "".join(split_sentences(leading)) == leading
+    for odd in (" " + "x" * 20000, "x " + " " * 20000 + "y", "word " * 3000 + " " * 20000):
+        assert "".join(split_sentences(odd)) == odd
+        assert all(one.strip() for one in split_sentences(odd)), "no sentence is white space only"
+    late = "x" * 20000 + " one two three" * 5000
+    assert len(split_sentences(late)) > 5, "one endless word keeps none of the others"
+    assert "".join(split_sentences(late)) == late

@@ -7,7 +7,7 @@ import numpy as np
 from forebear.kernels.compiling import compiled
 
 
-def stretches(
+def parted(
     tokens: np.ndarray, vocabulary: int, *, longest: int, each: float, again: float, near: int, most: float
 ) -> np.ndarray:
     """(n + 1,) the places where stretches begin, and the end of the text; none is empty.

@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.kernels import around, lanes, rows, waiting, windows
 from forebear.kernels.around import Lesson, Pulls
-from forebear.kernels.bursts import stretches
+from forebear.kernels.bursts import parted
 from forebear.kernels.compiling import compiled
 from forebear.kernels.drawing import scrambled_many, thinned
 from forebear.kernels.lanes import WIDE
@@ -81,8 +81,8 @@ class Way:
         return self.is_wide(rate) or rate * self.pulls > HEAVY
 
     def abreast(self, rate: float) -> int:
-        """How many words around a target may pull at it at once, where they do so freely."""
-        return max(LEAST, int(ABREAST / max(rate, ABREAST / LONGEST)))
+        """How many words around a target may pull at it at once, where they do so freely: all, but of a wide window."""
+        return max(LEAST, int(ABREAST / rate)) if self.is_wide(rate) else 2 * self.window
 
     def parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
         """Where parts of a text of so many words begin, and how many windows of them are measured together."""
@@ -98,7 +98,7 @@ class Way:
         still, each = self.still(rate), rate * self.pulls
         again = each * (self.window + 1) if self.mean else each  # a word that is all its window is the whole mean
         how = {"longest": still, "each": each, "again": again, "near": 2 * self.window, "most": BURST}
-        borders = stretches(tokens, vocabulary, **how)
+        borders = parted(tokens, vocabulary, **how)
         pieces = min(still, PIECES)
         shares = np.arange(pieces) * np.diff(borders)[:, None] // pieces
         return np.append((borders[:-1, None] + shares).ravel(), len(tokens)), pieces

@@ -29,7 +29,7 @@ _TITLES = ("《》", "〈〉")
 _TITLE_REACH = 32  # characters; a title mark that never closes must not swallow the rest of the text
 _BARE_REACH = 4  # characters; quotes and spaces that may stand before the first word
 _INITIAL = 2  # letters between the dots of U.S., Ph.D., J.R.R.
-_ENDLESS = 1 << 13  # characters; no sentence is longer, if it has spaces
+_ENDLESS = 1 << 13  # characters; no sentence of several words is longer, unless one of them is
 _WORD_REACH = 16  # characters; longer than any abbreviation listed below
 
 # One pass, possessive throughout, so no character is looked at twice: a mark, the marks after it, then everything that
@@ -39,6 +39,7 @@ _CANDIDATE = re.compile(
     rf"([{_HARD}{_SOFT}]*+)[{_HARD}{_SOFT}{_TAIL}]*+(?:\[[0-9]{{1,3}}\][{_TAIL}]*+)*+"
 )
 _BREAK = re.compile(rf"[{_LINE_END}]\s*+")
+_SPACES = re.compile(r"(?<=\S) ++(?=\S)")
 _ONE_BREAK = re.compile(rf"\r\n|[{_LINE_END}]")
 _LETTER = rf"[^\W_{_WIDE}]"
 _WORD = re.compile(rf"(?<!{_LETTER})(?<!{_LETTER}[.&]){_LETTER}++(?:[.&]{_LETTER}++)*+\Z")
@@ -105,9 +106,13 @@ def _with_ends(text: str, ends: list[int]) -> list[int]:
     """More ends, before spaces, where a sentence is endless: words in a row without any mark."""
     made: list[int] = []
     for start, end in pairwise([0, *ends]):
-        while end - start > _ENDLESS and (cut := text.rfind(" ", start + 1, start + _ENDLESS)) > 0:
-            made.append(cut)
-            start = cut
+        last = start  # where it might end
+        for gap in _SPACES.finditer(text, start, end) if end - start > _ENDLESS else ():
+            if gap.start() - start > _ENDLESS and last > start:
+                made.append(start := last)
+            last = gap.start()
+        if end - start > _ENDLESS and last > start:
+            made.append(last)
         made.append(end)
     return made
 

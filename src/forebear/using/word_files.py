@@ -82,9 +82,10 @@ def _pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairs:
     pairs, scores, headings = [], [], ""
     if len(lines) > 1 and _heads(_fields(lines[0][1]), _fields(lines[1][1])):
         headings, lines = lines[0][1], lines[1:]
-    numbered = _numbered([_fields(line)[0] for _, line in lines], min(len(_fields(line)) for _, line in lines))
-    for number, line in lines:
-        words = _fields(line)[numbered:]
+    parted = [_fields(line) for _, line in lines]
+    numbered = _numbered([words[0] for words in parted], min(map(len, parted)))
+    for (number, line), fields in zip(lines, parted, strict=True):
+        words = fields[numbered:]
         # SimLex has a part of speech before the number, others what each person said behind it.
         field = next((one for one in words[2:] if _meant_as_number(one)), None)
         if field is None:
