@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import results_recurrent
 import results_translation
 import results_words
 from real_runs import Bench, Row, Telling, as_transformers_answers, blind, row
@@ -258,6 +259,7 @@ EXPERIMENTS: dict[str, Callable[[Bench], tuple[str, list[str], list[Row]]]] = {
     "parts-of-bert": parts_of_bert,
     "parts-on-names": parts_on_names,
     **results_words.EXPERIMENTS,
+    **results_recurrent.EXPERIMENTS,
 }
 NAMES = [*EXPERIMENTS, *results_translation.EXPERIMENTS]
 

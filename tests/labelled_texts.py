@@ -55,7 +55,10 @@ def file_of(task: str, folder: Path, count: int = 60, seed: int = 0) -> Path:
 def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **settings: Any) -> adapting.Plan:
     how = {
         name: settings.pop(name)
-        for name in ("how", "freeze_layers", "layer_decay", "language", "balanced", "reader", "reader_width")
+        for name in (
+            *("how", "freeze_layers", "layer_decay", "language", "balanced"),
+            *("reader", "reader_width", "mixture", "mixture_norm"),
+        )
         if name in settings
     }
     options = {name: settings.pop(name) for name in ("crf",) if name in settings}

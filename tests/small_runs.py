@@ -57,13 +57,23 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         small |= {"context": 40, "inner": 64, "dropout": 0.0, "smoothing": 0.0}
     if "pairs" in own:  # rows that hold two sentences
         small |= {"context": 40} | ({"table": 16} if "table" in own else {})
-    if name == "nnlm":  # layers as wide as each other can be mixed
-        small |= {"context": 4, "inner": SMALL["width"]}
+    if name == "nnlm":
+        small |= {"context": 4}
+    if {"inner", "softmax"} <= own:  # layers as wide as each other can be mixed
+        small |= {"inner": SMALL["width"]}
+    if "state" in own or name == "elmo":
+        small |= {"dropout": 0.0, "softmax": "full"}
+    if name == "cnn_rnn":  # one above the other begin to learn late
+        small |= {"depth": 1}
+    if "filters" in own:
+        small |= {"filters": "1:8,2:8,3:16", "characters": 8, "highways": 1}
+    small |= {"cells": 48} if "cells" in own else {}
     recipe = {
         "counting": {"epochs": 1, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
     }[way_of(milestone_named(name))]
+    recipe |= {"rate": 2e-2} if "state" in own or name == "elmo" else {}
     budget = {"steps", "tokens", "time", "epochs"}
     if budget & set(changes):
         recipe = {setting: value for setting, value in recipe.items() if setting not in budget}
@@ -72,8 +82,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
 
 def to_be_killed(name: str) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
-    steps = {"steps": 1200 if way_of(milestone_named(name)) == "counting" else 300, "evaluate_every": 5}
-    return {"batch": 16, "save_every": 0.001, **(steps if name != "ngram" else {})}
+    steps = {"steps": 10_000 if way_of(milestone_named(name)) == "counting" else 300, "evaluate_every": 5}
+    return {"batch": 2 if name == "onehot" else 16, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 
 def plan(name: str, file: Path, **changes: Any) -> planning.Plan:

@@ -101,7 +101,7 @@ def test_unknown_benchmark_is_bad_use_and_lists_those_there_are(arguments: list[
 def test_unknown_extra_is_bad_use():
     answer = called("setup", "--extras", "onnx,onxn")
     assert answer.returncode == 2
-    assert "'onxn'; there are: bench, dev, onnx, usearch" in answer.stderr
+    assert "'onxn'; there are: bench, dev, elmo, onnx, usearch" in answer.stderr
 
 
 def test_front_works_from_anywhere_through_links_and_in_paths_with_spaces(tmp_path: Path):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HEAVY = {
-    "huggingface_hub", "matplotlib", "numba", "numpy", "rjieba", "sacrebleu",
+    "h5py", "huggingface_hub", "matplotlib", "numba", "numpy", "rjieba", "sacrebleu",
     "safetensors", "tokenizers", "torch", "transformers", "zstandard",
 }  # fmt: skip
 

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forebear.comparing.comparing import compare
     from forebear.inspecting.attributing import why
+    from forebear.inspecting.distance import gradients
+    from forebear.inspecting.layer_weights import layers
     from forebear.inspecting.lens import lens
     from forebear.inspecting.maps import attention
     from forebear.inspecting.norms import norms
     from forebear.inspecting.positions import positions
     from forebear.inspecting.projection import projection
+    from forebear.inspecting.senses import senses
     from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
     from forebear.using.distilling import distil
     from forebear.using.explaining import explain
@@ -38,7 +41,9 @@ __all__ = [
     "compare",
     "distil",
     "explain",
+    "gradients",
     "import_run",
+    "layers",
     "lens",
     "load",
     "mixed",
@@ -50,6 +55,7 @@ __all__ = [
     "rerun",
     "resume",
     "runs",
+    "senses",
     "why",
 ]
 
@@ -63,6 +69,8 @@ _PLACES = {
     "compare": "forebear.comparing.comparing",
     "distil": "forebear.using.distilling",
     "explain": "forebear.using.explaining",
+    "gradients": "forebear.inspecting.distance",
+    "layers": "forebear.inspecting.layer_weights",
     "lens": "forebear.inspecting.lens",
     "mixed": "forebear.using.mixing",
     "norms": "forebear.inspecting.norms",
@@ -70,6 +78,7 @@ _PLACES = {
     "projection": "forebear.inspecting.projection",
     "quantise": "forebear.using.quantising",
     "runs": "forebear.using.listing",
+    "senses": "forebear.inspecting.senses",
     "why": "forebear.inspecting.attributing",
     **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
 }

@@ -119,13 +119,14 @@ def test_a_run_folder_as_a_trial(tmp_path):
         "tokens": 600,
         "tokenizer": {"kind": "words", "size": 99},
         "state": "finished",
-        "held_out_loss": 1.5,
+        "held_out_loss": 4.5,  # of all that it is asked
+        "best_step": 3,
         "metrics": {"held_out": {"bits_per_byte": 2.0, "perplexity": 9.0, "tokens": 20, "bytes": 100}},
     }
     lines = [
         {"step": 1, "seconds": 5.0, "held_out": {"next": 2.0}},
         {"step": 2, "seconds": 7.0, "losses": {"next": 9.0}},
-        {"step": 3, "seconds": 60.0, "held_out": {"next": 1.5}},
+        {"step": 3, "seconds": 60.0, "held_out": {"next": 1.5, "previous": 3.0}},
         {"step": 4, "seconds": 70.0, "held_out": {"next": None}},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -42,7 +42,8 @@ def plain_score(similarity):
     if isinstance(similarity, Bilinear):
         return lambda query, key: product([query], product(values["between.weight"], key))[0]
     if isinstance(similarity, Concatenated):
-        return lambda query, key: product(values["score.weight"], query + key)[0]
+        (of_query,), (of_key,) = values["query.weight"], values["key.weight"]
+        return lambda query, key: product([of_query + of_key], query + key)[0]
 
     def perceptron(query, key):
         sums = zip(product(values["query.weight"], query), product(values["key.weight"], key), strict=True)
@@ -71,6 +72,7 @@ def test_each_similarity_is_its_formula(name):
     for scores, *pair in zip(found, queries, keys, strict=True):
         torch.testing.assert_close(scores, in_a_loop(score, *pair), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(similarity(queries[0], keys[0]), found[0])
+    torch.testing.assert_close(similarity.scores(queries[:, :1], similarity.keyed(keys)), found[:, :1])
 
 
 @pytest.mark.parametrize("name", ["bilinear", "concatenated", "perceptron"])

@@ -32,10 +32,11 @@ def model_of(tokenizer: Tokenizer, milestone: type = Bert, context: int = CONTEX
 
 @torch.inference_mode()
 def states(model: Model, tokenizer: Tokenizer, ids: np.ndarray, layer: int = -1) -> np.ndarray:
-    """(n + 2, D) of [start, ids, end], or (n + 1, D) of [start, ids] where a model only looks back."""
+    """(n + 2, D) of [start, ids, end], or (n + 1, D) of [end, ids] where a model only looks back: so do
+    the documents begin that it learned from."""
     roles = tokenizer.roles
     tail = [roles["end"]] if model.encoder.sees == "all" else []
-    row = torch.tensor([roles["start"], *np.asarray(ids).tolist(), *tail])
+    row = torch.tensor([roles["start" if tail else "end"], *np.asarray(ids).tolist(), *tail])
     return model.eval().encoder(row, [len(row)]).layers[layer].double().numpy()
 
 

@@ -16,7 +16,7 @@ from forebear.cli.pretrain import TrainingOptions
 from forebear.cli.printing import Speaking, bar, table
 from forebear.cli.watching import clock, watching
 from forebear.errors import BadInput
-from forebear.objectives.layout import Read, ReaderKind
+from forebear.objectives.layout import Place, Read, ReaderKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +62,10 @@ class AdaptingOptions:
     "What reads word vectors, of which a run may have no more: each word alone, with its neighbours, with all. [mean]"
     reader_width: int | None = None
     "Numbers for each word in that network. [default: those of the vectors]"
+    mixture: Place | None = None
+    "Where a recurrent encoder's layers, mixed as the task learns, stand: before a reader ([x; ELMo]), after it, both."
+    mixture_norm: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Bring layers to one scale before they are mixed."
 
     def fields(self) -> dict[str, Any]:
         """Those of tasks.adaptation.Adaptation."""

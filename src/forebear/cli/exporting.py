@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-Form = Literal["huggingface", "arpa", "onnx", "word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
+Form = Literal["huggingface", "arpa", "elmo", "onnx", "word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
 
 
 def exported(
@@ -25,19 +25,22 @@ def exported(
     form: Annotated[Form | None, Parameter(name="--format")] = None,
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Write a run as a folder that transformers opens or an ONNX file, as ARPA (n-gram), or its words as vectors.
+    """Write a run as a folder that transformers opens, an ONNX file, ARPA (n-gram), published ELMo, or word vectors.
 
     A run that was adapted to a task becomes a model for that task there, with its labels; what such a folder cannot say
     is told. An ONNX file takes padded batches of any size (input_ids, attention_mask, token_type_ids) and is compared
     with the run by ONNX Runtime before it gets its name; its tokenizer, and a .json that says how to use it, stand
-    beside it. Any run whose tokens are words can be written as a file of word vectors, packed where its name ends with
-    .gz or .zst; safetensors keep words and counts as they are, and for the others white space in a word becomes _.
+    beside it. An ELMo becomes options.json, lm_weights.hdf5 and vocab.txt, as bilm-tf and AllenNLP read them (needs
+    h5py: pip install 'forebear[elmo]'). Any run whose tokens are words can be written as a file of word vectors, packed
+    where its name ends with .gz or .zst; safetensors keep words and counts as they are, and for the others white space
+    in a word becomes _.
 
     ```
     forebear export runs/book --to book-gpt2
     forebear export runs/reviews --to reviews-bert
     forebear export runs/ngram --format arpa --to book.arpa
     forebear export runs/reviews --format onnx --to reviews.onnx
+    forebear export runs/elmo --to elmo-published
     forebear export runs/words --format word2vec --to words.txt
     ```
 
@@ -48,7 +51,7 @@ def exported(
     to
         The folder or file to write.
     form
-        huggingface, arpa, onnx; of word vectors word2vec (text, which gensim reads too), word2vec-binary, glove,
+        huggingface, arpa, elmo, onnx; of word vectors word2vec (text, which gensim reads too), word2vec-binary, glove,
         fasttext or safetensors. [default: the first of these that the run can be written as]
     """
     from forebear.interop.word_vectors import FORMS

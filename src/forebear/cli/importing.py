@@ -31,17 +31,20 @@ def imported(
     on_bad_bytes: Literal["fail", "replace", "skip"] | None = None,
     speaking: Speaking = Speaking(),
 ) -> None:
-    """Make a run from a Hugging Face folder or hub name, OpenAI's files of GPT, an ARPA file (n-gram) or word vectors.
+    """Make a run from a Hugging Face folder or hub name, published ELMo or GPT, an ARPA file (n-gram) or word vectors.
 
     Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has: what was
     fine-tuned to classify, tag, answer or choose can be asked to at once. What was read, what it lacks and what was
-    left out is told, and kept in the run. Word vectors are those of word2vec (text and binary), GloVe, fastText (.vec)
-    and safetensors, all but the last also as .gz and .zst; which it is is seen by what is in the file.
+    left out is told, and kept in the run. ELMo is what bilm-tf and AllenNLP publish: options.json, weights in HDF5 and
+    perhaps a vocabulary (needs h5py: pip install 'forebear[elmo]'). A folder with rnnlm.npz and vocab.txt is an LSTM.
+    Word vectors are those of word2vec (text and binary), GloVe, fastText (.vec) and safetensors, all but the last also
+    as .gz and .zst; which it is is seen by what is in the file.
 
     ```
     forebear import ./bert-base-chinese --to runs/bert
     forebear import openai-community/gpt2 --to runs/gpt2
     forebear import ./roberta-large-mnli --task pairs --to runs/mnli
+    forebear import ./elmo_2x4096_512_2048cnn_2xhighway --to runs/elmo
     forebear import model.arpa --to runs/kenlm
     forebear import glove.6B.300d.txt --to runs/glove
     forebear import wiki.zh.vec.gz --limit 200k --to runs/zh
@@ -50,8 +53,9 @@ def imported(
     Parameters
     ----------
     source
-        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, a folder or archive of
-        params_0.npy … that OpenAI published, an ARPA file, or a file of word vectors.
+        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, a folder of an ELMo (or its
+        file of weights), a folder or archive of params_0.npy … that OpenAI published, an ARPA file, or a file of word
+        vectors.
     to
         The run folder.
     heads

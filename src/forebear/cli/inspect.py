@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from forebear.cli.inspect_attention import attention
+from forebear.cli.inspect_gradients import gradients
+from forebear.cli.inspect_layers import layers
 from forebear.cli.inspect_next import next  # noqa: A004 - the command's name
 from forebear.cli.inspect_positions import positions
+from forebear.cli.inspect_senses import senses
 from forebear.cli.inspect_words import neighbours, norms, projection
-from forebear.cli.many import Given, plain
+from forebear.cli.many import Given, plain, printable
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
 
@@ -30,7 +33,7 @@ FOR, AGAINST = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12)
 
 inspect = App(
     name="inspect",
-    help="Look inside a run: why it says something, where it looks, how a prediction forms; positions and words.",
+    help="Look inside a run: why it says something, where it looks, what it makes of words, how far back it reaches.",
     result_action="return_value",
 )
 inspect.command(attention)
@@ -39,6 +42,9 @@ inspect.command(next)
 inspect.command(neighbours)
 inspect.command(projection)
 inspect.command(norms)
+inspect.command(senses)
+inspect.command(layers)
+inspect.command(gradients)
 
 
 @inspect.command
@@ -175,13 +181,13 @@ def _coloured(told: Why, number: int, label: str, *, colours: bool) -> Text:
 
     text, done, made = told.texts[number], 0, Text(label)
     for word in (word for word in told.words if word.of == number):
-        made.append(_printable(text[done : word.start]))
+        made.append(printable(text[done : word.start]))
         strength = abs(word.attribution) / told.most
-        made.append(_printable(word.text), style=_style(word, strength) if colours else "")
+        made.append(printable(word.text), style=_style(word, strength) if colours else "")
         signs = min(3, int(strength * 4)) if not colours else 0
         made.append(f"({('+' if word.attribution > 0 else '-') * signs})" if signs else "")
         done = word.end
-    return made.append(_printable(text[done:]))
+    return made.append(printable(text[done:]))
 
 
 def _style(word: Word, strength: float) -> str:
@@ -192,8 +198,3 @@ def _style(word: Word, strength: float) -> str:
     weak, strong = FOR if word.attribution > 0 else AGAINST
     mixed = (round(a + (b - a) * strength) for a, b in zip(weak, strong, strict=True))
     return f"{'#ffffff' if strength > STRONG else '#000000'} on rgb({','.join(map(str, mixed))})"
-
-
-def _printable(text: str) -> str:
-    """What a terminal may be given: controls by their escapes; line ends are spaces."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else repr(one)[1:-1] for one in text)

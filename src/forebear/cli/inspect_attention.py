@@ -55,7 +55,7 @@ def attention(
     Parameters
     ----------
     run
-        The run's folder: any with a Transformer.
+        The run's folder: any with a Transformer, or seq2seq_attention.
     texts
         One text, or two that are laid out in one row as the milestone does ([CLS] A [SEP] B [SEP]).
     layer
@@ -103,6 +103,9 @@ def _parts(using: Run, maps: list[Map], part: str | None, to: Path | None, *, ro
         if part is not None:
             raise BadInput(f"--part {part} is for runs that translate", remedy="leave it out")
         return [one for one in maps if not rollout or one.kind != "cross"]
+    if len(maps) == 1 and (rollout or part in ("source", "target")):
+        what = "nothing looks within the source or the translation, which are read token by token"
+        raise BadInput(what, remedy="leave out --rollout" if rollout else f"leave out --part {part}")
     if rollout and part == "cross":
         raise BadInput("a source is not rolled out into a translation", remedy="--part source or --part target")
     if part is None and to is not None and to.suffix != ".html":
@@ -142,7 +145,8 @@ def _draw(console: Console, view: View, top: int | None) -> None:
 
     of = view.map
     tokens = f"{len(of.rows):,} tokens" + (f" that look at {len(of.columns):,}" if of.kind == "cross" else "")
-    console.print(f"[bold]{of.name}[/], {of.layers} layers of {of.heads} heads, {tokens}")
+    shape = f"{of.layers} layer{'s' * (of.layers > 1)} of {of.heads} head{'s' * (of.heads > 1)}"
+    console.print(f"[bold]{of.name}[/], {shape}, {tokens}")
     for note in notes_on((*of.rows, *of.columns)):
         console.print(note, style="dim")
     if top is None:

@@ -294,6 +294,11 @@ def plain(text: str) -> str:
     return escape(text if text.isprintable() else repr(text)[1:-1])
 
 
+def printable(text: str) -> str:
+    """What a terminal may be given: controls by their escapes; line ends are spaces."""
+    return "".join(one if one.isprintable() else " " if one.isspace() else repr(one)[1:-1] for one in text)
+
+
 def number(value: float, digits: int = 3) -> str:
     """A number for a table; what is infinite by its word."""
     return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"

@@ -44,7 +44,7 @@ def translate(
     Parameters
     ----------
     run
-        The run's folder: one that forebear pretrain transformer made.
+        The run's folder: one that forebear pretrain transformer (or seq2seq) made.
     texts
         Texts, each by itself; - for the lines of standard input.
     beams

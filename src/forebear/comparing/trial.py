@@ -103,13 +103,14 @@ def _curve(run: RunFolder, measured: dict[str, Any]) -> Curve:
     They were taken on a sample of the held-out text. Their distance to the loss of the state that was kept is turned
     into bits per byte and put upon that state's final measurement, so that the curve leads to the result.
     """
-    final, kept = measured.get("bits_per_byte"), run.facts.get("held_out_loss")
-    if final is None or kept is None or measured.get("pseudo"):
+    final = measured.get("bits_per_byte")
+    if final is None or run.facts.get("held_out_loss") is None or measured.get("pseudo"):
         return ()
     a_token = measured["tokens"] / measured["bytes"] / math.log(2)
-    lines = (line for line in Metrics(run.path / METRICS).read() if line.get("held_out"))
-    points = ((line["seconds"], line["held_out"].get("next")) for line in lines)
-    return tuple((round(at, 3), round(final + (loss - kept) * a_token, 5)) for at, loss in points if loss is not None)
+    lines = [line for line in Metrics(run.path / METRICS).read() if line.get("held_out", {}).get("next") is not None]
+    kept = [line["held_out"]["next"] for line in lines if line["step"] == run.facts["best_step"]]
+    points = ((line["seconds"], line["held_out"]["next"]) for line in lines if kept)
+    return tuple((round(at, 3), round(final + (loss - kept[-1]) * a_token, 5)) for at, loss in points)
 
 
 def unasked(runs: Path, rows: Iterable[Any]) -> list[str]:

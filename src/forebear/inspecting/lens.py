@@ -95,6 +95,9 @@ def lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> Lens:
         raise BadInput(f"--top is {top}", remedy="ask for at least 1 candidate")
     if run.folder.milestone.learning == "counting":
         raise BadInput("counts: it has no layers", file=run.folder.path, remedy="look at a network (gpt2, bert, …)")
+    if "translation" in run.heads:
+        what, remedy = "translates: what comes next depends on a source", "look at inspect attention"
+        raise BadInput(what, file=run.folder.path, remedy=remedy)
     if not hasattr(run.network.encoder, "final_norm"):
         what, remedy = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
         raise BadInput(what, file=run.folder.path, remedy=remedy)

@@ -19,7 +19,8 @@ SIDES = ("cross", "source", "target")  # in this order
 
 
 def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
-    """Three maps: of a translation to its source, within the source, and within the translation.
+    """Three maps: of a translation to its source, within the source, and within the translation; the first alone of
+    what is recurrent, where nothing else looks.
 
     The translation is the second text, or the best that the run finds. A row of the first map is the token that is
     about to be written: what it looks at is what it is written from.
@@ -30,8 +31,11 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
         raise BadInput("--bare means nothing to a run that translates", remedy="leave it out")
     if not 1 <= len(texts) <= 2:
         raise BadInput(f"{len(texts)} texts came", remedy="give a text, or a text and a translation of it")
-    written = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
     sides, encoder = run.folder.sides, run.network.encoder
+    if not hasattr(encoder, "attention"):
+        what = "has no attention: a source is read into one vector, and never looked at again"
+        raise BadInput(what, file=run.folder.path, remedy="look at a run of seq2seq_attention or transformer")
+    written = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
     ends = [side.roles["end"] for side in (sides.source, sides.target)]
     source, target = (
         np.append(side.encode(sound(text)).ids, end).astype(np.int64)
@@ -51,8 +55,11 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
     both = (("source", sides.source, source), ("seen", sides.target, seen), ("written", sides.target, target))
     names: dict[str, Any] = {name: labels(side, ids.tolist(), side.roles["end"]) for name, side, ids in both}
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for name, layers in found.items()}
+    cross = Map(weights["cross"], names["written"], names["source"], "cross", NAMES["cross"])
+    if "read" not in weights:
+        return [cross]
     return [
-        Map(weights["cross"], names["written"], names["source"], "cross", NAMES["cross"]),
+        cross,
         Map(weights["read"], names["source"], names["source"], "self", f"{NAMES['self']} of the source"),
         Map(weights["written"], names["seen"], names["seen"], "masked", f"{NAMES['masked']} of the translation"),
     ]

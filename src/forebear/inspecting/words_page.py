@@ -37,7 +37,7 @@ class Dot:
 
 
 def neighbours(answers: Sequence[NearWords], title: str) -> str:
-    return _page(title, "How near each word is (cosine), and how often it was seen.", "".join(map(_near, answers)))
+    return page(title, "How near each word is (cosine), and how often it was seen.", "".join(map(_near, answers)))
 
 
 def projection(of: Projection, title: str) -> str:
@@ -53,7 +53,7 @@ def projection(of: Projection, title: str) -> str:
         f"{len(dots):,} words: the directions in which their vectors, of length 1, differ most; to the right "
         f"{of.shares[0]:.1%} of the variance, upwards {of.shares[1]:.1%}. A dot that is pointed at tells its name."
     )
-    return _page(title, about, _plane(sorted(dots, key=lambda dot: not dot.asked)) + _places(of))
+    return page(title, about, plane(sorted(dots, key=lambda dot: not dot.asked)) + _places(of))
 
 
 def norms(of: Norms, title: str) -> str:
@@ -75,12 +75,13 @@ def norms(of: Norms, title: str) -> str:
         f"median. Spearman's correlation of both: {of.correlations[0]}; of a word's frequency and its neighbours': "
         f"{of.correlations[1]}."
     )
-    return _page(title, about, _plane(dots, level) + _bands(of))
+    return page(title, about, plane(dots, level) + _bands(of))
 
 
-def _page(title: str, about: str, body: str) -> str:
+def page(title: str, about: str, body: str, *styles: str) -> str:
+    """A whole page; `styles` are files of this room, beside those of all pages about words."""
     style = "".join(
-        files("forebear.inspecting").joinpath(name).read_text("utf-8") for name in ("page.css", "words.css")
+        files("forebear.inspecting").joinpath(name).read_text("utf-8") for name in ("page.css", "words.css", *styles)
     )
     made = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -105,7 +106,7 @@ def _near(answer: NearWords) -> str:
     return f"<section><h2>{escape(answer.text)}</h2>{note}{table}</section>"
 
 
-def _plane(dots: Sequence[Dot], level: Sequence[tuple[float, float]] = ()) -> str:
+def plane(dots: Sequence[Dot], level: Sequence[tuple[float, float]] = ()) -> str:
     """Dots with the names that have room; the others' are there when they are pointed at, or reached by the tab key."""
     places = np.array([_at(dot.x, dot.y) for dot in dots])
     sizes = [(_width(dot.name), LETTER * 1.1) if dot.named else (math.inf, 0.0) for dot in dots]

@@ -27,6 +27,16 @@ class Milestone(ABC):
     needs: ClassVar[tuple[str, ...]] = ("end",)  # special tokens that its rows are made with, by their roles
 
     @property
+    def carries(self) -> bool:
+        """Whether a step of training goes on with what it knew at the end of the step before."""
+        return False
+
+    @property
+    def spells(self) -> bool:
+        """Whether it reads words by how they are written, so that none is unknown to it."""
+        return False
+
+    @property
     def wants_words(self) -> bool:
         """Whether it must know where words begin, Chinese ones too."""
         return False
@@ -63,6 +73,15 @@ class Milestone(ABC):
     @abstractmethod
     def network(self, tokenizer: Any) -> Any:
         """What does the predicting: a `networks.model.Model`, one of `statistics` that counts, or `vectors`."""
+
+    @property
+    def takes_reader(self) -> bool:
+        """Whether something may read its layers, mixed, when it serves a task; else its own encoder does it alone."""
+        return self.wants_reader
+
+    def reading(self, tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer for a task: where words are read by how they are written, none is unknown."""
+        return tokenizer
 
     @property
     def wants_reader(self) -> bool:

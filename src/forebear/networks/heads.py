@@ -13,7 +13,9 @@ from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
 from forebear.networks.embedding import Embedding
 from forebear.networks.initial import Table, layer_norm, linear
+from forebear.networks.sampled import sampled_cost
 from forebear.networks.states import States
+from forebear.networks.window import Words
 
 
 class TokenHead(nn.Module):
@@ -21,21 +23,23 @@ class TokenHead(nn.Module):
 
     `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
     states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own. In training,
-    `smoothing` of what is right is divided among all tokens, as in the Transformer.
+    `smoothing` of what is right is divided among all tokens, as in the Transformer, and it may be learned from so many
+    `sampled` ones at each step.
     """
 
     def __init__(
         self,
-        embedding: Embedding,
+        embedding: Embedding | Words,
         *,
         width: int | None = None,
         bias: bool = False,
         transform: str | None = None,
         epsilon: float = 1e-5,
         smoothing: float = 0.0,
+        sampled: int = 0,
     ) -> None:
         super().__init__()
-        self.smoothing = smoothing
+        self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
         self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
         self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
         self.activation = transform
@@ -74,6 +78,8 @@ class TokenHead(nn.Module):
         x = states.last if len(asked) == len(states.last) == len(target) else states.at(asked)
         if type(self.table) is not Table:
             return -self.log_probabilities(x, target[asked]).sum()
+        if self.draws and self.training:
+            return sampled_cost(self.transformed(x), self.weight, self.bias, target[asked], self.draws)
         smoothing = self.smoothing if self.training else 0.0
         return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked], smoothing)
 

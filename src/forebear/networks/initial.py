@@ -57,10 +57,10 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, width: int | None = 
     return layer
 
 
-def table(entries: int, width: int) -> Table:
+def table(entries: int, width: int, *, spread: float | None = None) -> Table:
     """A vector for each of so many entries, on the meta device."""
     made = Table(entries, width, device="meta")
-    made.spread = spread_for(width)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    made.spread = spread_for(width) if spread is None else spread  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     return made
 
 
@@ -89,6 +89,9 @@ def first_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
 
 
 def _first_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
+    given = getattr(module, "first_values", {}).get(name.rpartition(".")[2])
+    if given is not None:
+        return given.clone()
     if isinstance(module, nn.LayerNorm) and name.endswith("weight"):
         return torch.ones(shape)
     if name.endswith("bias"):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from forebear.networks.states import States
 
 
 class Mixture(nn.Module):
-    """Begins as the plain mean of the `depth` + 1 layers: both its parameters begin at zero."""
+    """Begins as the plain mean of the `depth` + 1 layers: both its parameters begin at zero.
 
-    def __init__(self, depth: int) -> None:
+    `normed`: each layer is first brought to the mean 0 and the spread 1, over all its numbers of each token, so that a
+    weight says how much of a layer there is.
+    """
+
+    def __init__(self, depth: int, *, normed: bool = False) -> None:
         super().__init__()
+        self.normed = normed
         self.layer_bias = nn.Parameter(torch.empty(depth + 1, device="meta"))  # s
         self.gain_bias = nn.Parameter(torch.empty(1, device="meta"))  # γ - 1
 
@@ -24,5 +30,6 @@ class Mixture(nn.Module):
     def forward(self, states: States, numbers: Tensor) -> Tensor:
         """(n, D) for the tokens with these numbers."""
         layers = [layer[numbers] for layer in states.layers[:-1]] + [states.at(numbers)]
+        layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normed else layers
         mixed = torch.einsum("l,lnd->nd", self.weights, torch.stack(layers))
         return (1 + self.gain_bias) * mixed

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from forebear.errors import ForebearError, several
+from forebear.networks.carried import Carried
 from forebear.networks.initial import first_values
 from forebear.networks.states import States
 
@@ -95,13 +96,20 @@ class Model(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     @property
+    def carried(self) -> Carried | None:
+        """What a step of training hands to the next beside the weights, where it hands on anything."""
+        return getattr(self.encoder, "carried", None)
+
+    @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
     @property
     def drops(self) -> bool:
-        """Whether training draws numbers: only dropout does."""
-        return any(isinstance(part, nn.Dropout) and part.p > 0 for part in self.modules())
+        """Whether training draws numbers: dropout does, and a softmax that is learned from a sample."""
+        return any(
+            (isinstance(part, nn.Dropout) and part.p > 0) or bool(getattr(part, "draws", 0)) for part in self.modules()
+        )
 
     @property
     def parameter_count(self) -> int:

@@ -11,11 +11,14 @@ from torch import Tensor
 
 from forebear.errors import ForebearError
 from forebear.networks.batching import batches, states_of, tensor
+from forebear.networks.both_ways import BothWays
 from forebear.networks.cross_entropy import parts_of
 from forebear.networks.decoder import Decoder
 from forebear.networks.decoding import Rows
 from forebear.networks.heads import TokenHead
 from forebear.networks.model import Model
+from forebear.networks.recurrent import Recurrent
+from forebear.networks.recurrent_predictor import RecurrentPredictor
 from forebear.networks.states import States
 from forebear.networks.transformer import Transformer
 from forebear.networks.window import Window
@@ -23,8 +26,10 @@ from forebear.networks.window_predictor import WindowPredictor
 from forebear.networks.windows import beginning, windows
 
 
-def predictor_of(model: Model) -> NetworkPredictor | WindowPredictor:
+def predictor_of(model: Model) -> NetworkPredictor | WindowPredictor | RecurrentPredictor:
     """What asks this model for the next token: it depends on what its encoder remembers."""
+    if isinstance(model.encoder, Recurrent | BothWays):
+        return RecurrentPredictor(model)
     return WindowPredictor(model) if isinstance(model.encoder, Window) else NetworkPredictor(model)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from forebear.errors import BadInput
 from forebear.networks.initial import linear
+from forebear.networks.recurrence import Lstm
 from forebear.networks.states import States
 from forebear.networks.window import Words
 
@@ -84,13 +85,10 @@ class Recurrent(nn.Module):
         if width % 2:
             what = f"a width of {width} cannot be shared by two directions"
             raise BadInput(what, remedy=f"--reader-width {width + 1}, or another --reader")
-        self.lstm = nn.LSTM(width, width // 2, bidirectional=True, batch_first=True, device="meta")
-        self.lstm.spread = (3 * width / 2) ** -0.5  # pyright: ignore[reportAttributeAccessIssue] - torch's own, too
+        self.onward, self.back = (Lstm(width, width // 2, backward=backward) for backward in (False, True))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        packed = nn.utils.rnn.pack_sequence(list(x.split(list(lengths))), enforce_sorted=False)
-        found, sizes = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return found[(torch.arange(found.shape[1]) < sizes[:, None]).to(x.device)]
+        return torch.cat((self.onward(x, lengths)[0], self.back(x, lengths)[0]), 1)
 
 
 READERS = {"mean": Alone, "convolution": Convolution, "recurrent": Recurrent}

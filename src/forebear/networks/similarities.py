@@ -2,6 +2,7 @@
 
 All four similarities are (…, m, d) queries and (…, n, d) keys → (…, m, n) scores; the two widths may differ unless
 it is said that they must not. In formulas q is a query, k a key, both as columns.
+What a similarity makes of the keys alone (`keyed`) can be found once, and be given to `scores` with any queries.
 """
 
 from __future__ import annotations
@@ -20,19 +21,33 @@ class Dot(nn.Module):
         self.scaled = scaled
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        scores = queries @ keys.transpose(-2, -1)
-        return scores * keys.shape[-1] ** -0.5 if self.scaled else scores
+        return self.scores(queries, self.keyed(keys))
+
+    def keyed(self, keys: Tensor) -> Tensor:
+        return keys
+
+    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
+        scores = queries @ keyed.transpose(-2, -1)
+        return scores * keyed.shape[-1] ** -0.5 if self.scaled else scores
 
 
 class Bilinear(nn.Module):
-    """qᵀWk: what is alike is learned (Luong)."""
+    """qᵀWk: what is alike is learned (Luong). `scaled` as above, no step of learning changes it too much at once."""
 
-    def __init__(self, queries: int, keys: int) -> None:
+    def __init__(self, queries: int, keys: int, *, scaled: bool = False) -> None:
         super().__init__()
+        self.scaled = scaled
         self.between = linear(keys, queries, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ self.between(keys).transpose(-2, -1)
+        return self.scores(queries, self.keyed(keys))
+
+    def keyed(self, keys: Tensor) -> Tensor:
+        return self.between(keys)
+
+    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
+        scores = queries @ keyed.transpose(-2, -1)
+        return scores * queries.shape[-1] ** -0.5 if self.scaled else scores
 
 
 class Concatenated(nn.Module):
@@ -44,12 +59,16 @@ class Concatenated(nn.Module):
 
     def __init__(self, queries: int, keys: int) -> None:
         super().__init__()
-        self.queries = queries
-        self.score = linear(queries + keys, 1, bias=False)
+        self.query, self.key = linear(queries, 1, bias=False), linear(keys, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        of_query, of_key = self.score.weight[0].split([self.queries, keys.shape[-1]])
-        return (queries @ of_query)[..., :, None] + (keys @ of_key)[..., None, :]
+        return self.scores(queries, self.keyed(keys))
+
+    def keyed(self, keys: Tensor) -> Tensor:
+        return self.key(keys).transpose(-2, -1)
+
+    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
+        return self.query(queries) + keyed
 
 
 class Perceptron(nn.Module):
@@ -61,8 +80,14 @@ class Perceptron(nn.Module):
         self.score = linear(inner, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        both = self.query(queries)[..., :, None, :] + self.key(keys)[..., None, :, :]  # (…, m, n, inner)
-        return self.score(both.tanh()).squeeze(-1)
+        return self.scores(queries, self.keyed(keys))
+
+    def keyed(self, keys: Tensor) -> Tensor:
+        return self.key(keys)
+
+    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
+        both = self.query(queries)[..., :, None, :] + keyed[..., None, :, :]  # (…, m, n, inner)
+        return self.score(both.tanh_()).squeeze(-1)  # in place: it is the largest of all that is held
 
 
 def weighed(scores: Tensor, values: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:

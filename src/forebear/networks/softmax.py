@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
 from forebear.networks.initial import linear
+from forebear.networks.sampled import sampled_cost
+from forebear.networks.states import States
 
 # The shapes of a run's weights follow from these three, so they stay what they are.
 FREQUENT = 1000  # entries that are weighed together; ids are given by falling count
@@ -45,11 +47,13 @@ class Softmax(nn.Module):
     """(N, inputs) vectors → probabilities of `vocabulary` words.
 
     borders  the first id of each group of rarer words, rising; none: all words are weighed together
+    sampled  where all are, how many are drawn to learn from in a step; 0: none, it is learned from all
     """
 
-    def __init__(self, inputs: int, vocabulary: int, borders: tuple[int, ...] = ()) -> None:
+    def __init__(self, inputs: int, vocabulary: int, borders: tuple[int, ...] = (), *, sampled: int = 0) -> None:
         super().__init__()
         self.vocabulary, self.borders = vocabulary, borders
+        self.draws = sampled if sampled < vocabulary else 0
         ends = (*borders, vocabulary)
         self.frequent = ends[0]
         self.scores = linear(inputs, self.frequent + len(borders))  # the entries of groups stand behind the words
@@ -80,6 +84,8 @@ class Softmax(nn.Module):
 
     def cost(self, x: Tensor, target: Tensor) -> Tensor:
         """Σ −log P of these words; what it costs to find grows with the groups that are asked for."""
+        if self.draws and self.training:
+            return sampled_cost(x, self.scores.weight, self.scores.bias, target, self.draws)
         first, groups = self._asked(target)
         total = summed_cross_entropy(x, self.scores.weight, self.scores.bias, first)
         for group, (mine, words) in zip(self._each(), groups, strict=True):
@@ -102,3 +108,48 @@ class Softmax(nn.Module):
 
 def _narrowed(group: Group, x: Tensor) -> Tensor:
     return group.scores(group.narrow(x))
+
+
+class SoftmaxHead(nn.Module):
+    """Which word? Reads the states through a softmax of its own, or one that another head `has` already.
+
+    first  where in a state the numbers begin that it reads: two that read another half may share a softmax
+    """
+
+    def __init__(self, softmax: Softmax, *, first: int = 0, shared: bool = False) -> None:
+        super().__init__()
+        self.first = first
+        self._read_by = (softmax,)  # in a tuple, so that what is shared is not registered a second time
+        if not shared:
+            self.softmax = softmax
+
+    @property
+    def vocabulary(self) -> int:
+        return self._read_by[0].vocabulary
+
+    def forward(self, states: States) -> Tensor:
+        """(T, V) scores: log P up to a constant."""
+        return self.scored(self._half(states.last))
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over asked positions; others cost nothing."""
+        asked = (target >= 0).nonzero().squeeze(1)
+        return self._read_by[0].cost(self._half(states.at(asked)), target[asked])
+
+    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        return None if target is None else (target >= 0).nonzero().squeeze(1)
+
+    def transformed(self, x: Tensor) -> Tensor:
+        return x
+
+    def scored(self, x: Tensor) -> Tensor:
+        """(N, inputs) → (N, V)."""
+        return self._read_by[0](x)
+
+    def log_probabilities(self, x: Tensor, target: Tensor) -> Tensor:
+        """(N,) log P of these words."""
+        return self._read_by[0].log_probabilities(x, target)
+
+    def _half(self, x: Tensor) -> Tensor:
+        width = self._read_by[0].scores.in_features
+        return x if x.shape[1] == width else x[:, self.first : self.first + width]

@@ -9,13 +9,22 @@ import numpy as np
 import torch
 
 from forebear.errors import ForebearError
-from forebear.networks.batching import batches, tensor
+from forebear.networks.batching import tensor
 from forebear.networks.decoder import Decoder
 from forebear.networks.decoding import Rows
 from forebear.networks.encoder_decoder import EncoderDecoder
+from forebear.networks.given_translations import scores_of
 from forebear.networks.heads import TokenHead
 from forebear.networks.memory import Memory
 from forebear.networks.model import Model
+from forebear.networks.recurrent_translation import RecurrentEncoderDecoder
+from forebear.networks.recurrent_translator import RecurrentTranslator
+
+
+def translator_of(model: Model) -> Translator | RecurrentTranslator:
+    """What asks this model for translations: it depends on what its writer remembers."""
+    recurrent = isinstance(model.encoder, RecurrentEncoderDecoder)
+    return RecurrentTranslator(model) if recurrent else Translator(model)
 
 
 class Translator:
@@ -34,22 +43,7 @@ class Translator:
     @torch.inference_mode()
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
         """log P of each token of each target given its source and those before it; `start` is seen before the first."""
-        found: list[np.ndarray] = [np.empty(0)] * len(targets)
-        for batch in batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
-            read, written = [sources[number] for number in batch], [targets[number] for number in batch]
-            seen = [np.concatenate(([start], target[:-1])) for target in written]
-            lengths = [len(target) for target in written]
-            states = self.encoder(
-                tensor(self.model, np.concatenate(seen)),
-                lengths,
-                tensor(self.model, np.concatenate(read)),
-                [len(source) for source in read],
-            )
-            asked = tensor(self.model, np.concatenate(written))
-            scores = self.head.log_probabilities(states.last, asked)
-            for number, part in zip(batch, scores.float().cpu().split(lengths), strict=True):
-                found[number] = part.numpy()
-        return found
+        return scores_of(self.model, self.head, sources, targets, start)
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Rows:

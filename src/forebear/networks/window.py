@@ -27,16 +27,20 @@ class WindowStates(States):
 
 
 class Words(nn.Module):
-    """The matrix Q: a vector for each word, whatever stands around it."""
+    """The matrix Q: a vector for each word, whatever stands around it.
 
-    def __init__(self, vocabulary: int, width: int) -> None:
+    Its numbers begin with this `spread`, and are read `scale` times as large as they are.
+    """
+
+    def __init__(self, vocabulary: int, width: int, *, spread: float | None = None, scale: float = 1.0) -> None:
         super().__init__()
-        self.vocabulary, self.width = vocabulary, width
-        self.token = table(vocabulary, width)
+        self.vocabulary, self.width, self.scale = vocabulary, width, scale
+        self.token = table(vocabulary, width, spread=spread)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(T,) → (T, m)."""
-        return self.token(tokens)
+        found = self.token(tokens)
+        return found if self.scale == 1.0 else found * self.scale
 
 
 class Window(nn.Module):

@@ -9,6 +9,7 @@ import numpy as np
 
 Read = Literal["first", "last", "mean", "max"]
 ReaderKind = Literal["mean", "convolution", "recurrent"]
+Place = Literal["before", "after", "both"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,21 @@ class Layout:
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads vectors of words that know nothing of each other, where a milestone has no encoder of its own.
+    """What reads vectors of words that know nothing of each other, where a milestone has no encoder of its own; or the
+    layers of one that has, mixed as the task learns.
 
     kind     mean: every word by itself; convolution: with its neighbours; recurrent: with all words of its text; None:
              the vectors are taken as they are
     width    of what is read, and of vectors that are learned with it; None: that of the vectors there are
     pairs    whether rows hold two texts, which are to be compared
     dropout  share of the numbers of vectors that it does not see in training
+    mixture  where a mixture of layers is put beside what it reads ("before"), what it makes of it ("after"), or both
+    normed   whether layers are brought to one scale before they are mixed
     """
 
     kind: ReaderKind | None = "mean"
     width: int | None = None
     pairs: bool = False
     dropout: float = 0.0
+    mixture: Place = "before"
+    normed: bool = False

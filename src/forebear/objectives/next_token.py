@@ -39,6 +39,15 @@ class NextToken:
         return -(-windows // rows)
 
     def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
+        seen, targets, begins = self.windows(source, size, moment)
+        lengths = np.full(len(seen), seen.shape[1], np.int64)
+        if self.apart:
+            begins[:, 0] = True
+            lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
+        return Batch({"tokens": seen.ravel(), "lengths": lengths}, {"next": targets.ravel()})
+
+    def windows(self, source: Portion, size: int, moment: Moment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The windows of a batch, (rows, tokens): what is seen, what follows it or NOTHING, and True for an `end`."""
         rows, windows, width = self._shape(source, size)
         length = int(source.stream_ends[-1])
         numbers = moment.step * rows + np.arange(rows)
@@ -51,15 +60,10 @@ class NextToken:
         before = self.lead or 0
         asked = places[:, None] + np.arange(-before, width)  # (rows, before + width)
         stream = (asked + shifts[:, None]) % length
-        targets, _ = self._tokens(source, stream)
-        seen, begins = self._tokens(source, (stream - 1) % length)
-        lengths = np.full(rows, before + width, np.int64)
-        if self.apart:
-            begins[:, 0] = True
-            lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
-        inputs = {"tokens": seen.ravel(), "lengths": lengths}
+        targets, _ = tokens_at(source, stream, self.end)
+        seen, begins = tokens_at(source, (stream - 1) % length, self.end)
         own = (asked >= places[:, None]) & (asked < length)
-        return Batch(inputs, {"next": np.where(own, targets, NOTHING).ravel()})
+        return seen, np.where(own, targets, NOTHING), begins
 
     def check(self, source: Portion) -> None:
         if self.lead is None and self.context > source.tokens:
@@ -77,11 +81,12 @@ class NextToken:
         windows = -(-length // width)
         return max(1, size // (width + (self.lead or 0))), windows, width
 
-    def _tokens(self, source: Portion, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
-        unit = np.searchsorted(source.stream_ends, stream, side="right")
-        before_end = source.stream_ends[unit] - 1 - stream  # tokens of the document from here on
-        last = source.spans[unit, 1]
-        ends = before_end == 0
-        ids = source.corpus.ids[np.where(ends, 0, last - before_end)].astype(np.int64)
-        return np.where(ends, self.end, ids), ends
+
+def tokens_at(source: Portion, stream: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
+    unit = np.searchsorted(source.stream_ends, stream, side="right")
+    before_end = source.stream_ends[unit] - 1 - stream  # tokens of the document from here on
+    last = source.spans[unit, 1]
+    ends = before_end == 0
+    ids = source.corpus.ids[np.where(ends, 0, last - before_end)].astype(np.int64)
+    return np.where(ends, end, ids), ends

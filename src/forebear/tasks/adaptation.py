@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebear.errors import BadInput
-from forebear.objectives.layout import Layout, Read, Reader, ReaderKind
+from forebear.objectives.layout import Layout, Place, Read, Reader, ReaderKind
 from forebear.tasks.task import Making, Task
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ class Adaptation:
                    how much each word differs from its likes in the other
     reader_width   of what it reads; None: that of the vectors
     reader_dropout share of the numbers of vectors that it does not see in training
+    mixture        where a recurrent encoder's layers, mixed as the task learns, are put: "before" the reader, beside
+                   the vectors of words ([x; ELMo]), "after" it, beside what it makes of them, or "both"
+    mixture_norm   the layers are brought to one scale before they are mixed
     """
 
     how: How = "finetune"
@@ -45,6 +48,8 @@ class Adaptation:
     reader: ReaderKind | None = None
     reader_width: int | None = None
     reader_dropout: float = 0.0
+    mixture: Place | None = None
+    mixture_norm: bool = False
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
@@ -76,6 +81,10 @@ class Adaptation:
         if self.reader_width is not None and self.how == "features":
             what = "--reader-width means nothing with --how features, which takes vectors as they are"
             raise BadInput(what, remedy="leave it out")
+        if self.mixture not in (None, *get_args(Place)):
+            raise BadInput(f"--mixture is {self.mixture!r}", remedy=f"there are: {', '.join(get_args(Place))}")
+        if (self.mixture or self.mixture_norm) and self.reader is None:
+            raise BadInput("--mixture means nothing without a reader", remedy="add one: --reader recurrent")
         if not 0 <= self.reader_dropout < 1:
             raise BadInput(f"--dropout is {self.reader_dropout}", remedy="give a share from 0 to below 1")
 
@@ -83,12 +92,15 @@ class Adaptation:
         told = asdict(self)
         if self.reader is None:  # most have an encoder of their own
             told = {name: value for name, value in told.items() if not name.startswith("reader")}
+        if self.mixture is None:
+            told = {name: value for name, value in told.items() if not name.startswith("mixture")}
         return told
 
     def reading(self, task: Task) -> Reader:
         """What is to read vectors of words for this task, where they need it."""
         kind = None if self.how == "features" else self.reader
-        return Reader(kind, self.reader_width, task.weighed_as[1], self.reader_dropout)
+        mixing = {"mixture": self.mixture or "before", "normed": self.mixture_norm}
+        return Reader(kind, self.reader_width, task.weighed_as[1], self.reader_dropout, **mixing)
 
     def network(self, pretrained: Model, task: Task, layout: Layout, weights: tuple[float, ...] | None = None) -> Model:
         """The encoder with the task's heads, still without values; what does not learn is marked so."""

@@ -58,6 +58,8 @@ def taken(given: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     """Of a run's tensors those that this model has a place for: what read words may be read otherwise now."""
     wanted = {name: tuple(one.shape) for name, one in model.named_parameters()}
     own = {name: tensor for name, tensor in given.items() if name.startswith("encoder.")}
+    inside = {f"encoder.inner.{name.removeprefix('encoder.')}": tensor for name, tensor in own.items()}
+    own = own if not wanted.keys() & inside.keys() else inside  # something reads above it now
     found = {name: tensor for name, tensor in own.items() if wanted.get(name) == tuple(tensor.shape)}
     for name, tensor in given.items():
         if name.startswith(POOLER):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 TRIAL = 3  # steps made and forgotten, with each number of threads
+CARRIED = "carried."  # what the name of a state begins with that a step hands to the next
 SHARE_OF_TRIAL = 0.02  # of the time given: where a step takes long, fewer are tried
 
 
@@ -58,9 +59,12 @@ class Descending:
         self.shares = shares or {}
         self.parts = recipe.accumulate  # of a step: more, once memory has turned out to be too small
         self.notes: list[str] = []
+        self.clipped, self.largest = 0, 0.0  # steps whose gradient was too long, and the longest, since last told
 
     def begin(self) -> None:
         self.network.initialise(self.recipe.seed, self.given)
+        if self.network.carried is not None:
+            self.network.carried.forget()
         self.ready()
 
     def ready(self) -> None:
@@ -100,12 +104,22 @@ class Descending:
 
     def moved(self, rate: float) -> bool:
         """Takes the step that the gradients say, if they are numbers: a checkpoint never holds what is none."""
-        norm = torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip)
-        finite = bool(torch.isfinite(norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.optimiser.parameters.values(), self.recipe.clip))
+        finite = math.isfinite(norm)
+        self.clipped += norm > self.recipe.clip
+        self.largest = max(self.largest, norm) if finite else self.largest
         if finite:
             self.optimiser.step(rate)
+            if self.network.carried is not None:
+                self.network.carried.settle()
         self.optimiser.clear()
         return finite
+
+    def told(self) -> dict[str, float]:
+        """How many gradients were clipped since it was last asked, and how long the longest was."""
+        told = {"clipped": self.clipped, "largest_gradient": self.largest}
+        self.clipped, self.largest = 0, 0.0
+        return told
 
     def divide(self, parts: Sequence[Batch]) -> None:
         """From now on a step has twice as many parts as these, which were too large; an error, if that cannot be."""
@@ -176,6 +190,8 @@ class Descending:
 
         save_file({name: tensor.detach().cpu() for name, tensor in self.network.tensors().items()}, folder / WEIGHTS)
         moments = self.optimiser.tensors()
+        if self.network.carried is not None:
+            moments |= {f"{CARRIED}{name}": tensor for name, tensor in self.network.carried.tensors().items()}
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in moments.items()}, folder / REMEMBERED)
 
     def load(self, folder: Path) -> None:
@@ -184,7 +200,11 @@ class Descending:
         weights = load_file(folder / WEIGHTS)
         self.network.load({name: tensor.clone() for name, tensor in weights.items()}, file=str(folder / WEIGHTS))
         self.ready()
-        if strange := self.optimiser.load(load_file(folder / REMEMBERED)):
+        remembered = load_file(folder / REMEMBERED)
+        if self.network.carried is not None:
+            names = [name for name in remembered if name.startswith(CARRIED)]
+            self.network.carried.load({name.removeprefix(CARRIED): remembered.pop(name) for name in names})
+        if strange := self.optimiser.load(remembered):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
                 file=folder / REMEMBERED,

@@ -144,7 +144,8 @@ class RunFolder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer.load(self.path / TOKENIZER)
+        made = Tokenizer.load(self.path / TOKENIZER)
+        return self.milestone.reading(made) if "task" in self.facts else made
 
     @cached_property
     def tokenizers(self) -> Tokenizer | Sides:

@@ -27,8 +27,11 @@ class Together:
     def __init__(self, size: int = 1, *, shard: bool = False, line: Teller | None = None) -> None:
         self.size, self.shard, self.line = size, shard, line
 
-    def check(self, milestone: str, learning: str) -> None:
-        """An error where several processes mean nothing."""
+    def check(self, milestone: str, learning: str, *, carries: bool = False) -> None:
+        """An error where several processes mean nothing, or each would have to know what another has read."""
+        if self.size > 1 and carries:
+            what = f"--processes {self.size}: {milestone} carries its state from step to step, which one process has"
+            raise BadInput(what, remedy="add --state fresh, or leave --processes out")
         if self.size > 1 and learning == "counting":
             what = f"--processes {self.size} means nothing to {milestone}, which counts"
             raise BadInput(what, remedy="leave it out; --workers prepares the text with several processes")

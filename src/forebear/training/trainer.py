@@ -81,6 +81,8 @@ class _Position:
     best_step: int = 0
     worse: int = 0  # evaluations since the best
     recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics
+    clipped: int = 0  # steps whose gradient was too long
+    largest: float = 0.0  # the longest of them
     notes: list[str] = field(default_factory=list)  # what seemed wrong on the way
 
 
@@ -191,6 +193,10 @@ class Trainer:
             self.at.recent.setdefault(name, []).append(loss)
         self.at.tokens += batch.shown
         self.at.step += 1
+        told = getattr(self.learner, "told", dict)()
+        self.at.clipped += int(told.get("clipped", 0))
+        self.at.largest = max(self.at.largest, told.get("largest_gradient", 0.0))
+        troubles.of_gradient(self.at.step, told.get("largest_gradient", 0.0), self.recipe.clip)
 
     def _look(self, troubles: Troubles) -> None:
         """Evaluates, writes a line of metrics and reports, each when it is due."""
@@ -327,6 +333,7 @@ class Trainer:
             pace=self.pace.to_json(),
             best_step=best.step,
             held_out_loss=self.at.best,
+            **({"gradients": {"clipped": self.at.clipped, "largest": self.at.largest}} if self.at.largest else {}),
             notes=[*self.folder.facts.get("notes", []), *self.at.notes],
         )
         self.folder.checkpoints.prune(1, set())  # last: until all is told, a kill would bring us here again

@@ -17,6 +17,7 @@ UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit i
 TAGGED, SEEN = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
 REPEATED = 0.2  # share of documents that say what another says already
 SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
+EXPLODED = 100  # times what a gradient may be long: less happens in every training
 GROWN = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
 LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
@@ -114,6 +115,15 @@ class Troubles:
                 "nothing is learned",
                 f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing ({nothing:.2f}): "
                 "the rate is too high for this text",
+            )
+
+    def of_gradient(self, step: int, largest: float, clip: float) -> None:
+        """`largest` is how long the gradient was before it was clipped."""
+        if step > self.warmup and largest > EXPLODED * clip:
+            self.say(
+                "exploding gradients",
+                f"at step {step:,} the gradient was {largest:,.0f} long and was cut to {clip:g}; run.json counts those "
+                "that were cut. If the loss does not fall, a lower --rate or --clip helps, or a shorter --context",
             )
 
     def of_loss(self, step: int, loss: float) -> None:

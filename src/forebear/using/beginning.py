@@ -14,6 +14,7 @@ from forebear.milestones.milestone import Milestone
 from forebear.text.choosing import Learning, tokenizer_for
 from forebear.text.extending import extended
 from forebear.text.segmentation import Segmenter
+from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import EVERY_WORD, TextSource, is_corpus
 from forebear.training.folder import RunFolder
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DECIDING = ("heads", "activation", "epsilon")  # they change what weights mean, but not their shapes
+DECIDING += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECIDING += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 SPLIT = "punctuation"
 SCORES = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # where they are not those of the table
@@ -52,6 +54,9 @@ class Beginning:
         if "weights" not in folder.facts:
             remedy = f"finish it first: forebear pretrain --resume {run}"
             raise BadInput("is not finished: there are no weights to begin with", file=run, remedy=remedy)
+        if folder.milestone.learns_from == "pairs" and add_words is not None:
+            what = "translates: words cannot be added to one of its sides"
+            raise BadInput(what, file=run, remedy="leave out --add-words; bytepair cuts any word into pieces it knows")
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
         return cls(str(folder.path.absolute()), folder.facts["weights"]["sha256"], words, file)
@@ -96,9 +101,14 @@ class Beginning:
     def tokenizer(self) -> Tokenizer:
         return self._extended[0]
 
-    def tensors(self, milestone: Milestone, tokenizer: Tokenizer) -> tuple[dict[str, Any], list[str]]:
+    @property
+    def tokenizers(self) -> Tokenizer | Sides:
+        """Its tokenizer; both, of what translates."""
+        return self.tokenizer if self.folder.milestone.learns_from == "text" else self.folder.sides
+
+    def tensors(self, milestone: Milestone, tokenizer: Tokenizer | Sides) -> tuple[dict[str, Any], list[str]]:
         """The values that the run gives to a network of this milestone, and what is to be said of them."""
-        if tokenizer.digest != self.tokenizer.digest:
+        if tokenizer.digest != self.tokenizers.digest:
             what = "the text was cut by another tokenizer than that of the run to begin with"
             raise BadInput(what, file=self.run, remedy="give the text itself instead of a prepared corpus")
         if milestone.learning == "sweeping":
@@ -153,9 +163,9 @@ class Beginning:
         known."""
         import torch
 
-        _, new = self._extended
         if not self.words:
             return []
+        _, new = self._extended
         unknown = self.folder.tokenizer.unknown
         known = {word: [i for i in pieces if i != unknown] for word, pieces in new.items()}
         grouped = _rarest(given)  # whose rows are not those of the pieces

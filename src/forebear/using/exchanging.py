@@ -1,4 +1,4 @@
-"""Runs to and from other programs: Hugging Face, ARPA files and word vectors in and out, OpenAI's GPT in, ONNX out."""
+"""Runs to and from other programs: Hugging Face, ELMo, ARPA and word vectors both ways, OpenAI's GPT in, ONNX out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from forebear.lineage import milestone_named
 from forebear.text.aside import disk_told, readable
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.folder import RunFolder
+from forebear.using import exchanging_recurrent as recurrent
 from forebear.using.exchanging_tasks import adapted, task_of, with_heads
 from forebear.using.exchanging_vectors import Vectors, exported_vectors, imported_vectors, told_before_writing
 from forebear.using.founding import founded
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from forebear.interop.huggingface import Found
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-OF_FILES = (".vec", ".txt", ".bin", ".arpa", ".safetensors", ".gz", ".zst", ".zip", ".npy", ".tsv")  # no hub names
-TAKEN = "a folder of transformers or its name on the hub, an ARPA file, word vectors, or OpenAI's files of GPT"
+OF_FILES = (".vec", ".txt", ".bin", ".arpa", ".safetensors", ".gz", ".zst", ".zip", ".npy", ".npz", ".tsv", ".hdf5")
+TAKEN = "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
+FOLDERS = ("huggingface", "elmo")  # forms that are folders, and may fill an empty one
 HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
@@ -35,7 +37,7 @@ HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.jso
 def imported(
     source: str, to: str, *, heads: int | None = None, task: str | None = None, **vectors: Unpack[Vectors]
 ) -> RunFolder:
-    """A run from a Hugging Face folder or name, from OpenAI's files of GPT, from an ARPA file or from word vectors.
+    """A run from a Hugging Face folder or name, from ELMo or GPT as published, from an ARPA file or from word vectors.
 
     heads    how many the attention has, where the files do not tell
     task     of a folder with a classifier: "classification" or "pairs", which it does not tell; "none": without the
@@ -47,7 +49,8 @@ def imported(
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another folder with --to")
-    if task is not None and path.exists() and (path.is_file() or openai_gpt.is_one(path)):
+    others = openai_gpt.is_one(path) or recurrent.is_one(path)
+    if task is not None and path.exists() and (path.is_file() or others):
         raise BadInput("--task is for Hugging Face's folders; others have none", file=source, remedy="leave it out")
     if path.exists() and openai_gpt.is_one(path):
         return _from_found(target, openai_gpt.read(path, heads), _beside(path), source, path)
@@ -57,13 +60,14 @@ def imported(
         )
     if not path.exists() and (path.suffix.lower() in OF_FILES or not HUB_NAME.fullmatch(source) or "form" in vectors):
         raise BadInput("there is no such folder or file", file=source, remedy=f"check its name and place; give {TAKEN}")
+    if "form" not in vectors and recurrent.is_one(path):
+        _no_vectors(source, vectors)
+        return recurrent.imported_recurrent(path, target)
     form = vectors.get("form") or word_vectors.recognised(path)
     if form is not None:
         return imported_vectors(path, target, **{**vectors, "form": form})
     begin = word_vectors.refuse_others(path) if path.is_file() else b""
-    if odd := [name for name in ("limit", "on_bad_bytes") if name in vectors]:
-        what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
-        raise BadInput(what, file=source, remedy="leave it out, or say with --format what the file is")
+    _no_vectors(source, vectors)
     if path.is_file():
         return _from_arpa(path, target, begin)
     if not path.is_dir():
@@ -72,6 +76,13 @@ def imported(
 
     found = huggingface.read_folder(path, tasks=task != "none")
     return _from_found(target, found, _tokenizer_of(path), source, path, task)
+
+
+def _no_vectors(source: str, asked: Vectors) -> None:
+    """An error where something was asked of word vectors, and there are none."""
+    if odd := [name for name in ("limit", "on_bad_bytes") if name in asked]:
+        what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
+        raise BadInput(what, file=source, remedy="leave it out, or say with --format what the file is")
 
 
 def _from_found(
@@ -192,7 +203,7 @@ def exported(run: Run, form: str, to: str) -> Path:
         if "translation" in run.heads:
             remedy = "use it here: forebear translate"
         raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
-    if target.exists() and (form != "huggingface" or not target.is_dir() or any(target.iterdir())):
+    if target.exists() and (form not in FOLDERS or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
     with disk_told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -211,10 +222,11 @@ def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
 
     counted = {("ngram", "arpa"): _to_arpa} if run.task is None else {}
     descended = {(name, "huggingface"): _to_huggingface for name in FAMILIES}
+    read_both_ways = {("elmo", "elmo"): _to_elmo} if run.task is None else {}
     spoken = {
         (run.facts["milestone"], form): partial(_to_vectors, form) for form in word_vectors.FORMS if _has_words(run)
     }
-    return counted | descended | {(name, "onnx"): _to_onnx for name in FAMILIES} | spoken
+    return counted | descended | read_both_ways | {(name, "onnx"): _to_onnx for name in FAMILIES} | spoken
 
 
 def _has_words(run: Run) -> bool:
@@ -254,6 +266,10 @@ def _to_huggingface(run: Run, target: Path) -> None:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def _to_elmo(run: Run, target: Path) -> None:
+    run.notes += recurrent.to_elmo(run, target)
 
 
 def _to_onnx(run: Run, target: Path) -> None:

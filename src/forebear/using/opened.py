@@ -15,10 +15,9 @@ from forebear.using.abilities import verbs
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
-    from forebear.networks.translator import Translator
     from forebear.tasks.task import Task
     from forebear.using.lexicon import Lexicon
-    from forebear.using.predicting import Predictor
+    from forebear.using.predicting import Predictor, Translator
     from forebear.using.word_pooling import Pooled
     from forebear.vectors.table import WordTable
 
@@ -102,9 +101,9 @@ class Opened:
         """What answers translate, and measures how well."""
         if "translation" not in self.heads:
             raise BadInput("does not translate", file=self.folder.path, remedy=self._able())
-        from forebear.networks.translator import Translator
+        from forebear.networks.translator import translator_of
 
-        return Translator(self.network)
+        return translator_of(self.network)
 
     @cached_property
     def words(self) -> WordTable:

@@ -178,7 +178,7 @@ def plan(
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     if beginning is not None and made.least_count is not None and beginning.words_file is None and texts:
         beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
-    tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizer if beginning else None)
+    tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizers if beginning else None)
     vocabulary = vocabulary or written.get("vocabulary")
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
         raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")

@@ -1,4 +1,4 @@
-"""What the head `next` of any run can do, whether it counts or descends: in token ids and natural logarithms."""
+"""What the heads `next` and `translation` of any run can do, in token ids and natural logarithms."""
 
 from __future__ import annotations
 
@@ -47,4 +47,21 @@ class Predictor(Protocol):
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> Reader:
         """Begin to continue these rows (of any lengths) by up to `room` tokens each."""
+        ...
+
+
+class Translator(Protocol):
+    """A model of translations. Sources and targets are int arrays of ids, each with its end."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a source."""
+        ...
+
+    def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
+        """log P of each token of each target given its source and those before it; `start` is seen before the first."""
+        ...
+
+    def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Reader:
+        """Begin a row for each source, of which nothing is written yet but `start`; up to `room` tokens will be."""
         ...

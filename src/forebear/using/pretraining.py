@@ -17,6 +17,7 @@ from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion, ParallelCorpus
 from forebear.text.portion import Portion, Split
 from forebear.text.sides import Sides
+from forebear.text.spelling import MARKS, cut_words
 from forebear.training import troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
@@ -56,7 +57,7 @@ def pretrain(
 
     `corpus` is the text as it is already prepared, where that is known.
     """
-    group.check(name_of(what.milestone), what.milestone.learning)
+    group.check(name_of(what.milestone), what.milestone.learning, carries=what.milestone.carries)
     corpus = corpus or what.corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     asked = {
         "milestone": name_of(what.milestone),
@@ -84,7 +85,7 @@ def pretrain(
         watcher.stage(stage.number, stage.name, stage.words)
     with replaced(there):
         facts = first_facts(what, corpus, asked, folder, command, parent)
-        run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json())
+        run = RunFolder.begin(folder, facts, corpus.tokenizer, corpus.ledger.to_json() | ready.cut)
     return trained(run, ready, watcher, group)
 
 
@@ -133,7 +134,7 @@ def resume(folder: str | Path, *, watcher: Watcher | None = None, group: Togethe
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.good()[0] is not None  # then the run it began with is needed no more
     beginning = None if begun else Beginning.from_json(run.facts.get("beginning"))
-    group.check(run.facts["milestone"], run.milestone.learning)
+    group.check(run.facts["milestone"], run.milestone.learning, carries=run.milestone.carries)
     recipe = run.recipe_for(group.size)
     return trained(run, Ready.of(run.milestone, corpus, recipe, split, beginning), watcher, group)
 
@@ -187,6 +188,7 @@ class Ready:
     learner: Learner
     unigram: float | None
     notes: list[str]
+    cut: dict[str, Any]  # of words that are longer than is read, for the ledger
 
     @classmethod
     def of(
@@ -212,6 +214,8 @@ class Ready:
         notes += _told_of_pairs(corpus, split, objective)
         given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
         learner = learner_for(milestone, tokenizer, recipe, given)
+        cut, long = _cut_words(learner.network, corpus)
+        notes += long
         if isinstance(learner, Sweeping):
             learner.meet(split.train)
         end = tokenizer.roles.get("end")
@@ -219,7 +223,20 @@ class Ready:
         if end is not None and milestone.learning != "sweeping":
             sides = split.train.predicted, split.held_out.predicted
             unigram = troubles.unigram_entropy(*sides, tokenizer.size, end)
-        return cls(split, objective, learner, unigram, [*notes, *told])
+        return cls(split, objective, learner, unigram, [*notes, *told], cut)
+
+
+def _cut_words(network: Any, corpus: Corpus | ParallelCorpus) -> tuple[dict[str, Any], list[str]]:
+    """Words that are longer than what is read of them, where they are read by how they are written."""
+    spelling = getattr(getattr(getattr(network, "encoder", None), "embedding", None), "spelling", None)
+    if spelling is None or not isinstance(corpus, Corpus):
+        return {}, []
+    found = cut_words(spelling, corpus.tokenizer.tokens(), corpus.ids)
+    if not found["words"]:
+        return {"spelling": found}, []
+    most = spelling.longest - MARKS
+    what = f"{found['words']:,} words are longer than {most} bytes, and {found['tokens']:,} tokens of the text are such"
+    return {"spelling": found}, [f"{what}: they are read as far as that (--longest reads more); ledger.json names some"]
 
 
 def _told_of_pairs(corpus: Corpus | ParallelCorpus, split: Split, objective: Objective) -> list[str]:

@@ -20,6 +20,7 @@ from forebear.text.reading import Reading
 from forebear.text.records import numbered_lines
 from forebear.text.sources import find
 from forebear.text.tokenizer import Tokenizer
+from forebear.text.unlisted import plain
 from forebear.training.adapted import network_for
 from forebear.training.checkpoint import digest
 from forebear.training.corpora import TextSource, is_corpus
@@ -98,6 +99,9 @@ def plan(
     run.may_learn()
     if "weights" not in run.facts:
         raise BadInput("is not finished", file=run.path, remedy=f"finish it first: {run.going_on}")
+    if run.milestone.learns_from == "pairs":
+        what = "translates: language models are distilled, and those that do a task"
+        raise BadInput(what, file=run.path, remedy=f"make it smaller by: forebear quantise {run.path} --to SMALL")
     settings = {name: value for name, value in (settings or {}).items() if value is not None}
     named = student is None or (student in LINEAGE and not Path(student).is_dir())
     beginning = None if named else Beginning.of(str(student))
@@ -168,7 +172,7 @@ def _student(
     base: dict[str, Any] = {}
     if student in (None, own) and size is None:
         base = asdict(run.milestone if shaped else smaller(run.milestone, run.tokenizer))
-    more: dict[str, Any] = {"tokenizer": run.tokenizer, "recipe": {"fields": base}, "source": source}
+    more: dict[str, Any] = {"tokenizer": plain(run.tokenizer), "recipe": {"fields": base}, "source": source}
     made = planning.plan(student or own, data, size=size, settings=settings, **more)
     if made.milestone.learning == "counting":
         raise BadInput(f"{student} counts, and hears only the truth", remedy="choose a network as the student")
@@ -256,7 +260,7 @@ def _adapted(
     how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
     how |= {"reader": run.adaptation.reader} if made.milestone.wants_reader else {}
     adaptation = task_plans.adaptation_for(made.milestone, beginning, len(found.train), {**how, **reader})
-    tokenizer = run.tokenizer
+    tokenizer = made.milestone.reading(plain(run.tokenizer))
     if beginning is not None:
         tokenizer = task_plans.tokenizer_for(made.milestone, beginning, adaptation, source.task, found)
     fresh = beginning is None and not inherits

@@ -130,7 +130,10 @@ def adaptation_for(
 ) -> Adaptation:
     """What was asked for, and otherwise what suits the milestone and so many examples."""
     told = {name: value for name, value in given.items() if value is not None}
+    if not told.get("mixture_norm"):
+        told.pop("mixture_norm", None)
     predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
+    predicts = predicts and not milestone.spells and not told.get("reader")  # no letters can be predicted
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
         raise BadInput(what, remedy="leave it out")
@@ -142,7 +145,12 @@ def adaptation_for(
 
 def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[str, Any]) -> dict[str, Any]:
     """What reads vectors of words, where they are all there is: as in the run, if it was adapted before."""
-    given = [name for name in told if name.startswith("reader")]
+    given = [name for name in told if name.startswith(("reader", "mixture"))]
+    if milestone.takes_reader and not milestone.wants_reader:
+        known = beginning.folder.adaptation.to_json() if beginning is not None and beginning.folder.task else {}
+        own = {name: value for name, value in known.items() if name.startswith(("reader", "mixture"))}
+        told = {**own, **told}
+        return {"mixture": "before", **told} if told.get("reader") else told
     if not milestone.wants_reader:
         if given:
             what = (
@@ -191,9 +199,9 @@ def tokenizer_for(
     Where vectors of words learn with the task, words of the examples that have none get one.
     """
     if beginning is None:
-        return _learned_tokenizer(milestone, task, data)
-    if adaptation.reader is None or adaptation.how != "finetune":
-        return beginning.tokenizer
+        return milestone.reading(_learned_tokenizer(milestone, task, data))
+    if not milestone.wants_reader or adaptation.how != "finetune":
+        return milestone.reading(beginning.tokenizer)
     texts = [text for example in data.train for text in texts_of(example)]
     return extended(beginning.tokenizer, lacking(beginning.tokenizer, texts, OFTEN), found=True)[0]
 

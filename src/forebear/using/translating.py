@@ -16,9 +16,9 @@ from forebear.using.beams import Hypothesis, check, search
 from forebear.using.texts import end_of
 
 if TYPE_CHECKING:
-    from forebear.networks.translator import Translator
     from forebear.text.sides import Sides
     from forebear.text.tokenizer import Tokenizer
+    from forebear.using.predicting import Translator
 
 Division = Literal["whole", "split"]
 

@@ -16,8 +16,8 @@ from forebear.using.texts import end_of
 from forebear.using.translating import BEAMS, Translated, translate
 
 if TYPE_CHECKING:
-    from forebear.networks.translator import Translator
     from forebear.text.sides import Sides
+    from forebear.using.predicting import Translator
     from forebear.using.run import Run
 
 SHOWN = 5  # examples that are kept with the figures

@@ -109,8 +109,10 @@ def matrix(
     checked("pooling", pooling, get_args(Pooling))
     checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
-    ids, counts = tokenizer.encode_many([sound(text) for text in texts])
+    sounds = [sound(text) for text in texts]
+    ids, counts = tokenizer.encode_many(sounds)
     refuse_empty(counts)
+    ids = _spelled(model, tokenizer, sounds, ids, counts)
     around = _Around.of(model, tokenizer)
     rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
     if not rows:
@@ -144,9 +146,12 @@ def _with_words(
     checked("long", long, get_args(Long))
     mixture = mixture_of(model, layers)
     cuts = [tokenizer.encode(sound(text)) for text in texts]
-    refuse_empty(np.array([len(pieces.ids) for pieces in cuts]))
+    counts = np.array([len(pieces.ids) for pieces in cuts], np.int64)
+    refuse_empty(counts)
     around = _Around.of(model, tokenizer)
-    rows, owners = around.rows([pieces.ids for pieces in cuts], long)
+    ids = np.concatenate([pieces.ids for pieces in cuts]) if cuts else np.zeros(0, np.int64)
+    ids = _spelled(model, tokenizer, list(map(sound, texts)), ids, counts)
+    rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
     found: list[list[np.ndarray]] = [[] for _ in texts]
     for owner, one in zip(owners, vectors(model, rows, mixture), strict=True):
         found[owner].append(one)
@@ -157,6 +162,18 @@ def _with_words(
         told = tuple(_words(sound(text), pieces, inner, normalise))
         made.append(Embedded(text, _scaled(vector, normalise), len(inner), len(pieces.ids) - len(inner), told))
     return made
+
+
+def _spelled(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """The ids, and for a network that reads spellings a number of its own for each word that is unknown."""
+    spelling = getattr(getattr(model.encoder, "embedding", None), "spelling", None)
+    if spelling is None:
+        return ids
+    from forebear.text.unlisted import numbered
+
+    return numbered(tokenizer, spelling, texts, ids, counts)
 
 
 def checked(name: str, value: str, known: Sequence[str]) -> None:
@@ -215,7 +232,9 @@ class _Around:
     def of(cls, model: Model, tokenizer: Tokenizer) -> _Around:
         encoder: Any = model.encoder
         roles = {} if encoder.sees == "text" else tokenizer.roles  # a reader of words knows no marks
-        start, end = roles.get("start", roles.get("end")), roles.get("end")
+        end = roles.get("end")
+        start = roles.get("start", end) if encoder.sees == "all" else end  # one that looks back begins as documents do
+        start, end = getattr(encoder, "borders", (start, end))
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
         longest = ANY if encoder.context is None else encoder.context

@@ -32,7 +32,7 @@ class Weight:
     moments: int  # Adam's two for every parameter, AdaGrad's one
     activations: int
     batch: int  # tokens, to which `activations` belongs
-    cache: int  # keys and values of a full row, while generating
+    cache: int  # keys and values of a full row, or the state of a recurrent network, while generating
 
     @property
     def to_train(self) -> int:
@@ -69,12 +69,13 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
     network = milestone.network(tokenizer)
     if milestone.learning == "sweeping":
         return _of_tables(network)
-    longest = network.encoder.context or network.encoder.window  # of what reads rows of any length, what it looks at
+    own = network.encoder.context or getattr(network.encoder, "window", None)
+    longest = own or milestone.context  # pyright: ignore[reportAttributeAccessIssue] - what it learns from at a time
     parameters = network.parameter_count
     kept = _kept(network, longest)
     return Weight(
         parameters=parameters,
-        longest=longest,
+        longest=own,
         flops=_flops(network, longest) / longest,
         weights=NUMBER * parameters,
         gradients=NUMBER * parameters,
@@ -93,7 +94,9 @@ def _of_tables(network: Any) -> Weight:
 
 
 def _cache(encoder: Any, longest: int) -> int:
-    """Only what writes on keeps anything between two tokens, for its attention."""
+    """Only what writes on keeps anything between two tokens: its state, and what its attention looks at."""
+    if hasattr(encoder, "remembered"):
+        return NUMBER * encoder.remembered(longest)
     if not hasattr(encoder, "attention"):
         return 0
     if hasattr(encoder, "writer"):  # of what is written, and of the source
@@ -106,7 +109,7 @@ def _flops(network: Any, longest: int) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counted, torch.no_grad():
+    with FlopCounterMode(display=False) as counted, torch.no_grad(), _at_once():
         network.answers(_row(network, longest))
     return counted.get_total_flops()
 
@@ -124,7 +127,7 @@ def _kept(network: Any, longest: int) -> int:
             kept[memory._cdata] = memory.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), _fused_attention():
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), _fused_attention(), _at_once():
         states = network.encoder(**_row(network, longest))
     alive = kept.copy()
     alive[states.last.untyped_storage()._cdata] = states.last.untyped_storage().nbytes()
@@ -155,3 +158,23 @@ def _fused_attention() -> Any:
             return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args[:3], is_causal=causal)[0]
 
     return Fused()
+
+
+def _at_once() -> Any:
+    """Without numbers torch would take an LSTM token by token, at a thousandth of a second for each operation. Inside
+    this all its tokens are one product, of the same sizes and leaving as much behind, as if their states were known."""
+    import torch
+    from torch.nn.functional import linear
+    from torch.overrides import TorchFunctionMode
+
+    class AtOnce(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is not torch.lstm:
+                return func(*args, **(kwargs or {}))
+            x, (h, c), (by_input, by_state, bias, _) = args[:3]
+            i, f, g, o = (linear(x, by_input, bias) + linear(h.expand(len(x), -1, -1), by_state)).chunk(4, -1)
+            cells = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            out = o.sigmoid() * cells.tanh()
+            return out, out[-1:], cells[-1:]
+
+    return AtOnce()

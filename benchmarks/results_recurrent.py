@@ -1,0 +1,189 @@
+"""Recurrent networks on real data: predicting WikiText-2, translating, names of MSRA, words in two sentences (WiC)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from real_runs import Bench, Row, Telling, row
+from results_translation import read
+from side_by_side import DATA
+
+import forebear as fb
+from forebear.text.training import train as learned
+from forebear.using.run import Run
+from forebear.using.translations import measure_translations
+
+TASKS, TEXTS = DATA / "tasks", DATA / "corpora"
+Found = tuple[str, list[str], list[Row]]
+SHORT, LONG = "5m", "22m"
+
+
+# -- predicting text
+
+
+def wikitext(bench: Bench) -> Found:
+    """The same words for all: what stands between spaces in WikiText-2's training file."""
+    train, valid, test = (TEXTS / "wikitext2" / f"{side}.txt" for side in ("train", "valid", "test"))
+    words = bench.folder / "wikitext-words.json"
+    if not words.exists():
+        learned("words", train.read_text(encoding="utf-8").splitlines(), split="spaces").save(words)
+
+    def made(name: str, milestone: str, **how: Any) -> tuple[Run, Row]:
+        print(f"  {name}", flush=True)
+        run = fb.pretrain(
+            milestone, train, tokenizer=words, held_out=0.02, to=bench.folder / name, watcher=Telling(), **how
+        )
+        measured: Any = run.measure(test)
+        figures = {"perplexity": measured.perplexity, "bits_per_byte": measured.bits_per_byte}
+        return run, {"figures": figures, "seconds": run.facts["seconds"], "parameters": run.parameters}
+
+    counted, of_counts = made("wikitext-kn5", "ngram", order=5)
+    rows = [row("5-gram, modified Kneser-Ney", of_counts)]
+    for milestone, what in (("rnn", "RNN, 256 units"), ("cnn_rnn", "CNN-RNN, 256 units"), ("lstm", "LSTM, 256 units")):
+        _, found = made(f"wikitext-{milestone}", milestone, time=SHORT, threads=1)
+        rows.append(row(f"{what}, adaptive softmax", found, f"{SHORT} of one thread"))
+    large, found = made("wikitext-lstm-small", "lstm", size="small", time=LONG, threads=1)
+    rows.append(row("LSTM, 512 units, adaptive softmax, dropout 0.2", found, f"{LONG} of one thread"))
+    both = fb.mixed([large, counted], test, tune=valid)
+    figures = {"perplexity": both.together.perplexity, "bits_per_byte": both.together.bits_per_byte}
+    weights = ", ".join(f"{one:.2f}" for one in both.weights)
+    rows.append(row("the last and the 5-gram together", None, f"weights {weights}", **figures))
+    rows.append(row("LSTM, 2 layers of 650, tied, published", None, "torch's example, 40 epochs", perplexity=86.5))
+    title = "WikiText-2, 2.1 million words to learn from: perplexity of the test's words, each paragraph by itself"
+    return title, ["perplexity", "bits_per_byte"], rows
+
+
+# -- translating
+
+
+def ladder(bench: Bench) -> Found:
+    """Through one vector, and looking back: in all, and by how long the source is, in three groups of equal size."""
+    folder = TASKS / "multi30k"
+    train, test = ([folder / f"{part}.{side}" for side in ("de", "en")] for part in ("train", "test_2016_flickr"))
+    sources, references = read(*test)
+    order = np.argsort([len(one.split()) for one in sources], kind="stable")
+    groups = dict(zip(("bleu_short", "bleu_middle", "bleu_long"), np.array_split(order, 3), strict=True))
+    rows = []
+    for milestone, what in (("seq2seq", "LSTMs, one vector"), ("seq2seq_attention", "LSTMs with attention")):
+        print(f"  {milestone}", flush=True)
+        to = bench.folder / f"multi30k-{milestone}"
+        shape = {"size": "small", "inner": 256, "depth": 1, "smoothing": 0.1, "dropout": 0.1, "rate": 4e-3}
+        run = fb.pretrain(milestone, pairs=train, to=to, time="8m", threads=1, watcher=Telling(), **shape)
+        figures = {"bleu": measure_translations(run, sources, references, beams=4).bleu}
+        for name, mine in groups.items():
+            chosen = [[texts[one] for one in mine.tolist()] for texts in (sources, references)]
+            figures[name] = measure_translations(run, *chosen, beams=4).bleu
+        found = {"figures": figures, "seconds": run.facts["seconds"], "parameters": run.parameters}
+        rows.append(row(what, found, "8 minutes of one thread, 4 beams"))
+    tutorial = "Trevett, pytorch-seq2seq; in lower case and by its own tokens, so not the same BLEU"
+    rows.append(row("a tutorial's LSTMs, one vector, published", None, tutorial, bleu=13.8))
+    rows.append(row("a tutorial's GRUs with attention, published", None, tutorial, bleu=28.0))
+    title = (
+        "Multi30k, German to English: BLEU of the test, and of its shortest, middle and longest third"
+    )
+    return title, ["bleu", *groups], rows
+
+
+# -- names
+
+
+def msra(bench: Bench) -> Found:
+    train, test = (TASKS / "msra_ner" / f"{side}.txt" for side in ("train", "test"))
+    how: dict[str, Any] = {"task": "tagging", "test": test, "on_bad_tags": "repair", "dev_share": 0.03, "crf": True}
+    how |= {"reader": "recurrent", "reader_width": 256, "dropout": 0.3, "time": "12m", "threads": 1}
+    text = bench.chinese_text()
+    vectors = bench.words("characters-chinese", text, tokenizer="characters", threads=1)
+    deep: dict[str, Any] = {"tokenizer": "characters", "reads": "words", "size": "mini", "time": "15m", "threads": 1}
+    elmo = fb.pretrain("elmo", text, **deep, to=bench.folder / "elmo-chinese", watcher=Telling()).folder.path
+    fresh = bench.adapt("msra-bilstm-fresh", "word2vec", train, **how)
+    with_vectors = bench.adapt("msra-bilstm-vectors", vectors, train, **how)
+    with_elmo = bench.adapt("msra-bilstm-elmo", elmo, train, how="freeze", **how)
+    rows = [
+        row("BiLSTM-CRF, 256 wide, vectors of characters from nothing", fresh),
+        row("the same, vectors of zhwiki and the People's Daily (word2vec)", with_vectors),
+        row("the same on [x; ELMo] of the same text, 15 minutes of pre-training, frozen", with_elmo),
+    ]
+    title = "MSRA by BiLSTM-CRF on characters: entity F1 after 12 minutes of adapting each, one thread"
+    return title, ["f1", "precision", "recall"], rows
+
+
+# -- one word in two sentences
+
+
+def wic(bench: Bench) -> Found:
+    """Is a word meant alike in two sentences? By the cosine of its two vectors; the border is found on the examples to
+    learn from."""
+    text = TEXTS / "wikitext2" / "train.txt"
+    elmo = fb.pretrain(
+        "elmo", text, size="mini", time="15m", threads=1, to=bench.folder / "elmo-wikitext", watcher=Telling()
+    )
+    words = fb.load(bench.words("words-wikitext", text, threads=1))
+    sides = {side: _examples(TASKS / "wic" / side) for side in ("train", "test")}
+    rows = [row("always the same answer", None, "half of the pairs are alike", accuracy=0.5)]
+    static = {side: _of_sentences(words, examples) for side, examples in sides.items()}
+    rows.append(row("word2vec: the word itself has one vector", None, accuracy=0.5))
+    rows.append(row("word2vec: the means of both sentences' words", None, accuracy=_accuracy(static, sides)))
+    for layers, name in (([0], "layer 0, the word alone"), ([1], "layer 1"), ([2], "layer 2"), ([1, 2], "layers 1, 2")):
+        found = {side: _in_context(elmo, examples, layers) for side, examples in sides.items()}
+        rows.append(row(f"ELMo, {name}", None, accuracy=_accuracy(found, sides)))
+    rows.append(row("ELMo, published, layer 1", note="Pilehvar and Camacho-Collados 2019", accuracy=0.577))
+    return "WiC, 5,428 pairs to learn from, 1,400 in the test: is a word meant alike?", ["accuracy"], rows
+
+
+@dataclass(frozen=True)
+class Example:
+    """Both sentences, with where the word begins, and whether it is meant alike."""
+
+    sides: tuple[tuple[str, int], tuple[str, int]]
+    alike: bool
+
+
+def _examples(folder: Path) -> list[Example]:
+    lines = next(folder.glob("*.data.txt")).read_text(encoding="utf-8").splitlines()
+    gold = next(folder.glob("*.gold.txt")).read_text(encoding="utf-8").split()
+    found = []
+    for line, answer in zip(lines, gold, strict=True):
+        _, _, places, *sentences = line.split("\t")
+        told = [_place(text, int(at)) for text, at in zip(sentences, places.split("-"), strict=True)]
+        found.append(Example((told[0], told[1]), answer == "T"))
+    return found
+
+
+def _place(text: str, number: int) -> tuple[str, int]:
+    return text, len(" ".join(text.split(" ")[:number])) + (number > 0)
+
+
+def _in_context(run: Run, examples: Sequence[Example], layers: list[int]) -> np.ndarray:
+    """The cosine of the word's vectors in both sentences."""
+    sides = []
+    for side in (0, 1):
+        told = run.embed([one.sides[side][0] for one in examples], words=True, layers=layers)
+        found = []
+        for one, example in zip(told, examples, strict=True):
+            assert one.words is not None
+            at = example.sides[side][1]
+            found.append(next(word.vector for word in one.words if word.end > at))
+        sides.append(np.stack(found))
+    return (sides[0] * sides[1]).sum(1)
+
+
+def _of_sentences(run: Run, examples: Sequence[Example]) -> np.ndarray:
+    first, second = (
+        np.stack([one.vector for one in run.embed([one.sides[side][0] for one in examples])]) for side in (0, 1)
+    )
+    return (first * second).sum(1)
+
+
+def _accuracy(cosines: dict[str, np.ndarray], sides: dict[str, list[Example]]) -> float:
+    """On the test, with the border that is best on the rest."""
+    alike = {side: np.array([one.alike for one in examples]) for side, examples in sides.items()}
+    borders = np.unique(cosines["train"].round(3))
+    best = max(borders, key=lambda border: float(((cosines["train"] >= border) == alike["train"]).mean()))
+    return float(((cosines["test"] >= best) == alike["test"]).mean())
+
+
+EXPERIMENTS = {"wikitext": wikitext, "multi30k-recurrent": ladder, "msra-recurrent": msra, "wic": wic}

@@ -1,0 +1,120 @@
+"""CNN-RNN (Kim et al. 2016): a word's vector is made of its letters, and a recurrent network reads the words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from forebear.milestones import recurrent, shape
+from forebear.milestones.milestone import Milestone
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
+    from forebear.objectives.layout import Layout, Reader
+    from forebear.objectives.next_token import NextToken
+    from forebear.objectives.streams import Streams
+    from forebear.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class CnnRnn(Milestone):
+    """Character-Aware Neural Language Models (Kim, Jernite, Sontag, Rush; AAAI 2016).
+
+    A table has a row for each word and knows nothing of a word that was seen once, though "walked" is written as "walk"
+    is. Here filters slide over the symbols of a word, each keeps the most it finds anywhere, highway layers mix what
+    was found, and that is the word's vector: rare words are helped by what others share with them, and there are
+    fewer parameters. Above it is a recurrent network as before. Symbols are the bytes of the word, in any script.
+
+    width       numbers in the vector of a word
+    inner       units of a recurrent layer
+    depth       recurrent layers
+    context     words that gradients go back
+    cell        "lstm", "gru" or "rnn"
+    characters  numbers in the vector of a symbol
+    filters     how many symbols a filter sees, and how many of those there are
+    highways    layers above the filters
+    activation  of filters: "relu" or "tanh"
+    longest     symbols of a word, with its two marks; what is longer is read as far as it fits
+    softmax     "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
+                "sampled": learned from some words at a time, by other words than the likelihood
+    samples     words that are drawn at each step where the softmax is sampled
+    state       in training, "carried": a window begins where the last one ended; "fresh": it begins with nothing known
+    dropout     share of numbers set to zero in training, the same ones at all words of a row
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {
+            "width": 128,
+            "inner": 256,
+            "depth": 1,
+            "filters": "1:32,2:32,3:64,4:64,5:64",
+            "highways": 1,
+            "softmax": "adaptive",
+            "context": 32,
+            "dropout": 0.0,
+        },
+        "small": {},
+        "large": {
+            "width": 650,
+            "inner": 650,
+            "filters": "1:50,2:100,3:150,4:200,5:200,6:200,7:200",
+            "highways": 2,
+        },
+    }
+    size: ClassVar[str] = "tiny"
+    tokenizer: ClassVar[str] = "words"
+    entries: ClassVar[int] = 10_000
+
+    width: int = 300
+    inner: int = 300
+    depth: int = 2
+    context: int = 35
+    cell: str = "lstm"
+    characters: int = 15
+    filters: str = "1:25,2:50,3:75,4:100,5:125,6:150"
+    highways: int = 1
+    activation: str = "tanh"
+    longest: int = 50
+    softmax: str = "full"
+    samples: int = 4096
+    state: str = "carried"
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        recurrent.check(self)
+        recurrent.check_spelling(self)
+        shape.one_of("cell", self.cell, ("lstm", "gru", "rnn"))
+
+    @property
+    def carries(self) -> bool:
+        return self.state == "carried"
+
+    @property
+    def spells(self) -> bool:
+        return True
+
+    @property
+    def idle_fields(self) -> dict[str, str]:
+        return recurrent.idle(self)
+
+    def objective(self, tokenizer: Tokenizer) -> NextToken | Streams:
+        return recurrent.objective(self, tokenizer)
+
+    def network(self, tokenizer: Tokenizer) -> Model:
+        return recurrent.network(self, tokenizer, self.cell, recurrent.spelled(self, tokenizer))
+
+    def reading(self, tokenizer: Tokenizer) -> Tokenizer:
+        return recurrent.reading(self, tokenizer)
+
+    @property
+    def takes_reader(self) -> bool:
+        return True
+
+    def task_network(self, tokenizer: Tokenizer, reader: Reader) -> Model:
+        return recurrent.task_network(self, tokenizer, reader)
+
+    def layout(self, tokenizer: Tokenizer) -> Layout:
+        return recurrent.layout(self, tokenizer)
+
+    def recipe(self) -> dict[str, Any]:
+        return {"rate": 4e-3 if self.inner < 512 else 2e-3, "batch": 1024, "decay": 0.01}

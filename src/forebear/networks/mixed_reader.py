@@ -1,0 +1,90 @@
+"""A small network above a pre-trained one: it reads the vectors of words beside a mixture of all layers ([x; ELMo])."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from forebear.networks.initial import linear
+from forebear.networks.mixture import Mixture
+from forebear.networks.reader import READERS, Matching, likes, parted
+from forebear.networks.states import States
+
+
+class MixedReader(nn.Module):
+    """An encoder. `inner` is the pre-trained one, whose first layer are the vectors x of words.
+
+    reader  "mean", "convolution" or "recurrent"
+    width   of what is read; None: that of x
+    place   "before": it reads [x; mixture]; "after": it reads x, and the mixture stands beside what it makes of it;
+            "both": each, with weights of their own
+    normed  whether layers are brought to one scale before they are mixed
+    pairs   whether rows hold two texts, which are to be compared
+    """
+
+    depth, sees = 1, "all"
+
+    def __init__(
+        self,
+        inner: Any,
+        *,
+        reader: str,
+        width: int | None,
+        place: str = "before",
+        normed: bool = False,
+        pairs: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
+        first = inner.embedding.width  # of a layer that stands there twice, once
+        read = width or 2 * ((first + 1) // 2)
+        before, after = place in ("before", "both"), place in ("after", "both")
+        self.mixtures = nn.ModuleDict()
+        if before:
+            self.mixtures["before"] = Mixture(inner.depth, normed=normed)
+        if after:
+            self.mixtures["after"] = Mixture(inner.depth, normed=normed)
+        self.first = first
+        self.project = linear(first + (inner.width if before else 0), read)
+        self.matching = Matching(read) if pairs else None
+        self.body = READERS[reader](read)
+        self.width = read + (inner.width if after else 0)
+        self.widths = (read, self.width)
+
+    @property
+    def context(self) -> int | None:
+        return self.inner.context
+
+    @property
+    def embedding(self) -> Any:
+        return self.inner.embedding
+
+    def __getattr__(self, name: str) -> Any:
+        return self.inner.borders if name == "borders" else super().__getattr__(name)
+
+    def lower(self, layers: int) -> Iterator[nn.Parameter]:
+        """The pre-trained encoder; with the one layer that there is, all parameters."""
+        yield from self.inner.parameters() if layers < 1 else self.parameters()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        states: States = self.inner(tokens, lengths)
+        rows, every = states.lengths, torch.arange(len(tokens), device=tokens.device)
+        mixed = {name: self.dropout(mixture(states, every)) for name, mixture in self.mixtures.items()}
+        x = self.dropout(states.layers[0][:, : self.first])
+        x = self.project(torch.cat((x, mixed["before"]), 1) if "before" in mixed else x)
+        y, texts = x, rows
+        if self.matching is not None:
+            texts = parted(rows, segments)
+            y = self.matching(x, likes(x, texts))
+        y = self.body(y, tuple(length for length in texts if length))
+        return States([x, torch.cat((y, mixed["after"]), 1) if "after" in mixed else y], rows)

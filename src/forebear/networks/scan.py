@@ -1,0 +1,174 @@
+"""Ragged rows through a recurrence: which tokens are read at the same time, and the LSTM's way through them, by hand.
+
+The rows are laid out by time: first the first token of every row, the longest row first, then the second token of all
+rows that have one. So each step is one product for all rows that are still being read, nothing is padded, and reading
+backwards is the same with each row turned round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Order:
+    """How tokens of rows are laid out by time.
+
+    places  (T,) the number of the token that stands at each place
+    back    (T,) the place of each token
+    sizes   how many rows are read at each time, falling
+    rows    (B,) the numbers of the rows, the longest first
+    ends    (B,) the place of the token that is read last, of each row as it was given
+    """
+
+    places: Tensor
+    back: Tensor
+    sizes: tuple[int, ...]
+    rows: Tensor
+    ends: Tensor
+
+    @property
+    def equal(self) -> bool:
+        """Whether all rows are equally long: then the layout is a (n, B) table."""
+        return self.sizes[0] == self.sizes[-1]
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # what is remembered must serve learning too
+def order_of(lengths: tuple[int, ...], backward: bool, device: torch.device) -> Order:
+    sizes = torch.tensor(lengths)
+    rows = sizes.argsort(descending=True, stable=True)
+    firsts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
+    times = torch.arange(int(sorted_sizes[0]))
+    read = times[:, None] < sorted_sizes  # (n, B)
+    at = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
+    places = (firsts + at)[read]
+    back = torch.empty_like(places)
+    back[places] = torch.arange(len(places))
+    alive = read.sum(1)
+    begins = alive.cumsum(0) - alive
+    ends = torch.empty_like(rows)
+    ends[rows] = begins[sorted_sizes - 1] + torch.arange(len(rows))
+    made = (one.to(device) for one in (places, back, rows, ends))
+    places, back, rows, ends = made
+    return Order(places, back, tuple(alive.tolist()), rows, ends)
+
+
+@dataclass(frozen=True)
+class Clips:
+    """How far a cell's state and its projection may go, either way; 0: any distance."""
+
+    cell: float = 0.0
+    project: float = 0.0
+
+
+FREE = Clips()
+
+
+class LstmScan(torch.autograd.Function):
+    """An LSTM over rows laid out by time, given what its input adds to each gate; forwards and backwards by hand.
+
+    torch would remember every step of a loop and add up the gradient of the weights after each; here what every step
+    needs is kept in a few arrays for all steps, and the gradient of the weights is one product. `Lstm.step` is the
+    readable twin. Gates are i f g o; where there is a projection P, h = P m, else h = m:
+
+        c' = f c + i g      m = o tanh(c')
+    """
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,
+        gates: Tensor,
+        weight: Tensor,
+        project: Tensor | None,
+        h: Tensor,
+        c: Tensor,
+        sizes: tuple[int, ...],
+        clips: Clips,
+    ) -> tuple[Tensor, Tensor]:
+        """(T, 4H) of the input, (4H, D) and (D, H) weights, (B, D) and (B, H) to begin with → (T, D) and (T, H)."""
+        width = gates.shape[1] // 4
+        turned, narrow = weight.t().contiguous(), None if project is None else project.t().contiguous()
+        kept = torch.empty_like(gates)
+        cells, bent = (gates.new_empty(len(gates), width) for _ in range(2))
+        hidden = gates.new_empty(len(gates), h.shape[1])
+        before_h, before_c, at = h, c, 0
+        for size in sizes:
+            here = slice(at, at + size)
+            four = torch.addmm(gates[here], before_h[:size], turned, out=kept[here])
+            four[:, : 2 * width].sigmoid_()
+            four[:, 2 * width : 3 * width].tanh_()
+            four[:, 3 * width :].sigmoid_()
+            i, f, g, o = four.split(width, 1)
+            cell = torch.mul(f, before_c[:size], out=cells[here]).addcmul_(i, g)
+            if clips.cell:
+                cell.clamp_(-clips.cell, clips.cell)
+            tanh = torch.tanh(cell, out=bent[here])
+            if narrow is None:
+                torch.mul(o, tanh, out=hidden[here])
+            else:
+                out = torch.mm(o * tanh, narrow, out=hidden[here])
+                if clips.project:
+                    out.clamp_(-clips.project, clips.project)
+            before_h, before_c, at = hidden[here], cell, at + size
+        ctx.sizes, ctx.clips = sizes, clips
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(weight, project, h, c, kept, cells, bent, hidden)
+        return hidden, cells
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        weight, project, h, c, kept, cells, bent, hidden = ctx.saved_tensors
+        sizes, clips = ctx.sizes, ctx.clips
+        width = cells.shape[1]
+        of_hidden, of_cells = gradients
+        before_h, before_c = _before(h, hidden, sizes), _before(c, cells, sizes)
+        i, f, g, o = kept.view(-1, 4, width).unbind(1)
+        # How gates answer to the cell (i, f, g) and to the output (o), of all steps at once.
+        slopes = torch.stack((g * i * (1 - i), before_c * f * (1 - f), i * (1 - g * g), bent * o * (1 - o)), 1)
+        to_cell = o * (1 - bent * bent)
+        free_c = (cells.abs() < clips.cell).to(cells.dtype) if clips.cell else None
+        free_h = (hidden.abs() < clips.project).to(cells.dtype) if clips.project and project is not None else None
+        found = torch.empty_like(kept)
+        outer = torch.empty_like(hidden) if project is not None else None
+        back_h, back_c = torch.zeros_like(h[: sizes[-1]]), torch.zeros_like(c[: sizes[-1]])
+        at = len(kept)
+        for size in reversed(sizes):
+            at -= size
+            here = slice(at, at + size)
+            dh, dc = _wider(back_h, size), _wider(back_c, size)
+            dh = dh if of_hidden is None else dh + of_hidden[here]
+            dc = dc if of_cells is None else dc + of_cells[here]
+            if project is not None and outer is not None:
+                dh = torch.mul(dh, free_h[here], out=outer[here]) if free_h is not None else outer[here].copy_(dh)
+                dh = dh @ project
+            dc = torch.addcmul(dc, dh, to_cell[here])
+            dc = dc if free_c is None else dc * free_c[here]
+            four = found[here].view(size, 4, width)
+            torch.mul(slopes[here, :3], dc[:, None], out=four[:, :3])
+            torch.mul(slopes[here, 3], dh, out=four[:, 3])
+            back_h, back_c = found[here] @ weight, dc * f[here]
+        of_weight = found.t() @ before_h
+        of_project = None if outer is None else outer.t() @ (o * bent)
+        return found, of_weight, of_project, _wider(back_h, len(h)), _wider(back_c, len(c)), None, None
+
+
+def _before(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """What each token found, where `after` is what each left behind: (T, ·)."""
+    found, at = [first[: sizes[0]]], 0
+    for size, following in pairwise(sizes):
+        found.append(after[at : at + following])
+        at += size
+    return torch.cat(found)
+
+
+def _wider(x: Tensor, rows: int) -> Tensor:
+    """With so many rows: those that end later have nothing yet."""
+    return x if len(x) == rows else functional.pad(x, (0, 0, 0, rows - len(x)))

@@ -1,0 +1,124 @@
+"""A reader above a mixture of a recurrent encoder's layers ([x; ELMo]): in every task, frozen or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from forebear.errors import BadInput
+from forebear.milestones.elmo import Elmo
+from forebear.networks.mixed_reader import MixedReader
+from forebear.networks.mixture import Mixture
+from forebear.networks.model import Model
+from forebear.networks.states import States
+from forebear.tasks import predicting
+from forebear.training.folder import RunFolder
+from forebear.using.run import Run
+from labelled_texts import TASKS, adapted, planned, written
+from small_runs import opened, tokenizer, trained
+
+RECURRENT = ("rnn", "lstm", "cnn_rnn", "elmo")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small run of each, on half of what tasks speak of."""
+    made = {}
+    for name in RECURRENT:
+        folder = tmp_path_factory.mktemp(name)
+        (folder / "text.txt").write_text(written("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
+        made[name] = trained(name, folder, steps=5).path
+    return made
+
+
+def weights(run: RunFolder | Path) -> dict[str, np.ndarray]:
+    return load_file((run.path if isinstance(run, RunFolder) else run) / "weights.safetensors")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ["lstm", "elmo"])
+def test_every_task_is_learned_above_every_recurrent_encoder(
+    name: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = "both" if task == "tagging" else "before"
+    made = adapted(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=place)
+    run = Run.open(made.path)
+    assert run.task is not None
+    assert run.task.verb in run.verbs
+    before, after = weights(runs[name]), weights(made)
+    inner = [one for one in before if one.startswith("encoder.")]
+    assert inner
+    for one in inner:  # what is frozen stays, bit for bit
+        assert np.array_equal(before[one], after[one.replace("encoder.", "encoder.inner.", 1)])
+    assert np.abs(after["encoder.mixtures.before.layer_bias"]).max() > 0  # the weights of layers learn
+    plan = planned(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=place)
+    rows = run.task.rows(plan.data.train, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
+    together = predicting.predicted(run.network, rows)
+    monkeypatch.setattr(predicting, "AT_ONCE", 1)
+    for head, arrays in predicting.predicted(run.network, rows).items():
+        for one, other in zip(arrays, together[head], strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_its_own_encoder_learns_a_task_alone(name: str, runs: dict[str, Path], tmp_path: Path):
+    made = adapted(runs[name], "tagging", tmp_path, count=20, steps=2)
+    before, after = weights(runs[name]), weights(made)
+    assert not any(one.startswith("encoder.inner.") for one in after)
+    moved = [one for one in before if one.startswith("encoder.") and not np.array_equal(before[one], after[one])]
+    assert moved
+
+
+def test_unknown_words_are_read_by_their_letters(runs: dict[str, Path], tmp_path: Path):
+    """Two words that the vocabulary lacks: an ELMo tells them apart, an LSTM with a table cannot."""
+    for name, apart in (("elmo", True), ("lstm", False)):
+        (tmp_path / name).mkdir()
+        run = Run.open(adapted(runs[name], "tagging", tmp_path / name, count=20, steps=2).path)
+        texts = [["Zorblatt", "went"], ["Quux", "went"]]
+        assert run.tokenizer.id("Zorblatt") is None
+        one, other = (told.probabilities for told in run.tag(texts))
+        assert (np.abs(one - other).max() > 1e-7) == apart
+
+
+@torch.no_grad()
+def test_what_is_read_is_words_beside_their_mixture():
+    model = Elmo(width=6, cells=8, characters=4, filters="1:4,2:4", highways=0, dropout=0.0).network(tokenizer("words"))
+    made = Model(MixedReader(model.encoder, reader="mean", width=4, place="both", normed=True), {}).initialise(1).eval()
+    encoder = made.encoder
+    assert isinstance(encoder, MixedReader)
+    tokens, lengths = torch.tensor([5, 6, 7, 8, 9]), (3, 2)
+    layers = encoder.inner(tokens, lengths).layers
+    normed = [
+        (layer - layer.mean(1, keepdim=True)) / (layer.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        for layer in layers
+    ]
+    mixed = sum(normed) / 3  # untaught, all layers count alike
+    read = encoder.project(torch.cat((layers[0][:, :6], mixed), 1))
+    told = encoder(tokens, lengths)
+    assert told.layers[0] == pytest.approx(read.numpy(), abs=1e-5)
+    assert told.last[:, 4:] == pytest.approx(mixed.numpy(), abs=1e-5)
+    assert (encoder.width, encoder.widths) == (16, (4, 16))
+
+
+def test_a_mixture_is_gamma_times_the_weighed_layers():
+    mixture = Mixture(2)
+    mixture.layer_bias = torch.nn.Parameter(torch.log(torch.tensor([1.0, 2.0, 5.0])))
+    mixture.gain_bias = torch.nn.Parameter(torch.tensor([1.0]))  # γ = 2
+    states = States([torch.tensor([[8.0]]), torch.tensor([[4.0]]), torch.tensor([[1.6]])], (1,))
+    assert mixture(states, torch.tensor([0])).item() == pytest.approx(2 * (8 / 8 + 4 * 2 / 8 + 1.6 * 5 / 8))
+
+
+def test_a_reader_is_refused_where_it_means_nothing(runs: dict[str, Path], tmp_path: Path):
+    bert = opened("bert", tmp_path, steps=2).folder.path
+    with pytest.raises(BadInput, match="encoder of its own"):
+        planned(bert, "classification", tmp_path, reader="recurrent")
+    with pytest.raises(BadInput, match="without a reader"):
+        planned(runs["elmo"], "classification", tmp_path, mixture="after")
+    with pytest.raises(BadInput, match="predict the next token"):
+        planned(runs["elmo"], "classification", tmp_path, language=0.5)
+    with pytest.raises(BadInput, match="would learn nothing"):
+        planned(runs["elmo"], "classification", tmp_path, reader="recurrent", how="features")
