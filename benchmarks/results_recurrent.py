@@ -82,9 +82,7 @@ def ladder(bench: Bench) -> Found:
     tutorial = "Trevett, pytorch-seq2seq; in lower case and by its own tokens, so not the same BLEU"
     rows.append(row("a tutorial's LSTMs, one vector, published", None, tutorial, bleu=13.8))
     rows.append(row("a tutorial's GRUs with attention, published", None, tutorial, bleu=28.0))
-    title = (
-        "Multi30k, German to English: BLEU of the test, and of its shortest, middle and longest third"
-    )
+    title = "Multi30k, German to English: BLEU of the test, and of its shortest, middle and longest third"
     return title, ["bleu", *groups], rows
 
 
