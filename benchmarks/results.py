@@ -269,7 +269,7 @@ NAMES = [*EXPERIMENTS, *results_translation.EXPERIMENTS]
 
 def told(title: str, shown: list[str], rows: list[Row]) -> list[str]:
     """One experiment as a table."""
-    head = ["system", *(name.replace("_", " ") for name in shown), "parameters", "seconds of adapting"]
+    head = ["system", *(name.replace("_", " ") for name in shown), "parameters", "seconds of learning"]
     lines = [f"## {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for one in rows:
         name = one["system"] + (f" ({one['note']})" if one["note"] else "")

@@ -13,6 +13,8 @@ from recurrent_layers import INPUTS, KINDS, LENGTHS, NARROW, WIDTH, answered, be
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
+from forebear.networks import scan
+from forebear.networks.layouts import for_rows
 from forebear.networks.model import Model
 from forebear.networks.recurrence import Gru, Lstm, Recurrence, Tanh
 from forebear.networks.scan import Clips
@@ -103,6 +105,34 @@ def test_whole_rows_are_what_reading_token_by_token_gives(
     layer = filled(cell(INPUTS, WIDTH, backward=backward, clips=Clips(0.5, 0.4) if clipped else Clips(), **how))
     for fast, plain in zip(*twins(layer, tuple(rows), given_state), strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("project", [None, NARROW], ids=["plain", "projected"])
+def test_packed_weights_give_the_same(project: int | None, monkeypatch: pytest.MonkeyPatch):
+    """As large layers have them; packing is for single precision alone."""
+    layer = filled(Lstm(INPUTS, WIDTH, project=project, clips=Clips(0.5, 0.4)), dtype=torch.float32)
+    x = drawn(11, INPUTS, dtype=torch.float32).requires_grad_()
+    monkeypatch.setattr(scan, "PACKED", 0)
+    packed = laid_out(monkeypatch)
+    told = []
+    for way in (layer, layer.read):
+        out = way(x, (5, 2, 4))[0]
+        told.append([out, *answered([out], [x, *layer.parameters()])])
+    for fast, plain in zip(*told, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+    assert len(packed) == (2 if project is None else 4)  # on the way there and back
+
+
+def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The weights that are laid out for several rows from now on."""
+    seen: list[Tensor] = []
+
+    def laid(weight: Tensor, bias: Tensor | None) -> Any:
+        seen.append(weight)
+        return for_rows(weight, bias)
+
+    monkeypatch.setattr(scan, "for_rows", laid)
+    return seen
 
 
 def test_clips_cut_off_what_is_beyond_them_and_nothing_else():
@@ -205,6 +235,6 @@ def test_forget_gates_begin_more_or_less_open():
     layer = Model(Lstm(3, 5), {}).initialise(0).encoder
     i, f, g, o = layer.input.bias.view(4, 5)  # pyright: ignore[reportAttributeAccessIssue]
     left = torch.sigmoid(f)
-    assert (float(left[0]), float(left[-1])) == pytest.approx((2 / 3, 32 / 33))
+    assert (left[0].item(), left[-1].item()) == pytest.approx((2 / 3, 32 / 33))
     assert (left.diff() > 0).all()
     assert not torch.stack((i, g, o)).any()

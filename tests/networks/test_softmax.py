@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from forebear.networks.heads import TokenHead
+from forebear.networks.model import Model
 from forebear.networks.softmax import FREQUENT, Softmax, borders_for
+from forebear.networks.window import Words
 
 
 def filled(softmax: Softmax, seed: int = 0) -> Softmax:
@@ -78,3 +83,14 @@ def test_borders_do_not_move_as_a_vocabulary_grows():
     for smaller, larger in ((30_000, 33_000), (33_000, 300_000)):
         assert borders_for(larger)[: len(borders_for(smaller))] == borders_for(smaller)
     assert all(border < 30_000 for border in borders_for(30_000))
+
+
+@pytest.mark.parametrize("borders", [(), (5, 11)])
+def test_before_anything_is_learned_words_are_as_likely_as_zipfs_law_has_them(borders: tuple[int, ...]):
+    softmax = Model(Softmax(8, 31, borders), {}).initialise(0).encoder
+    ids = torch.arange(31.0)
+    wanted = torch.log((ids + 2) / (ids + 1)) / math.log(32)
+    torch.testing.assert_close(softmax(torch.zeros(1, 8)).softmax(1)[0], wanted, rtol=1e-5, atol=1e-7)
+    words = Words(31, 8)
+    head = Model(nn.Identity(), {"next": TokenHead(words, bias=True, falling=True)}).initialise(0).heads["next"]
+    torch.testing.assert_close(head.bias.softmax(0), wanted, rtol=1e-5, atol=1e-7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]

@@ -66,7 +66,7 @@ def network(milestone: Any, tokenizer: Tokenizer, cell: str, embedding: Any) -> 
     )
     if tied:
         sampled = milestone.samples if milestone.softmax == "sampled" else 0
-        return Model(encoder, {"next": TokenHead(embedding, bias=True, sampled=sampled)})
+        return Model(encoder, {"next": TokenHead(embedding, bias=True, sampled=sampled, falling=True)})
     return Model(encoder, {"next": softmax_head(milestone, outs[-1], tokenizer.size)})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from forebear.networks.initial import linear, table
+from forebear.networks.initial import begins_with, linear, table
 from forebear.text.spelling import BEYOND, SYMBOLS, Spelling
 
 AT_ONCE = 1024  # words that are spelled together, where there are very many
@@ -27,7 +27,7 @@ class Highway(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.carry, self.transform = linear(width, width), linear(width, width)
-        self.carry.first_values = {"bias": torch.full((width,), AS_BEFORE)}  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        begins_with(self.carry, bias=torch.full((width,), AS_BEFORE))
 
     def forward(self, x: Tensor) -> Tensor:
         new = torch.sigmoid(self.carry(x))

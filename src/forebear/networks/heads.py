@@ -12,8 +12,8 @@ from torch.nn import functional
 from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
 from forebear.networks.embedding import Embedding
-from forebear.networks.initial import Table, layer_norm, linear
-from forebear.networks.sampled import sampled_cost
+from forebear.networks.initial import Table, begins_with, layer_norm, linear
+from forebear.networks.sampled import sampled_cost, zipf_shares
 from forebear.networks.states import States
 from forebear.networks.window import Words
 
@@ -24,7 +24,7 @@ class TokenHead(nn.Module):
     `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
     states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own. In training,
     `smoothing` of what is right is divided among all tokens, as in the Transformer, and it may be learned from so many
-    `sampled` ones at each step.
+    `sampled` ones at each step. `falling` says that ids are given by falling count: then biases begin so.
     """
 
     def __init__(
@@ -37,11 +37,14 @@ class TokenHead(nn.Module):
         epsilon: float = 1e-5,
         smoothing: float = 0.0,
         sampled: int = 0,
+        falling: bool = False,
     ) -> None:
         super().__init__()
         self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
         self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
         self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
+        if falling:
+            begins_with(self, bias=zipf_shares(embedding.vocabulary).log())
         self.activation = transform
         self.transform = linear(width or embedding.width, embedding.width) if transform else None
         self.transform_norm = layer_norm(embedding.width, epsilon) if transform else None

@@ -68,6 +68,11 @@ def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
     return Norm(width, epsilon, device="meta")
 
 
+def begins_with(module: nn.Module, **values: Tensor) -> None:
+    """These parameters of its own begin with these values, whatever the seed."""
+    module.first_values = {name: value.float() for name, value in values.items()}  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+
+
 def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:
     """(T,) numbers of entries of an (N, D) table → (T, D).
 

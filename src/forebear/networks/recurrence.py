@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from forebear.networks.initial import Linear, linear
+from forebear.networks.initial import Linear, begins_with, linear
 from forebear.networks.scan import FREE, Clips, LstmScan, Order, order_of
 
 CellName = Literal["rnn", "lstm", "gru"]
@@ -161,7 +161,7 @@ class Lstm(Recurrence):
         super().__init__(inputs, width, project=project, **how)
         first = torch.zeros(4, width)
         first[1] = torch.linspace(*LASTING, width).log()
-        self.input.first_values = {"bias": first.flatten()}  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        begins_with(self.input, bias=first.flatten())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h, c = state

@@ -37,7 +37,15 @@ def zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
     return found.clamp(0, vocabulary - 1)
 
 
+def zipf_shares(vocabulary: int) -> Tensor:
+    """(V,) the P of every id: about what each word's share of a text is, before anything is known of that text."""
+    return _once(torch.arange(vocabulary), vocabulary)
+
+
 def log_chance(ids: Tensor, vocabulary: int, tries: int) -> Tensor:
     """log P that an id is drawn at least once in so many tries."""
-    once = torch.log1p(1 / (ids.double() + 1)) / math.log(vocabulary + 1)
-    return torch.log(-torch.expm1(tries * torch.log1p(-once))).float()
+    return torch.log(-torch.expm1(tries * torch.log1p(-_once(ids, vocabulary)))).float()
+
+
+def _once(ids: Tensor, vocabulary: int) -> Tensor:
+    return torch.log1p(1 / (ids.double() + 1)) / math.log(vocabulary + 1)

@@ -16,6 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebear.networks.layouts import Product, for_rows
+
+PACKED = 2**18  # weights from which on a product of few rows gains more by packing them than packing costs
+
 
 @dataclass(frozen=True)
 class Order:
@@ -95,14 +99,14 @@ class LstmScan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(T, 4H) of the input, (4H, D) and (D, H) weights, (B, D) and (B, H) to begin with → (T, D) and (T, H)."""
         width = gates.shape[1] // 4
-        turned, narrow = weight.t().contiguous(), None if project is None else project.t().contiguous()
+        onward, narrow = _times(weight), None if project is None else _times(project)
         kept = torch.empty_like(gates)
         cells, bent = (gates.new_empty(len(gates), width) for _ in range(2))
         hidden = gates.new_empty(len(gates), h.shape[1])
         before_h, before_c, at = h, c, 0
         for size in sizes:
             here = slice(at, at + size)
-            four = torch.addmm(gates[here], before_h[:size], turned, out=kept[here])
+            four = torch.add(gates[here], onward(before_h[:size]), out=kept[here])
             four[:, : 2 * width].sigmoid_()
             four[:, 2 * width : 3 * width].tanh_()
             four[:, 3 * width :].sigmoid_()
@@ -114,7 +118,7 @@ class LstmScan(torch.autograd.Function):
             if narrow is None:
                 torch.mul(o, tanh, out=hidden[here])
             else:
-                out = torch.mm(o * tanh, narrow, out=hidden[here])
+                out = hidden[here].copy_(narrow(o * tanh))
                 if clips.project:
                     out.clamp_(-clips.project, clips.project)
             before_h, before_c, at = hidden[here], cell, at + size
@@ -132,8 +136,14 @@ class LstmScan(torch.autograd.Function):
         before_h, before_c = _before(h, hidden, sizes), _before(c, cells, sizes)
         i, f, g, o = kept.view(-1, 4, width).unbind(1)
         # How gates answer to the cell (i, f, g) and to the output (o), of all steps at once.
-        slopes = torch.stack((g * i * (1 - i), before_c * f * (1 - f), i * (1 - g * g), bent * o * (1 - o)), 1)
-        to_cell = o * (1 - bent * bent)
+        slopes = torch.empty_like(kept).view(-1, 4, width)
+        for_sigmoid, for_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
+        for_sigmoid(g, i, grad_input=slopes[:, 0])
+        for_sigmoid(before_c, f, grad_input=slopes[:, 1])
+        for_tanh(i, g, grad_input=slopes[:, 2])
+        for_sigmoid(bent, o, grad_input=slopes[:, 3])
+        to_cell = torch.ops.aten.tanh_backward(o, bent)
+        onward, narrow = _times(weight.t()), None if project is None else _times(project.t())
         free_c = (cells.abs() < clips.cell).to(cells.dtype) if clips.cell else None
         free_h = (hidden.abs() < clips.project).to(cells.dtype) if clips.project and project is not None else None
         found = torch.empty_like(kept)
@@ -146,18 +156,26 @@ class LstmScan(torch.autograd.Function):
             dh, dc = _wider(back_h, size), _wider(back_c, size)
             dh = dh if of_hidden is None else dh + of_hidden[here]
             dc = dc if of_cells is None else dc + of_cells[here]
-            if project is not None and outer is not None:
+            if narrow is not None and outer is not None:
                 dh = torch.mul(dh, free_h[here], out=outer[here]) if free_h is not None else outer[here].copy_(dh)
-                dh = dh @ project
+                dh = narrow(dh)
             dc = torch.addcmul(dc, dh, to_cell[here])
             dc = dc if free_c is None else dc * free_c[here]
             four = found[here].view(size, 4, width)
             torch.mul(slopes[here, :3], dc[:, None], out=four[:, :3])
             torch.mul(slopes[here, 3], dh, out=four[:, 3])
-            back_h, back_c = found[here] @ weight, dc * f[here]
+            back_h, back_c = onward(found[here]), dc * f[here]
         of_weight = found.t() @ before_h
         of_project = None if outer is None else outer.t() @ (o * bent)
         return found, of_weight, of_project, _wider(back_h, len(h)), _wider(back_c, len(c)), None, None
+
+
+def _times(weight: Tensor) -> Product:
+    """x · weightᵀ, to be found many times for few rows."""
+    if weight.numel() >= PACKED:
+        return for_rows(weight.contiguous(), None)
+    turned = weight.t().contiguous()
+    return lambda x: torch.mm(x, turned)
 
 
 def _before(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
-from forebear.networks.initial import linear
-from forebear.networks.sampled import sampled_cost
+from forebear.networks.initial import begins_with, linear
+from forebear.networks.sampled import sampled_cost, zipf_shares
 from forebear.networks.states import States
 
 # The shapes of a run's weights follow from these three, so they stay what they are.
@@ -46,6 +46,9 @@ class Group(nn.Module):
 class Softmax(nn.Module):
     """(N, inputs) vectors → probabilities of `vocabulary` words.
 
+    Before anything is learned words are about as likely as in any text, by Zipf's law: else hundreds of steps are spent
+    on learning that some words are frequent.
+
     borders  the first id of each group of rarer words, rising; none: all words are weighed together
     sampled  where all are, how many are drawn to learn from in a step; 0: none, it is learned from all
     """
@@ -61,6 +64,10 @@ class Softmax(nn.Module):
             Group(inputs, max(1, inputs // NARROWER**number), ends[number] - ends[number - 1])
             for number in range(1, len(ends))
         )
+        frequent, *rarer = zipf_shares(vocabulary).tensor_split(borders)
+        begins_with(self.scores, bias=torch.cat((frequent, *(group.sum()[None] for group in rarer))).log())
+        for group, shares in zip(self._each(), rarer, strict=True):
+            begins_with(group.scores, bias=shares.log())
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, V) scores of all words: their log P up to a constant."""
