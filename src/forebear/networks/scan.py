@@ -133,40 +133,34 @@ class LstmScan(torch.autograd.Function):
         sizes, clips = ctx.sizes, ctx.clips
         width = cells.shape[1]
         of_hidden, of_cells = gradients
-        before_h, before_c = _before(h, hidden, sizes), _before(c, cells, sizes)
-        i, f, g, o = kept.view(-1, 4, width).unbind(1)
-        # How gates answer to the cell (i, f, g) and to the output (o), of all steps at once.
-        slopes = torch.empty_like(kept).view(-1, 4, width)
-        for_sigmoid, for_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
-        for_sigmoid(g, i, grad_input=slopes[:, 0])
-        for_sigmoid(before_c, f, grad_input=slopes[:, 1])
-        for_tanh(i, g, grad_input=slopes[:, 2])
-        for_sigmoid(bent, o, grad_input=slopes[:, 3])
-        to_cell = torch.ops.aten.tanh_backward(o, bent)
         onward, narrow = _times(weight.t()), None if project is None else _times(project.t())
-        free_c = (cells.abs() < clips.cell).to(cells.dtype) if clips.cell else None
-        free_h = (hidden.abs() < clips.project).to(cells.dtype) if clips.project and project is not None else None
+        free_c, free_h = _within(cells, clips.cell), None if project is None else _within(hidden, clips.project)
         found = torch.empty_like(kept)
         outer = torch.empty_like(hidden) if project is not None else None
         back_h, back_c = torch.zeros_like(h[: sizes[-1]]), torch.zeros_like(c[: sizes[-1]])
+        by_sigmoid, by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
         at = len(kept)
-        for size in reversed(sizes):
+        for size, earlier in zip(reversed(sizes), (*reversed(sizes[:-1]), 0), strict=True):
             at -= size
             here = slice(at, at + size)
+            before_c = cells[at - earlier :][:size] if at else c[:size]
+            (i, f, g, o), bend = kept[here].split(width, 1), bent[here]
             dh, dc = _wider(back_h, size), _wider(back_c, size)
             dh = dh if of_hidden is None else dh + of_hidden[here]
             dc = dc if of_cells is None else dc + of_cells[here]
             if narrow is not None and outer is not None:
                 dh = torch.mul(dh, free_h[here], out=outer[here]) if free_h is not None else outer[here].copy_(dh)
                 dh = narrow(dh)
-            dc = torch.addcmul(dc, dh, to_cell[here])
-            dc = dc if free_c is None else dc * free_c[here]
-            four = found[here].view(size, 4, width)
-            torch.mul(slopes[here, :3], dc[:, None], out=four[:, :3])
-            torch.mul(slopes[here, 3], dh, out=four[:, 3])
-            back_h, back_c = onward(found[here]), dc * f[here]
-        of_weight = found.t() @ before_h
-        of_project = None if outer is None else outer.t() @ (o * bent)
+            dc = by_tanh(dh * o, bend).add_(dc)
+            dc = dc if free_c is None else dc.mul_(free_c[here])
+            di, df, dg, do = found[here].split(width, 1)
+            by_sigmoid.grad_input(dc * g, i, grad_input=di)
+            by_sigmoid.grad_input(dc * before_c, f, grad_input=df)
+            by_tanh.grad_input(dc * i, g, grad_input=dg)
+            by_sigmoid.grad_input(dh * bend, o, grad_input=do)
+            back_h, back_c = onward(found[here]), dc * f
+        of_weight = found.t() @ _before(h, hidden, sizes)
+        of_project = None if outer is None else outer.t() @ (kept[:, 3 * width :] * bent)
         return found, of_weight, of_project, _wider(back_h, len(h)), _wider(back_c, len(c)), None, None
 
 
@@ -176,6 +170,13 @@ def _times(weight: Tensor) -> Product:
         return for_rows(weight.contiguous(), None)
     turned = weight.t().contiguous()
     return lambda x: torch.mm(x, turned)
+
+
+def _within(values: Tensor, limit: float) -> Tensor | None:
+    """1 where a value is within the limit and 0 where it was cut off; None: nothing was."""
+    if not limit or values.abs().amax() < limit:
+        return None
+    return (values.abs() < limit).to(values.dtype)
 
 
 def _before(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
