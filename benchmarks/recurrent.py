@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from recurrent_parts import TOKENS, compared, layers, letters, projections, softmaxes
 from recurrent_peers import Plain, stepped
-from side_by_side import machine, natural_text, write_figures
+from side_by_side import keep_memory, machine, natural_text, write_figures
 
 from forebear.lineage import milestone_named
 from forebear.milestones.elmo import Elmo
@@ -239,6 +239,7 @@ def main() -> None:
         parser.error("--write puts in all figures: leave --only, --quality and --quick out")
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
+    keep_memory()
     sizes, rounds = (QUICK, 1) if given.quick else (Sizes(), given.rounds)
     where = machine(given.threads, ("torch",))
     print(where, flush=True)

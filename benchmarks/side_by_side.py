@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import platform
 import re
@@ -44,6 +46,19 @@ def alternated(
         ours_said = ours()
         if turn:
             yield ours_said, theirs_said, clock() - between, between - began
+
+
+def keep_memory() -> None:
+    """Memory that either side frees stays with the process, as it comes to do by itself in a whole training.
+
+    A single layer's arrays would be given back to the system and fetched again in every round: thousands of page
+    faults, of which a whole step has hardly any.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
+    with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(trim_threshold, 2**31 - 1)
+        library.mallopt(mmap_threshold, 2**30)
 
 
 def sgemm() -> float:

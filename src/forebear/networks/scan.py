@@ -103,25 +103,24 @@ class LstmScan(torch.autograd.Function):
         kept = torch.empty_like(gates)
         cells, bent = (gates.new_empty(len(gates), width) for _ in range(2))
         hidden = gates.new_empty(len(gates), h.shape[1])
-        before_h, before_c, at = h, c, 0
-        for size in sizes:
-            here = slice(at, at + size)
-            four = torch.add(gates[here], onward(before_h[:size]), out=kept[here])
-            four[:, : 2 * width].sigmoid_()
-            four[:, 2 * width : 3 * width].tanh_()
-            four[:, 3 * width :].sigmoid_()
-            i, f, g, o = four.split(width, 1)
-            cell = torch.mul(f, before_c[:size], out=cells[here]).addcmul_(i, g)
+        before_h, before_c = h, c
+        parts = (gates, kept, kept[:, : 2 * width], *kept.split(width, 1), cells, bent, hidden)
+        for given, four, two, i, f, g, o, cell, bend, out in _by_time(sizes, *parts):
+            torch.add(given, onward(before_h[: len(given)]), out=four)
+            two.sigmoid_()
+            g.tanh_()
+            o.sigmoid_()
+            torch.mul(f, before_c[: len(given)], out=cell).addcmul_(i, g)
             if clips.cell:
                 cell.clamp_(-clips.cell, clips.cell)
-            tanh = torch.tanh(cell, out=bent[here])
+            torch.tanh(cell, out=bend)
             if narrow is None:
-                torch.mul(o, tanh, out=hidden[here])
+                torch.mul(o, bend, out=out)
             else:
-                out = hidden[here].copy_(narrow(o * tanh))
+                out.copy_(narrow(o * bend))
                 if clips.project:
                     out.clamp_(-clips.project, clips.project)
-            before_h, before_c, at = hidden[here], cell, at + size
+            before_h, before_c = out, cell
         ctx.sizes, ctx.clips = sizes, clips
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(weight, project, h, c, kept, cells, bent, hidden)
@@ -132,36 +131,40 @@ class LstmScan(torch.autograd.Function):
         weight, project, h, c, kept, cells, bent, hidden = ctx.saved_tensors
         sizes, clips = ctx.sizes, ctx.clips
         width = cells.shape[1]
-        of_hidden, of_cells = gradients
         onward, narrow = _times(weight.t()), None if project is None else _times(project.t())
         free_c, free_h = _within(cells, clips.cell), None if project is None else _within(hidden, clips.project)
         found = torch.empty_like(kept)
         outer = torch.empty_like(hidden) if project is not None else None
         back_h, back_c = torch.zeros_like(h[: sizes[-1]]), torch.zeros_like(c[: sizes[-1]])
         by_sigmoid, by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
-        at = len(kept)
-        for size, earlier in zip(reversed(sizes), (*reversed(sizes[:-1]), 0), strict=True):
-            at -= size
-            here = slice(at, at + size)
-            before_c = cells[at - earlier :][:size] if at else c[:size]
-            (i, f, g, o), bend = kept[here].split(width, 1), bent[here]
+        gates, its = kept.split(width, 1), found.split(width, 1)
+        steps = _by_time(sizes, *gates, bent, *gradients, free_h, free_c, outer, found, *its)
+        earlier = (c, *cells.split(sizes)[:-1])
+        for (i, f, g, o, bend, of_h, of_c, in_h, in_c, out, four, di, df, dg, do), before_c in zip(
+            reversed(steps), reversed(earlier), strict=True
+        ):
+            size = len(four)
             dh, dc = _wider(back_h, size), _wider(back_c, size)
-            dh = dh if of_hidden is None else dh + of_hidden[here]
-            dc = dc if of_cells is None else dc + of_cells[here]
-            if narrow is not None and outer is not None:
-                dh = torch.mul(dh, free_h[here], out=outer[here]) if free_h is not None else outer[here].copy_(dh)
-                dh = narrow(dh)
+            dh = dh if of_h is None else dh + of_h
+            dc = dc if of_c is None else dc + of_c
+            if narrow is not None:
+                dh = narrow(out.copy_(dh) if in_h is None else torch.mul(dh, in_h, out=out))
             dc = by_tanh(dh * o, bend).add_(dc)
-            dc = dc if free_c is None else dc.mul_(free_c[here])
-            di, df, dg, do = found[here].split(width, 1)
+            dc = dc if in_c is None else dc.mul_(in_c)
             by_sigmoid.grad_input(dc * g, i, grad_input=di)
-            by_sigmoid.grad_input(dc * before_c, f, grad_input=df)
+            by_sigmoid.grad_input(dc * before_c[:size], f, grad_input=df)
             by_tanh.grad_input(dc * i, g, grad_input=dg)
             by_sigmoid.grad_input(dh * bend, o, grad_input=do)
-            back_h, back_c = onward(found[here]), dc * f
+            back_h, back_c = onward(four), dc * f
         of_weight = found.t() @ _before(h, hidden, sizes)
         of_project = None if outer is None else outer.t() @ (kept[:, 3 * width :] * bent)
         return found, of_weight, of_project, _wider(back_h, len(h)), _wider(back_c, len(c)), None, None
+
+
+def _by_time(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
+    """For each step its rows of each array, and None of those that are None."""
+    parts = ([None] * len(sizes) if one is None else one.split(sizes) for one in arrays)
+    return list(zip(*parts, strict=True))
 
 
 def _times(weight: Tensor) -> Product:
