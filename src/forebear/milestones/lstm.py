@@ -100,4 +100,4 @@ class Lstm(Milestone):
         return recurrent.layout(self, tokenizer)
 
     def recipe(self) -> dict[str, Any]:
-        return {"rate": 8e-3 if self.inner <= 512 else 4e-3, "batch": 1024, "decay": 0.01}
+        return {"rate": 8e-3 if self.inner < 512 else 4e-3, "batch": 1024, "decay": 0.01}
