@@ -116,6 +116,8 @@ def test_a_reader_is_refused_where_it_means_nothing(runs: dict[str, Path], tmp_p
     bert = opened("bert", tmp_path, steps=2).folder.path
     with pytest.raises(BadInput, match="encoder of its own"):
         planned(bert, "classification", tmp_path, reader="recurrent")
+    with pytest.raises(BadInput, match="vectors of words are one layer"):
+        planned("word2vec", "classification", tmp_path, reader="recurrent", mixture="after")
     with pytest.raises(BadInput, match="without a reader"):
         planned(runs["elmo"], "classification", tmp_path, mixture="after")
     with pytest.raises(BadInput, match="predict the next token"):

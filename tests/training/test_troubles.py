@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import ForebearError
+from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
+from forebear.text.training import train
 from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
-from forebear.training.troubles import NoNumber, Troubles
+from forebear.training.troubles import NoNumber, Troubles, unigram_entropy
 from forebear.using import planning, pretraining
 from forebear.using.listing import runs
 from small_runs import Notes, plan, text, trained
@@ -33,6 +36,22 @@ def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
     (line,) = runs(book.parent)
     assert line.state == "failed"
     assert line.reason == raised.value.what
+
+
+def test_words_never_seen_cost_what_words_seen_once_do(tmp_path: Path):
+    """a b a c is learned from: b, c and the end of the document are there once, so three unknown words are expected."""
+    (tmp_path / "text.txt").write_text("a b a c", encoding="utf-8")
+    (tmp_path / "asked.txt").write_text("a d", encoding="utf-8")
+    tokenizer = train("words", ["a b a c"], min_count=1)
+    whole = [
+        prepare([tmp_path / name], tokenizer, to=tmp_path / name[:4], workers=1).whole()
+        for name in ("text.txt", "asked.txt")
+    ]
+    end, unknown = tokenizer.roles["end"], tokenizer.roles["unknown"]
+    counts = {"a": 2, "b": 1, "c": 1, "end": 1, "unknown": 3}
+    total = sum(counts.values()) + tokenizer.size
+    wanted = -sum(math.log((counts[one] + 1) / total) for one in ("a", "unknown", "end")) / 3
+    assert unigram_entropy(*whole, tokenizer.size, end, unknown) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("kind", ["words", "characters"])

@@ -153,7 +153,7 @@ def _draw(console: Console, told: Senses, top: int, to: Path | None) -> None:
         console.print(about, style="dim", soft_wrap=True)
     if own.grouping.chance is not None:
         looked = "  ".join(f"{one.groups}: {one.silhouette:.2f}" for one in own.grouping.tried)
-        chance = f"of clouds without groups {own.grouping.chance.silhouette:.2f} on average"
+        chance = f"clouds without groups have {own.grouping.chance.silhouette:.2f} on average"
         console.print(f"silhouettes by number of groups: {looked}; {chance}", style="dim", soft_wrap=True)
     for note in told.notes:
         console.print(plain(note), style="dim", soft_wrap=True)

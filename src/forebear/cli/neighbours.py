@@ -146,9 +146,11 @@ def _table(answer: Neighbours | NearWords) -> Table:
         for one in answer.nearest:
             made.add_row(f"{one.cosine:.3f}", f"{one.number:,}", plain(one.text))
         return made
-    made = table(">cosine", ">seen", "word")
+    counted = any(one.count is not None for one in answer.nearest)
+    made = table(">cosine", *[">seen"] * counted, "word")
     for one in answer.nearest:
-        made.add_row(f"{one.cosine:.3f}", "" if one.count is None else f"{one.count:,}", plain(one.word))
+        seen = ["" if one.count is None else f"{one.count:,}"] * counted
+        made.add_row(f"{one.cosine:.3f}", *seen, plain(one.word))
     return made
 
 

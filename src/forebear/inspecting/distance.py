@@ -75,8 +75,8 @@ class Reach:
 
     @property
     def left(self) -> float:
-        """At the furthest token, of what there is one token back."""
-        return float(self.sizes[-1] / max(float(self.sizes[min(1, self.far)]), 1e-300))
+        """At the furthest token, of what there is at the token itself."""
+        return float(self.relative[-1])
 
     @property
     def verdict(self) -> str:

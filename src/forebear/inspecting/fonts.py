@@ -112,6 +112,6 @@ def _named(lacking: set[str]) -> str:
 
 
 def _remedy(lacking: set[str]) -> str:
-    chinese = all(unicodedata.name(one, "").startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for one in lacking)
+    chinese = any(unicodedata.name(one, "").startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for one in lacking)
     which = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if chinese else "these characters"
     return f"install a font with {which}"

@@ -96,7 +96,7 @@ class Vectors:
         own, chance = next((one for one in self.grouping.tried if one.groups == groups), None), self.grouping.chance
         if own is None or chance is None:
             return ""
-        return f"; seen where they lie apart {own.apart:.2f}, of clouds without groups {chance.apart:.2f}"
+        return f"; where they lie apart {own.apart:.2f}, clouds without groups up to {chance.apart:.2f}"
 
     @property
     def remark(self) -> str:

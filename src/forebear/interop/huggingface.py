@@ -230,7 +230,7 @@ def _depth(family: Family, told: int, tensors: Mapping[str, Tensor], folder: Pat
 
 def _config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
-        remedy = "give a folder that transformers' save_pretrained wrote"
+        remedy = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
         raise BadInput("there is no config.json", file=folder, remedy=remedy)
     return _facts(folder / CONFIG)
 

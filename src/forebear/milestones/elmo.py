@@ -27,7 +27,7 @@ class Elmo(Milestone):
     beside its own vectors of words. The models were trained once on a billion words, and helped every task.
 
     width         numbers in the vector of a word, and of a state in either direction
-    cells         units of an LSTM; more than `width` are projected to it
+    cells         units of an LSTM; if they are not as many as `width`, they are projected to it
     depth         layers, in each direction
     context       words of a window that it learns from
     reads         "characters": words by how they are written; "words": a table, as for single Chinese characters
@@ -40,7 +40,7 @@ class Elmo(Milestone):
     cell_clip     how far a cell may go, either way; 0: any distance
     project_clip  how far its projection may
     softmax       "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
-                  "sampled": learned from some words at a time, by other words than the likelihood
+                  "sampled": learned from some words at a time, which is near to it
     samples       words that are drawn at each step where the softmax is sampled
     borders       1: the same token begins and ends a text; 2: each has its own, as in the published files
     dropout       share of numbers set to zero in training, the same ones at all words of a row

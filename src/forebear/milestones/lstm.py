@@ -33,7 +33,7 @@ class Lstm(Milestone):
     context         words that gradients go back
     tied            the vectors that read words also score them
     softmax         "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
-                    "sampled": learned from some words at a time, by other words than the likelihood
+                    "sampled": learned from some words at a time, which is near to it
     samples         words that are drawn at each step where the softmax is sampled
     state           in training, "carried": a window begins where the last one ended; "fresh": with nothing known
     dropout         share of numbers set to zero in training, the same ones at all words of a row

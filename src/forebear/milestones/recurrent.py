@@ -151,6 +151,6 @@ def check_spelling(milestone: Any) -> None:
     widest = max(span for span, _ in filters(milestone.filters))
     if milestone.longest < max(widest, 4):
         what = f"longest is {milestone.longest}, and a filter sees {widest} symbols"
-        raise BadInput(what, remedy=f"give --longest {max(widest, 50)}, or narrower filters")
+        raise BadInput(what, remedy=f"give --longest {max(widest, 4)} or more, or narrower filters")
     shape.within(milestone, characters=(1, None), highways=(0, None))
     shape.one_of("activation", milestone.activation, ("relu", "tanh"))

@@ -80,6 +80,11 @@ class Spelled(nn.Module):
         found = [self.words(self.spelling.rows(part)).float().cpu().numpy() for part in parts]
         return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
 
+    @torch.inference_mode()
+    def written(self, word: str) -> np.ndarray:
+        """(D,) of a word as it is written, whether the vocabulary has it or not."""
+        return self.words(self.spelling.spelled(word)[None])[0].float().cpu().numpy()
+
     def words(self, symbols: np.ndarray) -> Tensor:
         """(N, longest) → (N, D)."""
         used = (symbols != BEYOND).any(0).nonzero()[0]

@@ -15,6 +15,8 @@ from forebear.networks.recurrence import LockedDropout, Lstm, State
 from forebear.networks.similarities import Bilinear, Concatenated, Dot, Perceptron, weighed
 from forebear.networks.states import States
 
+LARGE = 6.0  # states of LSTMs begin far below 1: with the usual values next to nothing of them would come out
+
 Way = Literal["forward", "backward", "both"]
 Similarity = Dot | Bilinear | Concatenated | Perceptron
 
@@ -118,7 +120,7 @@ class LookingBack(nn.Module):
     def __init__(self, similarity: Similarity, *, inner: int, width: int) -> None:
         super().__init__()
         self.similarity = similarity
-        self.found, self.own = (linear(inner, width, bias=False, width=2 * inner) for _ in range(2))
+        self.found, self.own = (linear(inner, width, bias=False, width=2 * inner, scale=LARGE) for _ in range(2))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, inner), and the (S, inner) of what was read → (T, D)."""

@@ -30,6 +30,7 @@ SIDES = ("source.txt", "target.txt")
 FACTS = "pairs.json"
 LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++")
 SUSPICIOUS = 60  # characters of a suspicious line that are shown
+UNSURE = 2  # of the last lines their lengths alone cannot tell whether one is missing before or behind them
 NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
 
@@ -85,7 +86,7 @@ class PairReading:
 
     def _unequal(self, one: Source, two: Source, left: Sequence[int], right: Sequence[int]) -> BadInput:
         line, shorter = first_suspicious(left, right), min(len(left), len(right))
-        if line >= shorter:  # all that is there fits: the end is missing
+        if line > shorter - UNSURE:  # all that is there fits: the end is missing
             line = shorter + 1
         shown = []
         for source in (one, two):

@@ -60,9 +60,16 @@ def _share_of(token: str, corpus: Corpus) -> float:
     return 0.0 if number is None else float(np.mean(corpus.ids[:SEEN] == number))
 
 
-def unigram_entropy(train: Portion, held_out: Portion, vocabulary: int, end: int) -> float:
-    """Nats a held-out token costs if only the frequencies of tokens are known: what any model must soon be below."""
-    counts = _frequencies(train, vocabulary, end) + 1.0  # one each, so that none is impossible
+def unigram_entropy(train: Portion, held_out: Portion, vocabulary: int, end: int, unknown: int | None = None) -> float:
+    """Nats a held-out token costs if only the frequencies of tokens are known: what any model must soon be below.
+
+    `unknown` stands for all words that a vocabulary lacks. Where the text to learn from has none of those, as many are
+    expected as there are words that it has once (Good and Turing).
+    """
+    counts = _frequencies(train, vocabulary, end)
+    if unknown is not None and not counts[unknown]:
+        counts[unknown] = np.count_nonzero(counts == 1)
+    counts += 1.0  # one each, so that none is impossible
     asked = _frequencies(held_out, vocabulary, end)
     return float(-(asked * np.log(counts / counts.sum())).sum() / asked.sum())
 

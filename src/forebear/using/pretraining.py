@@ -222,7 +222,7 @@ class Ready:
         unigram = None
         if end is not None and milestone.learning != "sweeping":
             sides = split.train.predicted, split.held_out.predicted
-            unigram = troubles.unigram_entropy(*sides, tokenizer.size, end)
+            unigram = troubles.unigram_entropy(*sides, tokenizer.size, end, tokenizer.roles.get("unknown"))
         return cls(split, objective, learner, unigram, [*notes, *told], cut)
 
 

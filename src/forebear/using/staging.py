@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.objectives.around import Around
 from forebear.objectives.batch import Batch, Moment, Objective, counted_in
+from forebear.objectives.both_directions import BothDirections
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.translation import Translation
 from forebear.text.pairs import PairedPortion, ParallelCorpus
@@ -119,6 +120,9 @@ def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
             f"nothing is hidden: of {asked['together']:,} pairs of words it is asked how often they stand together",
             {"asked": asked},
         )
+    if isinstance(objective, BothDirections):
+        words = f"nothing is hidden: {asked['next']:,} tokens are asked, seen only those before, and as many, seen only"
+        return f"{words} those behind", {"asked": asked}
     told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
     return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
 

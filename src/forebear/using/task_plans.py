@@ -158,6 +158,9 @@ def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[s
             )
             raise BadInput(what, remedy="leave it out, or begin with vectors of words, such as a run of word2vec")
         return told
+    if mixing := [name for name in given if name.startswith("mixture")]:
+        what = f"--{mixing[0].replace('_', '-')} means nothing to {name_of(milestone)}: vectors of words are one layer"
+        raise BadInput(what, remedy="leave it out, or begin with a recurrent run, such as elmo")
     known = beginning.folder.adaptation.to_json() if beginning is not None and beginning.folder.task is not None else {}
     if told.get("freeze_layers") and not known:
         what = f"--freeze-layers {told['freeze_layers']}: what reads the vectors has learned nothing yet"

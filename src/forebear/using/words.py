@@ -58,9 +58,9 @@ def table_of(run: Opened) -> WordTable:
         raise BadInput("counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.verbs)}")
     ids = np.array([i for i in range(tokenizer.size) if i not in tokenizer.specials], np.int64)
     found = dict(run.network.named_parameters()).get(TABLE)
-    spelled = getattr(getattr(run.network.encoder, "embedding", None), "words", None)
-    if found is None and spelled is not None:
-        return WordTable([tokenizer.token(int(i)) for i in ids], run.network.encoder.embedding.table(ids))
+    embedding = getattr(run.network.encoder, "embedding", None)
+    if found is None and hasattr(embedding, "spelling"):
+        return WordTable([tokenizer.token(int(i)) for i in ids], embedding.table(ids), compose=embedding.written)
     if found is None:
         remedy = "ask the run that it was made of, or one that was pretrained"
         raise BadInput("has no table of words to be read", file=path, remedy=remedy)
