@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, Line, ManyOptions, grouped, located, opened, plain
+from forebear.cli.many import ONE, Given, Line, ManyOptions, brief, grouped, located, opened, plain
 from forebear.cli.printing import Speaking, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling, Long
@@ -185,7 +185,7 @@ def _draw_cosines(console: Console, answers: list[Embedded]) -> None:
     named = words or [(answer.text, answer.vector) for answer in answers]
     for answer in answers:
         told = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
-        console.print(f"{plain(answer.text)}: {told}" + (f", {answer.cut:,} left away" if answer.cut else ""))
+        console.print(f"{brief(answer.text)}: {told}" + (f", {answer.cut:,} left away" if answer.cut else ""))
     named = named[:SHOWN]
     if len(named) < 2:
         console.print("(--json or --out has the numbers)", style="dim")

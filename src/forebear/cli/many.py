@@ -29,6 +29,7 @@ STDIN = "/dev/stdin"  # what the front door makes of a lone -
 TOGETHER = 256  # lines of a file answered at once
 CHARACTERS = 1 << 20  # or as many lines as have these together
 ENCODING = "utf-8"
+BRIEF = 400  # characters of a text that are shown beside its figures
 _MARKED = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
 
 Given = Annotated[list[str] | None, Parameter(negative="")]
@@ -292,6 +293,12 @@ def plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text if text.isprintable() else repr(text)[1:-1])
+
+
+def brief(text: str) -> str:
+    """`plain`, with its middle left out where it is very long: it is recognised by how it begins and ends."""
+    half = BRIEF // 2
+    return plain(text if len(text) <= BRIEF else f"{text[:half]} … {text[-half:]}")
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, ManyOptions, number, opened, plain
+from forebear.cli.many import ONE, Given, ManyOptions, brief, number, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 from forebear.errors import BadInput
 
@@ -94,7 +94,7 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
             number(answer.perplexity, 2),
             number(answer.bits_per_byte),
             str(len(answer.tokens)),
-            plain(answer.text),
+            brief(answer.text),
         )
     console.print(made)
     if any(answer.pseudo for answer in answers):

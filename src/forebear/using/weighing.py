@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 NUMBER = 4  # bytes of a float32
+FEW = 8  # tokens
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,17 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
         return _of_tables(network)
     own = network.encoder.context or getattr(network.encoder, "window", None)
     longest = own or milestone.context  # pyright: ignore[reportAttributeAccessIssue] - what it learns from at a time
+    # Where a row may be of any length, every token costs the same, and a few tell it: without numbers a step takes ms.
+    row = longest if own else min(longest, FEW)
     parameters = network.parameter_count
-    kept = _kept(network, longest)
     return Weight(
         parameters=parameters,
         longest=own,
-        flops=_flops(network, longest) / longest,
+        flops=_flops(network, row) / row,
         weights=NUMBER * parameters,
         gradients=NUMBER * parameters,
         moments=2 * NUMBER * parameters,
-        activations=round(kept * max(batch, longest) / longest),
+        activations=round(_kept(network, row) * max(batch, longest) / row),
         batch=max(batch, longest),
         cache=_cache(network.encoder, longest),
     )
