@@ -6,7 +6,7 @@ The equations stand in `step`, one class for each cell; `forward` is the same fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -147,18 +147,8 @@ class Lstm(Recurrence):
 
     gates, parts = 4, 2
 
-    def __init__(
-        self,
-        inputs: int,
-        width: int,
-        *,
-        project: int | None = None,
-        backward: bool = False,
-        clips: Clips = FREE,
-        weight_dropout: float = 0.0,
-    ) -> None:
-        how = {"backward": backward, "clips": clips, "weight_dropout": weight_dropout}
-        super().__init__(inputs, width, project=project, **how)
+    def __init__(self, inputs: int, width: int, **how: Any) -> None:
+        super().__init__(inputs, width, **how)
         first = torch.zeros(4, width)
         first[1] = torch.linspace(*LASTING, width).log()
         begins_with(self.input, bias=first.flatten())
