@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def table_of(run: Opened) -> WordTable:
         raise BadInput("counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.verbs)}")
     ids = np.array([i for i in range(tokenizer.size) if i not in tokenizer.specials], np.int64)
     found = dict(run.network.named_parameters()).get(TABLE)
-    embedding = getattr(run.network.encoder, "embedding", None)
+    embedding: Any = getattr(run.network.encoder, "embedding", None)
     if found is None and hasattr(embedding, "spelling"):
         return WordTable([tokenizer.token(int(i)) for i in ids], embedding.table(ids), compose=embedding.written)
     if found is None:
