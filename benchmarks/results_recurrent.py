@@ -128,23 +128,32 @@ def msra(bench: Bench) -> Found:
 
 
 def wic(bench: Bench) -> Found:
-    """Is a word meant alike in two sentences? By the cosine of its two vectors; the border is found on the examples to
-    learn from."""
+    """Is a word meant alike in two sentences? By the cosine of two vectors, with a border found on the examples to
+    learn from; and by a linear model of how two vectors differ, its penalty found by cross-validation there."""
     text = TEXTS / "wikitext2" / "train.txt"
     elmo = fb.pretrain(
         "elmo", text, size="mini", time="10m", threads=1, to=bench.folder / "elmo-wikitext", watcher=Telling()
     )
     words = fb.load(bench.words("words-wikitext", text, threads=1))
     sides = {side: _examples(TASKS / "wic" / side) for side in ("train", "test")}
-    rows = [row("always the same answer", None, "half of the pairs are alike", accuracy=0.5)]
     static = {side: _of_sentences(words, examples) for side, examples in sides.items()}
-    rows.append(row("word2vec: the word itself has one vector", None, accuracy=0.5))
-    rows.append(row("word2vec: the means of both sentences' words", None, accuracy=_accuracy(static, sides)))
-    for layers, name in (([0], "layer 0, the word alone"), ([1], "layer 1"), ([2], "layer 2"), ([1, 2], "layers 1, 2")):
-        found = {side: _in_context(elmo, examples, layers) for side, examples in sides.items()}
-        rows.append(row(f"ELMo, {name}", None, accuracy=_accuracy(found, sides)))
-    rows.append(row("ELMo, published, layer 1", note="Pilehvar and Camacho-Collados 2019", accuracy=0.577))
+    found = {
+        layer: {side: _in_context(elmo, examples, layer) for side, examples in sides.items()} for layer in (0, 1, 2)
+    }
+    rows = [
+        row("always the same answer", None, "half of the pairs are alike", accuracy=0.5),
+        row("word2vec: the word itself has one vector", None, accuracy=0.5),
+        row("word2vec: the means of both sentences' words, cosine", accuracy=_by_cosine(static, sides)),
+        *(row(f"ELMo, layer {layer}, cosine", accuracy=_by_cosine(found[layer], sides)) for layer in found),
+        row("word2vec: the means of both sentences' words, linear model", accuracy=_by_model([static], sides)),
+        row("ELMo, layers 1 and 2, linear model", accuracy=_by_model([found[1], found[2]], sides)),
+        row("both, linear model", accuracy=_by_model([static, found[1], found[2]], sides)),
+        row("ELMo, published, layer 1", note="Pilehvar and Camacho-Collados 2019", accuracy=0.577),
+    ]
     return "WiC, 5,428 pairs to learn from, 1,400 in the test: is a word meant alike?", ["accuracy"], rows
+
+
+Both = tuple[np.ndarray, np.ndarray]  # (n, D) of either sentence
 
 
 @dataclass(frozen=True)
@@ -170,33 +179,55 @@ def _place(text: str, number: int) -> tuple[str, int]:
     return text, len(" ".join(text.split(" ")[:number])) + (number > 0)
 
 
-def _in_context(run: Run, examples: Sequence[Example], layers: list[int]) -> np.ndarray:
-    """The cosine of the word's vectors in both sentences."""
+def _in_context(run: Run, examples: Sequence[Example], layer: int) -> Both:
+    """The word's vectors in both sentences."""
     sides = []
     for side in (0, 1):
-        told = run.embed([one.sides[side][0] for one in examples], words=True, layers=layers)
+        told = run.embed([one.sides[side][0] for one in examples], words=True, layers=layer)
         found = []
         for one, example in zip(told, examples, strict=True):
             assert one.words is not None
             at = example.sides[side][1]
             found.append(next(word.vector for word in one.words if word.end > at))
         sides.append(np.stack(found))
-    return (sides[0] * sides[1]).sum(1)
+    return sides[0], sides[1]
 
 
-def _of_sentences(run: Run, examples: Sequence[Example]) -> np.ndarray:
+def _of_sentences(run: Run, examples: Sequence[Example]) -> Both:
     first, second = (
         np.stack([one.vector for one in run.embed([one.sides[side][0] for one in examples])]) for side in (0, 1)
     )
-    return (first * second).sum(1)
+    return first, second
 
 
-def _accuracy(cosines: dict[str, np.ndarray], sides: dict[str, list[Example]]) -> float:
+def _alike(sides: dict[str, list[Example]], side: str) -> np.ndarray:
+    return np.array([one.alike for one in sides[side]])
+
+
+def _by_cosine(vectors: dict[str, Both], sides: dict[str, list[Example]]) -> float:
     """On the test, with the border that is best on the rest."""
-    alike = {side: np.array([one.alike for one in examples]) for side, examples in sides.items()}
-    borders = np.unique(cosines["train"].round(3))
-    best = max(borders, key=lambda border: float(((cosines["train"] >= border) == alike["train"]).mean()))
-    return float(((cosines["test"] >= best) == alike["test"]).mean())
+    cosines = {side: (first * second).sum(1) for side, (first, second) in vectors.items()}
+    borders, alike = np.unique(cosines["train"].round(3)), _alike(sides, "train")
+    best = max(borders, key=lambda border: float(((cosines["train"] >= border) == alike).mean()))
+    return float(((cosines["test"] >= best) == _alike(sides, "test")).mean())
+
+
+def _by_model(vectors: list[dict[str, Both]], sides: dict[str, list[Example]]) -> float:
+    """On the test: of each kind of vectors the differences, the products and the cosine of the pairs."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    def features(side: str) -> np.ndarray:
+        made = []
+        for one in vectors:
+            taught = np.concatenate(one["train"])
+            scaled = [(given - taught.mean(0)) / taught.std(0) for given in one[side]]
+            first, second = (given / np.linalg.norm(given, axis=1, keepdims=True) for given in scaled)
+            made += [np.abs(first - second), first * second, (first * second).sum(1, keepdims=True)]
+        return np.concatenate(made, 1)
+
+    model = LogisticRegressionCV(Cs=[0.03, 0.1, 0.3, 1.0, 3.0], cv=5, max_iter=300, random_state=0)
+    model.fit(features("train"), _alike(sides, "train"))
+    return float(model.score(features("test"), _alike(sides, "test")))
 
 
 EXPERIMENTS = {
