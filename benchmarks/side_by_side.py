@@ -49,16 +49,17 @@ def alternated(
 
 
 def keep_memory() -> None:
-    """Memory that either side frees stays with the process, as it comes to do by itself in a whole training.
+    """Arrays that either side frees stay with the process, up to the size up to which the C library comes to keep them
+    by itself in a whole training.
 
     A single layer's arrays would be given back to the system and fetched again in every round: thousands of page
     faults, of which a whole step has hardly any.
     """
-    trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
+    trim_threshold, mmap_threshold, largest = -1, -3, 2**25  # their numbers in malloc.h, and what they adapt to at most
     with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
         library = ctypes.CDLL("libc.so.6")
-        library.mallopt(trim_threshold, 2**31 - 1)
-        library.mallopt(mmap_threshold, 2**30)
+        library.mallopt(trim_threshold, 2 * largest)
+        library.mallopt(mmap_threshold, largest)
 
 
 def sgemm() -> float:
