@@ -147,12 +147,13 @@ def wic(bench: Bench) -> Found:
         *(row(f"ELMo, layer {layer}, cosine", accuracy=_by_cosine(found[layer], sides)) for layer in found),
         row("word2vec: the means of both sentences' words, linear model", accuracy=_by_model([static], sides)),
         row("ELMo, layers 1 and 2, linear model", accuracy=_by_model([found[1], found[2]], sides)),
-        row("both, linear model", accuracy=_by_model([static, found[1], found[2]], sides)),
+        row("both, linear model", None, SEEN, accuracy=_by_model([static, found[1], found[2]], sides)),
         row("ELMo, published, layer 1", note="Pilehvar and Camacho-Collados 2019", accuracy=0.577),
     ]
     return "WiC, 5,428 pairs to learn from, 1,400 in the test: is a word meant alike?", ["accuracy"], rows
 
 
+SEEN = "picked from nine sets of features, whose test scores, 0.560 to 0.592, were seen; the standard error is 0.013"
 Both = tuple[np.ndarray, np.ndarray]  # (n, D) of either sentence
 
 
