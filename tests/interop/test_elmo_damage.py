@@ -278,6 +278,13 @@ def test_all_that_is_wrong_with_options_is_told_at_once(tmp_path: Path):
     assert "char_cnn.filters is missing" in what
 
 
+def test_options_that_do_not_tell_of_letters_are_named_as_the_fault(tmp_path: Path):
+    publish(tmp_path)
+    told = {name: value for name, value in options().items() if name != "char_cnn"}
+    (tmp_path / "options.json").write_text(json.dumps(told))
+    assert "options.json has no char_cnn" in refused(tmp_path).what
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe{}", b"[" * 100_000])
 def test_options_that_are_no_json_are_refused(content: bytes, tmp_path: Path):
     publish(tmp_path)

@@ -113,8 +113,18 @@ def test_gradients_of_a_constrained_field_equal_those_of_the_enumeration():
     assert float(crf.transition_bias.grad[0, 2].abs()) < 1e-12  # nothing pulls at what is forbidden
 
 
-def test_many_rows_at_once_are_each_row_by_itself(monkeypatch):
-    monkeypatch.setattr("forebear.networks.crf.HELD", 4 * K * K)  # the moves of a few words at a time
+def test_long_odds_are_exact_too():
+    """A word that is almost surely 0, and a later one that can only be 2 if it was 1."""
+    crf = made(spread=20.0)
+    emissions = torch.tensor([[200.0, 0.0, 0.0], [0.0, 0.0, 500.0], [90.0, 0.0, 0.0]], dtype=torch.float64)
+    total, marginals, best = enumerated(crf, emissions)
+    for kind in (torch.float64, torch.float32):
+        cost = crf.loss(emissions.to(kind), [3], torch.tensor(best))
+        assert float(cost.detach()) == pytest.approx(total - weighed(crf, emissions, best), abs=1e-9)
+        np.testing.assert_allclose(crf.marginals(emissions.to(kind), [3]), marginals, atol=1e-12)
+
+
+def test_many_rows_at_once_are_each_row_by_itself():
     crf, emissions = made(), emitted(sum(LENGTHS)).requires_grad_()
     tags = torch.tensor(np.random.default_rng(2).integers(0, K, sum(LENGTHS)))
     together = crf.loss(emissions, LENGTHS, tags)

@@ -70,11 +70,12 @@ def test_it_does_not_matter_who_stands_beside_whom(
             np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_an_epoch_shows_every_example_once(task: str, runs: dict[str, Path], tmp_path: Path):
+def test_an_epoch_shows_every_example_once(task: str, alike: bool, runs: dict[str, Path], tmp_path: Path):
     plan = planned(runs["bert"], task, tmp_path)
     rows = plan.task.rows(plan.data.train, plan.tokenizer, plan.milestone.layout(plan.tokenizer), learning=True)
-    objective = EveryExample()
+    objective = EveryExample(alike=alike)
     steps = objective.steps(rows, 300)
     for epoch in range(2):
         batches = [objective.batch(rows, 300, Moment(3, epoch * steps + step)) for step in range(steps)]

@@ -97,11 +97,11 @@ def test_what_is_read_is_words_beside_their_mixture():
         for layer in layers
     ]
     mixed = sum(normed) / 3  # untaught, all layers count alike
-    read = encoder.project(torch.cat((layers[0][:, :6], mixed), 1))
+    read = torch.cat((layers[0][:, :6], mixed), 1)
     told = encoder(tokens, lengths)
     assert told.layers[0] == pytest.approx(read.numpy(), abs=1e-5)
     assert told.last[:, 4:] == pytest.approx(mixed.numpy(), abs=1e-5)
-    assert (encoder.width, encoder.widths) == (16, (4, 16))
+    assert (encoder.width, encoder.widths) == (16, (18, 16))
 
 
 def test_a_mixture_is_gamma_times_the_weighed_layers():

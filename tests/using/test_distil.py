@@ -123,6 +123,12 @@ def test_the_student_has_at_most_half_the_parameters(school: Path, tmp_path: Pat
     assert any("of the teacher's" in note for note in run.facts["notes"])
 
 
+def test_a_student_that_is_larger_is_told(school: Path, tmp_path: Path):
+    how = {**ON_TEXT, "steps": 1, "width": 256}
+    run = distilling.distil(school / "gpt2", school / "text.txt", to=tmp_path / "run", **how)
+    assert any("it is the larger of the two" in note for note in run.facts["notes"])
+
+
 def test_a_student_as_wide_begins_with_the_teachers_layers(school: Path, tmp_path: Path):
     """With no rate to learn with it stays what it began as."""
     from safetensors.torch import load_file

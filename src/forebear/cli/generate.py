@@ -145,6 +145,8 @@ def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
     sys.stdout.write("\n")
     sys.stdout.flush()
     count(len(answer.ids))
+    if not len(answer.ids):
+        print("the run ends the text here: another --seed or a higher --temperature may go on", file=sys.stderr)  # noqa: T201
 
 
 def _draw(console: Console, answers: list[Generated]) -> None:

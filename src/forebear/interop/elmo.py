@@ -40,6 +40,7 @@ DIRECTIONS = ("encoder.onward", "encoder.back")
 GATES = (0, 2, 1, 3)  # i g f o as i f g o, and back again
 MOST = 200  # faults that are told
 USUAL = 50  # characters of a word, whatever AllenNLP's options say
+TOGETHER = "take both from the same publisher, or fetch them again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,9 @@ def read(path: Path) -> FoundElmo:
 
 def _theirs(found: Stored, sizes: Sizes, parts: Parts) -> tuple[Sizes, dict[str, np.ndarray]]:
     """All arrays of the network, if they are those that the options tell of; whatever is wrong is named."""
+    if sizes.reads != CHARACTERS and "char_embed" in found.shapes:
+        what = f"it reads the letters of words, and {parts.options.name} has no char_cnn to tell how"
+        raise BadInput(what, file=parts.weights, remedy=TOGETHER)
     sizes = sizes.settled(found.shapes)
     wanted = sizes.shapes()
     besides = SOFTMAX if any(name in found.shapes for name in SOFTMAX) else ()
@@ -114,8 +118,7 @@ def _theirs(found: Stored, sizes: Sizes, parts: Parts) -> tuple[Sizes, dict[str,
             faults.append(f"{name} is not expected")
     if faults:
         what = f"these are not the weights that {parts.options.name} tells of: {several(faults, MOST)}"
-        remedy = "take both from the same publisher, or fetch them again"
-        raise BadInput(what, file=parts.weights, remedy=remedy)
+        raise BadInput(what, file=parts.weights, remedy=TOGETHER)
     return sizes, {name: found.read(name) for name in wanted}
 
 

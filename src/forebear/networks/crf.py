@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 FORBIDDEN = -1e4  # finite, so that a row which people labelled so has a loss, and no gradient is NaN
-HELD = 1 << 22  # numbers of (words, K, K) at a time
+LEAST = 1e-300  # what is rarer counts as this rare, so that its logarithm is a number
 
 
 class Crf(nn.Module):
@@ -43,7 +43,8 @@ class Crf(nn.Module):
         """−ln of the probability of these tags (N,), summed over rows; `emissions` are (N, K)."""
         order = _Order.of(lengths, emissions.device)
         laid_out = _exact(emissions)[order.words]
-        return _Loss.apply(laid_out, *self._scores(laid_out), tags[order.words], order)  # pyright: ignore[reportReturnType]
+        cost: Any = _Loss.apply(laid_out, *self._scores(laid_out), tags[order.words], order)
+        return cost.to(torch.promote_types(emissions.dtype, torch.float32))
 
     @torch.no_grad()
     def marginals(self, emissions: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -168,11 +169,11 @@ def _forwards(emissions: Tensor, moves: Tensor, start: Tensor, order: _Order) ->
 
     Levels, the largest of a word, are taken out at once: over a long row they would swallow the digits.
     """
-    found, levels = torch.empty_like(emissions), torch.empty_like(emissions[:, 0])
+    found, levels, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), moves.exp()
     score = emissions[: order.rows] + start
     for at, rows in [(0, order.rows), *order.later()]:
         if at:
-            score = (score[:rows, :, None] + moves).logsumexp(1) + emissions[at : at + rows]
+            score = _moved(score[:rows], weights) + emissions[at : at + rows]
         level = score.amax(1)
         score = score - level[:, None]
         found[at : at + rows], levels[at : at + rows] = score, level
@@ -181,25 +182,31 @@ def _forwards(emissions: Tensor, moves: Tensor, start: Tensor, order: _Order) ->
 
 def _backwards(emissions: Tensor, moves: Tensor, end: Tensor, order: _Order) -> Tensor:
     """(N, K) ln of the weight of all ways on from a word's label, less a number of its own for each word."""
-    found = torch.empty_like(emissions)
+    found, weights = torch.empty_like(emissions), moves.exp().t()
     found[order.lasts(emissions.device)] = end
     for (at, rows), (earlier, _) in reversed([*zip(order.later(), [(0, order.rows), *order.later()], strict=False)]):
-        ways = ((emissions[at : at + rows] + found[at : at + rows])[:, None, :] + moves).logsumexp(2)
-        found[earlier : earlier + rows] = ways - ways.amax(1, keepdim=True)
+        score = emissions[at : at + rows] + found[at : at + rows]
+        found[earlier : earlier + rows] = _moved(score - score.amax(1, keepdim=True), weights)
     return found
+
+
+def _moved(scores: Tensor, weights: Tensor) -> Tensor:
+    """(rows, K) ln Σ_j e^score_j weight_jk; the largest score of each row is 0."""
+    return scores.exp().mm(weights).clamp_(min=_least(scores)).log_()
 
 
 def _expected(left: Tensor, moves: Tensor, right: Tensor) -> Tensor:
     """(K, K) how often each move is expected between words of which these are the weights before and after it."""
-    labels = len(moves)
-    found = torch.zeros_like(moves)
-    some = max(1, HELD // labels**2)
-    for at in range(0, len(left), some):
-        weights = left[at : at + some, :, None] + moves + right[at : at + some, None, :]
-        found += weights.flatten(1).softmax(1).sum(0).view(labels, labels)
-    return found
+    before, after = ((one - one.amax(1, keepdim=True)).exp() for one in (left, right))
+    weights = moves.exp()
+    total = ((before @ weights) * after).sum(1, keepdim=True)
+    return weights * ((before / total.clamp_(min=_least(total))).t() @ after)
+
+
+def _least(like: Tensor) -> float:
+    return max(LEAST, torch.finfo(like.dtype).tiny)
 
 
 def _exact(emissions: Tensor) -> Tensor:
-    """In half precision scores of long rows would be rough."""
-    return emissions if emissions.dtype == torch.float64 else emissions.float()
+    """Weights are multiplied here, of which only double precision holds those of long odds too."""
+    return emissions.float() if emissions.device.type == "mps" else emissions.double()  # where there is none

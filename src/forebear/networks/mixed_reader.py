@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from forebear.networks.initial import linear
 from forebear.networks.mixture import Mixture
 from forebear.networks.reader import READERS, Matching, likes, parted
 from forebear.networks.states import States
@@ -49,11 +48,11 @@ class MixedReader(nn.Module):
         if after:
             self.mixtures["after"] = Mixture(inner.depth, normed=normed)
         self.first = first
-        self.project = linear(first + (inner.width if before else 0), read)
-        self.matching = Matching(read) if pairs else None
-        self.body = READERS[reader](read)
+        given = first + (inner.width if before else 0)
+        self.matching = Matching(given, read) if pairs else None
+        self.body = READERS[reader](read if pairs else given, read)
         self.width = read + (inner.width if after else 0)
-        self.widths = (read, self.width)
+        self.widths = (given, self.width)
 
     @property
     def context(self) -> int | None:
@@ -81,7 +80,7 @@ class MixedReader(nn.Module):
         rows, every = states.lengths, torch.arange(len(tokens), device=tokens.device)
         mixed = {name: self.dropout(mixture(states, every)) for name, mixture in self.mixtures.items()}
         x = self.dropout(states.layers[0][:, : self.first])
-        x = self.project(torch.cat((x, mixed["before"]), 1) if "before" in mixed else x)
+        x = torch.cat((x, mixed["before"]), 1) if "before" in mixed else x
         y, texts = x, rows
         if self.matching is not None:
             texts = parted(rows, segments)

@@ -25,11 +25,11 @@ SMALLEST = 1e-6  # lengths below are taken for it
 
 
 class Matching(nn.Module):
-    """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, D)."""
+    """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, W)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, given: int, width: int) -> None:
         super().__init__()
-        self.compare = linear(4 * width, width)
+        self.compare = linear(4 * given, width)
 
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
         return torch.relu(self.compare(torch.cat((x, other, (x - other).abs(), x * other), 1)))
@@ -38,12 +38,12 @@ class Matching(nn.Module):
 class Alone(nn.Module):
     """Each word by itself, through a layer."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, given: int, width: int) -> None:
         super().__init__()
-        self.layer = linear(width, width)
+        self.layer = linear(given, width)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """(T, D) of texts with so many words → (T, D)."""
+        """(T, D) of texts with so many words → (T, W)."""
         return torch.relu(self.layer(x))
 
 
@@ -60,10 +60,10 @@ class Filters(nn.Conv1d):
 class Convolution(nn.Module):
     """Each word with its neighbours: filters of SPANS words, about as many of each."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, given: int, width: int) -> None:
         super().__init__()
         counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
-        self.filters = nn.ModuleList(Filters(width, count, span) for span, count in counts.items() if count)
+        self.filters = nn.ModuleList(Filters(given, count, span) for span, count in counts.items() if count)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
@@ -80,12 +80,12 @@ class Convolution(nn.Module):
 class Recurrent(nn.Module):
     """Each word with all before it, and with all behind it: half of the numbers from either direction."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, given: int, width: int) -> None:
         super().__init__()
         if width % 2:
             what = f"a width of {width} cannot be shared by two directions"
             raise BadInput(what, remedy=f"--reader-width {width + 1}, or another --reader")
-        self.onward, self.back = (Lstm(width, width // 2, backward=backward) for backward in (False, True))
+        self.onward, self.back = (Lstm(given, width // 2, backward=backward) for backward in (False, True))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         return torch.cat((self.onward(x, lengths)[0], self.back(x, lengths)[0]), 1)
@@ -98,7 +98,7 @@ class WordReader(nn.Module):
     """An encoder: the vectors of words, and what reads them.
 
     reader  "mean", "convolution", "recurrent"; None: the vectors as they are, and nothing of it learns
-    width   of the states; vectors of another width are projected to it
+    width   of what a reader makes of them
     pairs   whether rows hold two texts, which are to be compared
     """
 
@@ -107,10 +107,12 @@ class WordReader(nn.Module):
     def __init__(self, words: Words, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.embedding, self.width, self.pairs = words, width, pairs
-        self.project = linear(words.width, width) if words.width != width else None
-        self.matching = Matching(width) if pairs and reader is not None else None
-        self.body = None if reader is None else READERS[reader](width)
+        self.embedding, self.pairs = words, pairs
+        self.width = words.width if reader is None else width
+        self.widths = (words.width, self.width)
+        self.matching = Matching(words.width, width) if pairs and reader is not None else None
+        given = words.width if self.matching is None else width
+        self.body = None if reader is None else READERS[reader](given, width)
 
     def lower(self, layers: int) -> Iterator[nn.Parameter]:
         """The vectors of words; with the one layer that there is, all parameters."""
@@ -125,7 +127,6 @@ class WordReader(nn.Module):
     ) -> States:
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.dropout(self.embedding(tokens))
-        x = x if self.project is None else self.project(x)
         y, texts = x, rows
         if self.pairs:
             texts = parted(rows, segments)

@@ -135,13 +135,13 @@ class Ready:
 
     @classmethod
     def of(cls, what: Plan) -> Ready:
+        from forebear.networks.recurrence import Recurrence
+
         layout = what.milestone.layout(what.tokenizer)
         train = what.task.rows(what.data.train, what.tokenizer, layout, learning=True)
         dev = what.data.dev
         held_out = what.task.rows(dev, what.tokenizer, layout)
         judged = held_out if len(dev) <= JUDGED else what.task.rows(dev[:JUDGED], what.tokenizer, layout)
-        objective = EveryExample(what.adaptation.language)
-        objective.check(train)
         notes = list(what.data.notes)
         if train.cut:
             share = train.cut / (train.cut + int(train.sizes.sum()))
@@ -160,6 +160,9 @@ class Ready:
             given=given,
             weights=weights,
         )
+        recurrent = any(isinstance(module, Recurrence) for module in learner.network.modules())
+        objective = EveryExample(what.adaptation.language, alike=recurrent)
+        objective.check(train)
         return cls(what, train, held_out, judged, objective, learner, notes, lacked)
 
     def judge(self) -> tuple[dict[str, float], float]:

@@ -129,7 +129,7 @@ def plan(
     elif texts:
         raise BadInput("--texts are for tasks: a language model is taught on all text", remedy="give it as TEXT")
     _checked(run, own, how)
-    notes = [] if beginning is not None else [_weighed(run, own)]
+    notes = [_weighed(run, own, beginning)]
     if inherits:
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif beginning is None:
@@ -179,14 +179,16 @@ def _student(
     return made
 
 
-def _weighed(run: RunFolder, student: planning.Plan | adapting.Plan) -> str:
+def _weighed(run: RunFolder, student: planning.Plan | adapting.Plan, beginning: Beginning | None) -> str:
     """How large the student is beside its teacher, and what of it is other than there."""
     network = _network(student, run.tokenizer)
     own, theirs = network.parameter_count, run.facts.get("parameters") or Run(run).parameters
     values = asdict(student.milestone).items()
     changed = {name: value for name, value in values if run.facts["fields"].get(name) != value}
     how = ", ".join(f"{name} {value}" for name, value in changed.items()) or "as the teacher"
-    return f"the student ({how}) has {own:,} parameters, {own / theirs:.0%} of the teacher's"
+    how = how if beginning is None else beginning.run
+    larger = "; it is the larger of the two: --size or --width make it smaller" if own > theirs else ""
+    return f"the student ({how}) has {own:,} parameters, {own / theirs:.0%} of the teacher's{larger}"
 
 
 def _network(student: planning.Plan | adapting.Plan, tokenizer: Tokenizer) -> Any:
