@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -227,11 +226,11 @@ def test_a_chain_is_judged_as_the_network_judges_it():
     for name, values in zip(("transition_bias", "start_bias", "end_bias"), learned, strict=True):
         setattr(crf, name, torch.nn.Parameter(torch.from_numpy(values)))
     moves = [np.where(may, values, tagging.FORBIDDEN) for may, values in zip(allowed, learned, strict=True)]
-    lengths = (1, 7, 30)
+    lengths = (1, 7, 0, 30, 7)
     scores = rng.normal(size=(sum(lengths), 5)).astype(np.float32)
     paths = crf.best(torch.from_numpy(scores), lengths)
     marginals = crf.marginals(torch.from_numpy(scores), lengths).numpy()
-    borders = np.cumsum((0, *lengths)).tolist()
-    for path, (begin, end) in zip(paths, pairwise(borders), strict=True):
-        np.testing.assert_array_equal(chains.best(scores[begin:end], *moves), path)
-        np.testing.assert_allclose(chains.marginals(scores[begin:end], *moves), marginals[begin:end], atol=1e-5)
+    np.testing.assert_array_equal(chains.best(scores, lengths, *moves), np.concatenate(paths))
+    np.testing.assert_allclose(chains.marginals(scores, lengths, *moves), marginals, atol=1e-9)
+    assert chains.marginals(scores[:0], [0, 0], *moves).shape == (0, 5)
+    assert chains.best(scores[:0], [], *moves).shape == (0,)

@@ -14,10 +14,10 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOB1, IOB2, IOBES, Entities
 
 from forebear.errors import BadInput
+from forebear.tasks.chains import best_allowed
 from forebear.tasks.tags import (
     LETTERS,
     Scheme,
-    best_path,
     entities,
     faults,
     from_iobes,
@@ -226,7 +226,7 @@ def test_the_best_path_is_the_best_of_all(words, seed):
     labels = labels_of(["X"])
     rules = legal(labels)
     scores = np.log(np.random.default_rng(seed).dirichlet(np.ones(len(labels)), words)).reshape(words, len(labels))
-    found = best_path(scores, *rules)
+    found = best_allowed(scores, [words], *rules)
     ways = [path for path in product(range(len(labels)), repeat=words) if not faults([labels[one] for one in path])]
     best = max(ways, key=lambda path: sum(scores[word, label] for word, label in enumerate(path)))
     assert tuple(found) == best
@@ -236,9 +236,9 @@ def test_the_best_path_where_something_is_impossible():
     rules = legal(labels_of(["X"]))
     sure = np.full((3, 5), -np.inf)
     sure[[0, 1, 2], [1, 2, 0]] = 0  # B-X I-X O: nothing legal is possible
-    assert faults([labels_of(["X"])[label] for label in best_path(sure, *rules)]) == []
+    assert faults([labels_of(["X"])[label] for label in best_allowed(sure, [3], *rules)]) == []
     alone = legal(["B-X", "I-X"])  # from which nothing can end
-    assert best_path(np.array([[0.0, -1.0], [0.0, -1.0]]), *alone).tolist() == [0, 1]
+    assert best_allowed(np.array([[0.0, -1.0], [0.0, -1.0]]), [2], *alone).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,44 +1,79 @@
-"""A chain of labels judged as a whole: the best one, and how probable each label is at each place (a CRF's answers).
+"""Chains of labels, each judged as a whole, as a CRF does: the best one, and how probable each label is at each place.
 
-The arithmetic of `networks.crf`, for one sentence of any length and without torch: learned moves are given as numbers.
+The arithmetic of `networks.crf` without torch: learned moves are given as numbers. All chains are gone through
+together, word by word; the longest come first, so that those that still go on are the first few.
+
+K labels · N words of all chains, one chain behind the other · scores add up: start, words, moves (from, to), end
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-
-def best(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(n,) the labels whose scores (n, K), moves (K, K), start and end add up to most: Viterbi's way."""
-    if not len(scores):
-        return np.zeros(0, np.int64)
-    came_from = np.zeros(scores.shape, np.int64)
-    total = scores[0] + start
-    for word in range(1, len(scores)):
-        through = total[:, None] + moves
-        came_from[word] = through.argmax(0)
-        total = through.max(0) + scores[word]
-    path = np.zeros(len(scores), np.int64)
-    path[-1] = (total + end).argmax()
-    for word in range(len(scores) - 1, 0, -1):
-        path[word - 1] = came_from[word, path[word]]
-    return path
+FORBIDDEN, WORST = -1e12, -1e6  # what a forbidden move costs, and the least that a word may say of a label
+LEAST = 1e-300  # what is rarer counts as this rare, so that its logarithm is a number
 
 
-def marginals(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(n, K) P of each label at each place, over all chains: forwards and backwards."""
-    if not len(scores):
-        return np.zeros(scores.shape)
-    forwards, backwards = np.empty(scores.shape), np.empty(scores.shape)
-    forwards[0], backwards[-1] = scores[0] + start, end
-    for word in range(1, len(scores)):
-        forwards[word] = _log_sum(forwards[word - 1][:, None] + moves, 0) + scores[word]
-    for word in range(len(scores) - 2, -1, -1):
-        backwards[word] = _log_sum(moves + (scores[word + 1] + backwards[word + 1])[None], 1)
-    both = forwards + backwards
-    return np.exp(both - _log_sum(both, 1)[:, None])
+def best(
+    scores: np.ndarray, lengths: Sequence[int], moves: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """(N,) the labels whose scores (N, K), moves (K, K), start and end add up to most: Viterbi's way."""
+    times, came_from, found = _times(lengths), np.zeros(scores.shape, np.int64), np.zeros(len(scores), np.int64)
+    if not times:
+        return found
+    total = scores[times[0]] + start
+    for here in times[1:]:
+        through = total[: len(here), :, None] + moves
+        came_from[here] = through.argmax(1)
+        total[: len(here)] = through.max(1) + scores[here]
+    label = (total + end).argmax(1)
+    for here in reversed(times):
+        found[here] = label[: len(here)]
+        label[: len(here)] = came_from[here, label[: len(here)]]
+    return found
 
 
-def _log_sum(numbers: np.ndarray, axis: int) -> np.ndarray:
-    most = numbers.max(axis=axis, keepdims=True)
-    return np.log(np.exp(numbers - most).sum(axis=axis)) + most.squeeze(axis)
+def best_allowed(scores: np.ndarray, lengths: Sequence[int], *allowed: np.ndarray) -> np.ndarray:
+    """The same where moves, starts and ends are allowed or not; if no chain is, one with as few forbidden as can be."""
+    return best(np.maximum(scores, WORST), lengths, *(np.where(one, 0.0, FORBIDDEN) for one in allowed))
+
+
+def marginals(
+    scores: np.ndarray, lengths: Sequence[int], moves: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """(N, K) P of each label at each place, over all chains: forwards and backwards."""
+    times, weights = _times(lengths), np.exp(moves.astype(np.float64))
+    scores, found = scores.astype(np.float64), np.zeros(scores.shape)
+    if not times:
+        return found
+    before = _level(scores[times[0]] + start)
+    found[times[0]] = before
+    for here in times[1:]:
+        before = _level(_moved(before[: len(here)], weights) + scores[here])
+        found[here] = before
+    after = np.tile(end.astype(np.float64), (len(times[0]), 1))
+    for here in reversed(times):
+        found[here] += after[: len(here)]
+        after[: len(here)] = _moved(_level(after[: len(here)] + scores[here]), weights.T)
+    p = np.exp(_level(found))
+    return p / p.sum(1, keepdims=True)
+
+
+def _times(lengths: Sequence[int]) -> list[np.ndarray]:
+    """For each moment the numbers of the words that stand there, that of the longest chain first."""
+    sizes = np.asarray(lengths, np.int64)
+    begins, order = np.cumsum(sizes) - sizes, np.argsort(-sizes, kind="stable")
+    alive = len(sizes) - np.searchsorted(np.sort(sizes), np.arange(sizes.max(initial=0)), side="right")
+    return [begins[order[:count]] + time for time, count in enumerate(alive.tolist())]
+
+
+def _level(scores: np.ndarray) -> np.ndarray:
+    """The same with 0 as the largest of each row."""
+    return scores - scores.max(1, keepdims=True)
+
+
+def _moved(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(B, K) ln Σ_j e^score_j weight_jk."""
+    return np.log(np.maximum(np.exp(scores) @ weights, LEAST))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 FORBIDDEN = -1e4  # what a move costs that IOBES does not allow
+TOGETHER = 1024  # sentences whose chains are judged at once
 MARGIN = 8  # a word is asked about where at least an eighth of a row stands before and behind it, in a long text
 _WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
@@ -151,22 +152,31 @@ class Tagging(Task):
         return iobes.legal(self.tags)
 
     def answers(self, examples: Sequence[Tagged], rows: Rows, logits: Logits) -> list[Told]:
-        made = []
-        for number, example in enumerate(examples):
-            scores = np.zeros((len(example.words), len(self.tags)))
-            for row in rows.rows_of(number) if example.words else ():
+        lengths = [len(example.words) for example in examples]
+        scores, made = np.zeros((sum(lengths), len(self.tags))), []
+        begins = [0, *accumulate(lengths)]
+        for number, begin in enumerate(begins[:-1]):
+            for row in rows.rows_of(number) if lengths[number] else ():
                 marks = rows.marks_of(row)
-                scores[marks[marks != NOTHING]] = logits["tag"][row][marks != NOTHING]
-            made.append(self._told(example.words, scores, logits))
+                scores[begin + marks[marks != NOTHING]] = logits["tag"][row][marks != NOTHING]
+        for first in range(0, len(examples), TOGETHER):
+            some = examples[first : first + TOGETHER]
+            part = slice(begins[first], begins[first + len(some)])
+            best, p = self._judged(scores[part], lengths[first : first + TOGETHER], logits)
+            ends = [end - part.start for end in begins[first + 1 : first + len(some)]]
+            parts = zip(some, np.split(best, ends), np.split(p, ends), strict=True)
+            made += [self._told(example.words, *judged) for example, *judged in parts]
         return made
 
-    def _told(self, words: tuple[str, ...], scores: np.ndarray, logits: Logits) -> Told:
-        if self.crf:
-            moves = zip(self._legal, logits["moves"], strict=True)
-            moves = [np.where(may, learned, FORBIDDEN) for may, learned in moves]
-            best, p = chains.best(scores, *moves), chains.marginals(scores, *moves)
-        else:
-            best, p = iobes.best_path(scores, *self._legal), _softmax(scores)
+    def _judged(self, scores: np.ndarray, lengths: Sequence[int], logits: Logits) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) the label of each word, and (N, K) how probable each is."""
+        if not self.crf:
+            return chains.best_allowed(scores, lengths, *self._legal), _softmax(scores)
+        moves = zip(self._legal, logits["moves"], strict=True)
+        moves = [np.where(may, learned, FORBIDDEN) for may, learned in moves]
+        return chains.best(scores, lengths, *moves), chains.marginals(scores, lengths, *moves)
+
+    def _told(self, words: tuple[str, ...], best: np.ndarray, p: np.ndarray) -> Told:
         tags = tuple(self.tags[one] for one in best)
         entities = []
         for first, last, kind in iobes.entities(tags):

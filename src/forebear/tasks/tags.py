@@ -31,7 +31,6 @@ ROLES = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "W": "S", "
 PARTED_BY = r"|,;+&/\s"
 ONE = f"(?:O|[{''.join(ROLES)}]-[^{PARTED_BY}]+)"
 SEVERAL = re.compile(f"{ONE}(?:[{PARTED_BY}]+{ONE})+")
-FORBIDDEN, WORST = -1e12, -1e6  # what a forbidden move costs, and the least that a word may say of a label
 
 
 @dataclass(frozen=True)
@@ -171,30 +170,6 @@ def legal(labels: Sequence[str]) -> Legal:
     same = kinds[:, None] == kinds[None, :]
     moves = np.where(leaves_open[:, None], goes_on[None, :] & same, ~goes_on[None, :])
     return Legal(moves, ~goes_on, ~leaves_open)
-
-
-def best_path(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(n,) the labels of the likeliest legal sequence, by the words' log-probabilities (n, K): Viterbi's way.
-
-    Where none is legal, one with as few forbidden moves as can be.
-    """
-    words, count = scores.shape
-    if not words:
-        return np.zeros(0, np.int64)
-    scores = np.maximum(scores.astype(np.float64), WORST)
-    costs = np.where(moves, 0.0, FORBIDDEN).T  # (to, from): the best of each row stands in one piece of memory
-    came_from = np.empty((words, count), np.int64)
-    every = np.arange(count)
-    best = scores[0] + np.where(start, 0.0, FORBIDDEN)
-    for word in range(1, words):
-        through = costs + best
-        came_from[word] = through.argmax(1)
-        best = through[every, came_from[word]] + scores[word]
-    path = np.empty(words, np.int64)
-    path[-1] = (best + np.where(end, 0.0, FORBIDDEN)).argmax()
-    for word in range(words - 1, 0, -1):
-        path[word - 1] = came_from[word, path[word]]
-    return path
 
 
 @lru_cache(maxsize=1 << 16)
