@@ -167,6 +167,17 @@ def test_labels_that_nothing_teaches_are_named(tmp_path: Path):
     assert told == ["test: 1 example has what no training example has: the run can never answer 'neutral'"]
 
 
+def test_words_that_are_written_otherwise_than_taught_ones_are_told(tmp_path: Path):
+    """MSRA's test has wide digits, which its training file has not."""
+    train, test = tmp_path / "train.txt", tmp_path / "test.txt"
+    train.write_text("\n\n".join(f"北 B-LOC\n京 I-LOC\n{n % 10} O\n日 O\n{n} O" for n in range(30)), encoding="utf-8")
+    test.write_text("北 B-LOC\n京 I-LOC\n１ O\n日 O\n陛 O", encoding="utf-8")
+    source, _ = labelled_source(str(train), task="tagging", test=str(test))
+    told = [note for note in read_labelled(source).notes if "another form" in note]
+    form = "20.0% of the words (1, such as １) are in the training examples in another form"
+    assert told == [f"test: {form}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
+
+
 def test_a_column_of_texts_is_not_taken_for_labels(tmp_path: Path):
     rows = [("ab"[n % 2] + str(n), f"a sentence of its own, {n}") for n in range(30)]
     source, _ = labelled_source(str(table(tmp_path / "t.tsv", *rows)), task="classification")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from forebear.errors import BadInput
 from forebear.tasks import tags
@@ -17,7 +19,8 @@ from forebear.tasks.files.splitting import divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
 
-FEW_NAMED = 5  # bad rows that are told one by one
+FEW_NAMED = 5  # bad rows, labels or words that are told one by one
+TOLD_SHARE = 0.002  # of words in another form; fewer are not told
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def read_labelled(source: LabelledSource) -> LabelledData:
             facts[side]["leaks"] = leaked.facts()
             notes += [f"{side}: {leaked}"] if leaked.count else []
             notes += _unheard_of(side, sides[side], sides["train"])
+            notes += _in_other_forms(side, sides[side], sides["train"]) if source.task == "tagging" else []
     return LabelledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
 
 
@@ -144,6 +148,20 @@ def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[st
     shown = ", ".join(map(repr, names[:FEW_NAMED])) + more
     have = f"{len(found):,} example{' has' if len(found) == 1 else 's have'} what no training example has"
     return [f"{side}: {have}: the run can never answer {shown}"]
+
+
+def _in_other_forms(side: str, examining: list[Tagged], teaching: list[Tagged]) -> list[str]:
+    """Words of a side that are the same as taught ones and written otherwise, such as wide digits: １ for 1."""
+    taught = {word for one in teaching for word in one.words}
+    fresh = Counter(word for one in examining for word in one.words if word not in taught)
+    forms = {normalize("NFKC", word) for word in taught}
+    other = Counter({word: count for word, count in fresh.items() if normalize("NFKC", word) in forms})
+    share = other.total() / max(1, sum(len(one.words) for one in examining))
+    if share < TOLD_SHARE:
+        return []
+    shown = ", ".join(word for word, _ in other.most_common(FEW_NAMED))
+    have = f"{share:.1%} of the words ({other.total():,}, such as {shown}) are in the training examples in another form"
+    return [f"{side}: {have}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
 
 
 def _by_content(example: Example) -> bytes:
