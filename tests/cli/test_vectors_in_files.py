@@ -18,7 +18,7 @@ from command_line import Captured, refused, said, told
 from forebear.cli import embed as embedding
 from forebear.errors import ForebearError
 from forebear.using.run import Run
-from small_runs import opened
+from small_runs import opened, trained
 
 SENTENCES = [
     f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")
@@ -148,3 +148,11 @@ def test_an_index_tells_how_much_it_finds(run: Path, sentences: Path, capsys: Ca
     facts = told(capsys, "neighbours", run, "The dog sat.", "--among", sentences, "--approximate")
     assert 0.5 < facts["recall"] <= 1
     assert "of the nearest" in said(capsys, "neighbours", run, "A cat", "--among", sentences, "--approximate")
+
+
+def test_words_longer_than_are_read_are_told(tmp_path: Path, capsys: Captured):
+    run = trained("elmo", tmp_path, steps=2, width=8, cells=8, characters=4, filters="1:4,2:4", longest=20).path
+    shown = said(capsys, "embed", run, "the " + "x" * 19, "the fox", "--quiet")
+    assert "1 word is longer than the run reads, and read as far as that: xxx" in shown
+    assert json.loads(said(capsys, "embed", run, "the " + "y" * 19, "--json"))["long_words"] == ["y" * 19]
+    assert "longer than" not in said(capsys, "embed", run, "the fox", "--quiet")

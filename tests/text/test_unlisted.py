@@ -26,6 +26,9 @@ def test_each_unknown_word_is_numbered_by_its_spelling():
     assert last == [a, zebra, comma, a, cat, semicolon, *last[6:-2], a, zebra]
     assert all(number >= size and number != zebra for number in last[6:-2])
     assert np.array_equal(spelling.rows(np.array([zebra]))[0], spelling.spelled("zebra"))
+    assert spelling.longer() == []
+    numbered(tokenizer, spelling, ["interminable"], *tokenizer.encode_many(["interminable"]))
+    assert spelling.longer() == ["interminable"]  # ten bytes are read
 
 
 def test_where_all_words_are_known_nothing_is_changed():

@@ -119,7 +119,17 @@ def embed(
         facts = {"run": using.name, "texts": [answer.facts() for answer in answers]}
     if zeros:
         facts["zeros"] = nothing
+    if long_words := _too_long(using):
+        facts["long_words"] = long_words
     speaking.tell(facts, lambda console: _draw(console, facts, answers, nothing))
+
+
+def _too_long(run: Run) -> list[str]:
+    """Of a run that reads words by their letters: those that came and are longer than it reads."""
+    from forebear.using.words import is_table
+
+    embedding = None if is_table(run) else getattr(run.network.encoder, "embedding", None)
+    return embedding.spelling.longer() if hasattr(embedding, "spelling") else []
 
 
 def _is_array(output: Path | None, words: bool) -> bool:
@@ -176,6 +186,10 @@ def _draw(console: Console, facts: dict[str, Any], answers: list[Embedded], noth
         named = ", ".join(f"{number:,}" for number in nothing[:NAMED]) + ", …" * (len(nothing) > NAMED)
         told = "1 line has" if len(nothing) == 1 else f"{len(nothing):,} lines have"
         console.print(f"{told} no word with a vector, and zeros: {named}", style="yellow", soft_wrap=True)
+    if long_words := facts.get("long_words"):
+        told = "1 word is" if len(long_words) == 1 else f"{len(long_words):,} words are"
+        shown = f"{told} longer than the run reads, and read as far as that: {brief(long_words[0])}"
+        console.print(shown, style="yellow", soft_wrap=True)
 
 
 def _draw_cosines(console: Console, answers: list[Embedded]) -> None:

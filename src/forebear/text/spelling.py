@@ -60,6 +60,10 @@ class Spelling:
         long = (n for n, token in enumerate(self._tokens) if len(token) * 4 > most and n not in special)
         return np.array([n for n in long if len(self._tokens[n].encode("utf-8", "replace")) > most], np.int64)
 
+    def longer(self) -> list[str]:
+        """Words that the vocabulary lacks, of those that came, which are longer than is read."""
+        return [word for word in self._numbers if len(word.encode("utf-8", "replace")) > self.longest - MARKS]
+
     def _table(self) -> np.ndarray:
         if self._rows is None:
             rows = np.full((max(1, self.size), self.longest), BEYOND, np.int16)
