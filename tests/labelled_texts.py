@@ -64,7 +64,8 @@ def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **setti
     options = {name: settings.pop(name) for name in ("crf",) if name in settings}
     source, _ = labelled_source(str(file_of(task, folder, count)), task=task)
     usual = {"steps": 12, "threads": 1} if str(begin) != "ngram" else {}
-    return adapting.plan(str(begin), source, how=how, options=options, settings={**usual, **settings})
+    dropout = settings.pop("dropout", None)
+    return adapting.plan(str(begin), source, how=how, options=options, dropout=dropout, settings={**usual, **settings})
 
 
 def adapted(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from forebear.networks.mixture import Mixture
 from forebear.networks.model import Model
 from forebear.networks.states import States
 from forebear.tasks import predicting
+from forebear.training.adapted import network_for
 from forebear.training.folder import RunFolder
 from forebear.using.run import Run
 from labelled_texts import TASKS, adapted, planned, written
@@ -62,6 +65,21 @@ def test_every_task_is_learned_above_every_recurrent_encoder(
     for head, arrays in predicting.predicted(run.network, rows).items():
         for one, other in zip(arrays, together[head], strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize("how", ["freeze", "finetune"])
+def test_dropout_is_the_readers_and_what_is_frozen_gives_what_it_always_gives(
+    how: str, runs: dict[str, Path], tmp_path: Path
+):
+    plan = planned(runs["elmo"], "tagging", tmp_path, count=20, reader="recurrent", how=how, dropout=0.4)
+    milestone: Any = replace(plan.milestone, dropout=0.5)  # pyright: ignore[reportCallIssue]
+    network = network_for(milestone, plan.tokenizer, plan.task, plan.adaptation).initialise(0).train()
+    encoder: Any = network.encoder
+    assert encoder.dropout.p == 0.4
+    assert encoder.inner.training == (how == "finetune")
+    with torch.no_grad():
+        one, other = (encoder.inner(torch.tensor([5, 6, 7]), (3,)).last for _ in range(2))
+    assert torch.equal(one, other) == (how == "freeze")
 
 
 @pytest.mark.parametrize("name", RECURRENT)

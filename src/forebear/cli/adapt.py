@@ -49,7 +49,7 @@ class AdaptingOptions:
     language: float | None = None
     "What predicting the next token counts beside the task. [default: 0.5 for GPTs with 20,000 examples or more]"
     dropout: float | None = None
-    "Share of numbers that the encoder sets to zero in training. [default: the run's own]"
+    "Share of numbers that the encoder, or a --reader above it, does not see in training. [default: the run's own]"
     head_dropout: float = 0.1
     "Share of numbers that the head does not see in training."
     balanced: Annotated[bool, Parameter(negative="", show_default=False)] = False

@@ -65,6 +65,12 @@ class MixedReader(nn.Module):
     def __getattr__(self, name: str) -> Any:
         return self.inner.borders if name == "borders" else super().__getattr__(name)
 
+    def train(self, mode: bool = True) -> MixedReader:
+        """Where the pre-trained encoder stays as it is, it gives what it always gives: nothing of it is left out."""
+        super().train(mode)
+        self.inner.train(mode and any(one.requires_grad for one in self.inner.parameters()))
+        return self
+
     def lower(self, layers: int) -> Iterator[nn.Parameter]:
         """The pre-trained encoder; with the one layer that there is, all parameters."""
         yield from self.inner.parameters() if layers < 1 else self.parameters()

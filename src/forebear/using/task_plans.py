@@ -78,7 +78,7 @@ def plan(
 ) -> Plan:
     """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task.
 
-    `dropout` is the encoder's while it is adapted; None: as it is in the run.
+    `dropout` is the encoder's while it is adapted, or that of what reads it; None: as it is in the run.
     """
     if begin in LINEAGE and not Path(begin).is_dir():
         kind, beginning = milestone_named(begin), None
@@ -98,7 +98,7 @@ def plan(
     if dropout is not None and (milestone.learning == "counting" or reads_features):
         nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
         raise BadInput(f"--dropout means nothing {nothing}", remedy="leave it out")
-    if dropout is not None and milestone.wants_reader:
+    if dropout is not None and _reads_by_reader(milestone, beginning, how or {}):
         how = {**(how or {}), "reader_dropout": dropout}
     elif dropout is not None or (reads_features and hasattr(milestone, "dropout")):
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
@@ -141,6 +141,14 @@ def adaptation_for(
     helps = predicts and beginning is not None and examples >= MANY and told.get("how", "finetune") == "finetune"
     usual = LANGUAGE if helps else 0.0
     return Adaptation(**{"language": usual, **told})
+
+
+def _reads_by_reader(milestone: Milestone, beginning: Beginning | None, given: Mapping[str, Any]) -> bool:
+    """Whether a small network stands above what was pre-trained, and reads it."""
+    if milestone.wants_reader or not milestone.takes_reader:
+        return milestone.wants_reader
+    known = None if beginning is None or beginning.folder.task is None else beginning.folder.adaptation.reader
+    return (given.get("reader") or known) is not None
 
 
 def _with_reader(milestone: Milestone, beginning: Beginning | None, told: dict[str, Any]) -> dict[str, Any]:
