@@ -104,35 +104,41 @@ def _ladder(bench: Bench, name: str, train: Any, test: Pairs, time: str) -> tupl
 
 def msra(bench: Bench) -> Found:
     """Characters are brought to one form (nfkc): the test writes its digits wide, and the training file does not."""
-    train, dev = _stretches(TASKS / "msra_ner" / "train.txt", bench.folder)
+    train, few, dev = _stretches(TASKS / "msra_ner" / "train.txt", bench.folder)
     how: dict[str, Any] = {"task": "tagging", "dev": dev, "test": TASKS / "msra_ner" / "test.txt", "crf": True}
     how |= {"on_bad_tags": "repair", "dropout": 0.3, "head_dropout": 0.3, "time": LONG, "threads": 1}
-    read: dict[str, Any] = {"reader": "recurrent", "reader_width": 512}
+    how |= {"reader": "recurrent", "reader_width": 512}
     text, characters = bench.chinese_text(), bench.folder / "characters-nfkc.json"
     if not characters.exists():
         learned("characters", text.read_text(encoding="utf-8").splitlines(), normalise=["nfkc"]).save(characters)
     vectors = bench.words("characters-chinese", text, tokenizer=characters, epochs=20, threads=1)
     deep: dict[str, Any] = {"tokenizer": characters, "reads": "words", "size": "mini", "time": LONG, "threads": 1}
     elmo = fb.pretrain("elmo", text, **deep, to=bench.folder / "elmo-chinese", watcher=Telling()).folder.path
-    fresh = bench.adapt("msra-bilstm-fresh", "word2vec", train, **how, **read)
-    with_vectors = bench.adapt("msra-bilstm-vectors", vectors, train, **how, **read)
-    with_elmo = bench.adapt("msra-elmo", elmo, train, **how, language=0.0)
-    rows = [
-        row("BiLSTM-CRF, 512 wide, vectors of characters from nothing", fresh),
-        row("the same, vectors of zhwiki and the People's Daily (word2vec, a minute)", with_vectors),
-        row(f"ELMo of the same text ({LONG} of pre-training), all of it adapted, with a CRF", with_elmo),
-    ]
-    title = f"MSRA by BiLSTM-CRF on characters: entity F1 of the test after {LONG} of adapting, one thread"
+    begun: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "fresh": ("vectors of characters from nothing", "word2vec", {}),
+        "vectors": ("vectors of zhwiki and the People's Daily, a minute of word2vec", vectors, {}),
+        "elmo": (f"[x; ELMo] of the same text, {LONG} of pre-training, frozen", elmo, {"how": "freeze"}),
+    }
+    rows = []
+    for examples, name, share, spent in ((train, "", "", LONG), (few, "-few", "a tenth of the examples: ", SHORT)):
+        for key, (what, begin, more) in begun.items():
+            found = bench.adapt(f"msra-bilstm-{key}{name}", begin, examples, **how | more | {"time": spent})
+            rows.append(row(f"{share}{what}", found, f"{spent} of one thread"))
+    title = "MSRA by a BiLSTM-CRF on characters, 512 wide: entity F1 of the test"
     return title, ["f1", "precision", "recall"], rows
 
 
-def _stretches(file: Path, folder: Path) -> tuple[Path, Path]:
-    """Examples to learn from and to choose by: whole stretches of the file, so that few articles are in both."""
-    sides = folder / "msra.train.txt", folder / "msra.dev.txt"
+def _stretches(file: Path, folder: Path) -> tuple[Path, Path, Path]:
+    """Examples to learn from, a tenth of these, and some to choose by: whole stretches of the file, so that few
+    articles are both in what teaches and in what chooses."""
+    sides = folder / "msra.train.txt", folder / "msra.few.txt", folder / "msra.dev.txt"
     if not all(side.exists() for side in sides):
         found = [one for one in file.read_text(encoding="utf-8").split("\n\n") if one.strip()]
-        chosen = [[one for at, one in enumerate(found) if (at // 150 % 25 == 24) == later] for later in (False, True)]
-        for side, examples in zip(sides, chosen, strict=True):
+        train, dev = (
+            [one for at, one in enumerate(found) if (at // 150 % 25 == 24) == later] for later in (False, True)
+        )
+        few = [one for at, one in enumerate(train) if at // 50 % 10 == 0]
+        for side, examples in zip(sides, (train, few, dev), strict=True):
             side.write_text("\n\n".join(examples) + "\n", encoding="utf-8")
     return sides
 

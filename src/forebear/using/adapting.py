@@ -25,15 +25,13 @@ from forebear.using.ancestry import learned_already
 from forebear.using.baselines import Baseline, baseline
 from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
-from forebear.using.task_plans import Plan, plan
+from forebear.using.task_plans import JUDGED, Plan, plan
 from forebear.using.words_without_vectors import LOOKED_AT, WithoutVectors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["Plan", "adapt", "plan", "resume"]
-
-JUDGED = 2000  # held-out examples that are looked at on the way
 
 
 def adapt(

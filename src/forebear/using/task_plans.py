@@ -25,7 +25,9 @@ from forebear.using.heeding import heeded
 EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned from nothing
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
-LOOKS = 12  # at the held-out examples, in the course of a run
+LOOKS, LOOKING = 12, 0.1  # at the held-out examples, in the course of a run; and the share of its time they may take
+JUDGED = 2000  # held-out examples that are looked at on the way
+TEACHING = 3  # what a token costs that teaches, beside one that is only read
 OFTEN = 2  # how often a word without a vector must stand in the examples to get one
 OF_READERS, OF_VECTORS = 3e-3, 1e-2  # rates of what reads vectors of words, and of a head that reads them as they are
 FROZEN_STEPS = 2000  # the fewest where such vectors stay as they are: a step costs little, and they are not forgotten
@@ -277,5 +279,6 @@ def recipe_for(
     if made.evaluate_every is None:
         steps = made.steps or round((made.epochs or 0) * epoch) or 4 * epoch
         looks = min(LOOKS, max(1, steps // 10))  # at ten steps or more apart: they too take their time
-        made = replace(made, evaluate_every=max(1, steps // looks))
+        look = mean * min(len(data.dev), JUDGED) / made.batch / TEACHING  # of a step
+        made = replace(made, evaluate_every=max(1, steps // looks, round(look / LOOKING)))
     return made
