@@ -129,7 +129,8 @@ def _too_long(run: Run) -> list[str]:
     from forebear.using.words import is_table
 
     embedding = None if is_table(run) else getattr(run.network.encoder, "embedding", None)
-    return embedding.spelling.longer() if hasattr(embedding, "spelling") else []
+    spelling = getattr(embedding, "spelling", None)
+    return [] if spelling is None else spelling.longer()
 
 
 def _is_array(output: Path | None, words: bool) -> bool:
