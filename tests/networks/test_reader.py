@@ -105,7 +105,7 @@ def test_rows_without_words_are_no_trouble():
     from forebear.networks.answers import LabelHead
 
     for reader, how in (("mean", "mean"), ("convolution", "max"), ("recurrent", "max")):
-        made = encoder(reader)
+        made = encoder(reader, words=WIDTH + 2)
         head = LabelHead(WIDTH, 2, how, dense=True)
         model = Model(made, {"label": head}).initialise(0).eval()
         for tokens, lengths in (([3, 4], [0, 2, 0]), ([], [0])):

@@ -12,12 +12,14 @@ import torch
 from safetensors.numpy import load_file
 
 from forebear.errors import BadInput
+from forebear.inspecting.layer_weights import layer_names, layers
 from forebear.milestones.elmo import Elmo
 from forebear.networks.mixed_reader import MixedReader
 from forebear.networks.mixture import Mixture
 from forebear.networks.model import Model
 from forebear.networks.states import States
 from forebear.tasks import predicting
+from forebear.tasks.examples import Tagged
 from forebear.training.adapted import network_for
 from forebear.training.folder import RunFolder
 from forebear.using.run import Run
@@ -102,6 +104,28 @@ def test_unknown_words_are_read_by_their_letters(runs: dict[str, Path], tmp_path
         assert (np.abs(one - other).max() > 1e-7) == apart
 
 
+def test_numbers_of_unknown_words_hold_for_all_who_read_the_same_vocabulary(runs: dict[str, Path], tmp_path: Path):
+    """A run that is opened again, gone on with or made smaller answers rows that another of them has numbered."""
+    made = adapted(runs["elmo"], "tagging", tmp_path, count=20, steps=2)
+    one, other = (Run.open(made.path) for _ in range(2))
+    assert one.task is not None
+    words = [Tagged(("Zorblatt", "went", "Quux"), None)]
+    rows = one.task.rows(words, one.tokenizer, one.folder.milestone.layout(one.tokenizer))
+    assert rows.tokens.max() >= one.tokenizer.size
+    np.testing.assert_array_equal(
+        predicting.predicted(one.network, rows)["tag"], predicting.predicted(other.network, rows)["tag"]
+    )
+
+
+@pytest.mark.parametrize("place", ["before", "after", "both"])
+def test_layers_of_another_width_than_the_last_are_not_mixed(place: str, tmp_path: Path):
+    """An LSTM's vectors are often narrower than its states: they are read by themselves."""
+    run = trained("lstm", tmp_path, steps=2, width=6, inner=10, depth=2).path
+    made = Run.open(adapted(run, "tagging", tmp_path, count=20, steps=2, reader="recurrent", mixture=place).path)
+    for one in layers(made):
+        assert (one.first, len(one.weights), layer_names(one)) == (1, 2, ["1", "2, the last"])
+
+
 @torch.no_grad()
 def test_what_is_read_is_words_beside_their_mixture():
     model = Elmo(width=6, cells=8, characters=4, filters="1:4,2:4", highways=0, dropout=0.0).network(tokenizer("words"))
@@ -109,13 +133,13 @@ def test_what_is_read_is_words_beside_their_mixture():
     encoder = made.encoder
     assert isinstance(encoder, MixedReader)
     tokens, lengths = torch.tensor([5, 6, 7, 8, 9]), (3, 2)
-    layers = encoder.inner(tokens, lengths).layers
+    found = encoder.inner(tokens, lengths).layers
     normed = [
         (layer - layer.mean(1, keepdim=True)) / (layer.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
-        for layer in layers
+        for layer in found
     ]
     mixed = sum(normed) / 3  # untaught, all layers count alike
-    read = torch.cat((layers[0][:, :6], mixed), 1)
+    read = torch.cat((found[0][:, :6], mixed), 1)
     told = encoder(tokens, lengths)
     assert told.layers[0] == pytest.approx(read.numpy(), abs=1e-5)
     assert told.last[:, 4:] == pytest.approx(mixed.numpy(), abs=1e-5)

@@ -51,7 +51,8 @@ def distil(
     """Teach a smaller run what a larger one knows; Ctrl-C saves, and the same command (or --resume) goes on.
 
     The student learns what the teacher thinks of every possible answer, beside which one is true. A language model
-    is taught on text, a task on the examples that the teacher learned from. What it costs and keeps is measured.
+    is taught on text, and both are Transformers; a task is taught on the examples that the teacher learned from, by
+    and to any network. What it costs and keeps is measured.
 
     ```
     forebear distil runs/reviews --to runs/small --compare

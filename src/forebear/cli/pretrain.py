@@ -116,6 +116,7 @@ class PairOptions:
 
 
 NO_PAIRS = PairOptions()
+ENORMOUS = 1e12  # a perplexity that is not written out any more
 
 
 def pretrain(
@@ -290,19 +291,25 @@ def _draw(console: Console, run: RunFolder) -> None:
         found = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
         pairs = held_out["pair_accuracy"]
         answered = "" if pairs is None else f", {pairs:.1%} of questions about two halves answered"
-        console.print(f"held out: [bold]{found}[/]{answered}, pseudo-perplexity {held_out['perplexity']:,.2f}")
+        console.print(f"held out: [bold]{found}[/]{answered}, pseudo-perplexity {_perplexity(held_out)}")
     elif "bleu" in held_out:
         told = f"BLEU {held_out['bleu']:.1f}[/], chrF {held_out['chrf']:.1f} on {held_out['pairs']:,} pairs"
-        console.print(f"held out: [bold]{told}, perplexity {held_out['perplexity']:,.2f}")
+        console.print(f"held out: [bold]{told}, perplexity {_perplexity(held_out)}")
     elif held_out.get("told_apart") is not None:
         told = f"{held_out['told_apart']:.1%} of neighbours told from words that stand elsewhere[/] (by chance 50%)"
         loss = f", loss {held_out['loss']:.4f}" if held_out["loss"] else ""
         console.print(f"held out: [bold]{told}{loss}")
     elif held_out.get("bits_per_byte") is not None:
-        own = f"perplexity {held_out['perplexity']:,.2f}, {held_out['nats_per_token']:.4f} nats a token"
+        own = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     able, _ = abilities(facts["milestone"])
     first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in able), "runs")
     asked = [word for word in (first, str(run.path), facts.get("example")) if word]
     console.print(f"what now: forebear {shlex.join(asked)}  ({', '.join(able)})", markup=False, soft_wrap=True)
+
+
+def _perplexity(held_out: dict[str, Any]) -> str:
+    """None is one beyond all numbers."""
+    value = held_out["perplexity"]
+    return "without end" if value is None else f"{value:,.2f}" if value < ENORMOUS else f"{value:.3g}"

@@ -99,7 +99,7 @@ def _draw(console: Console, answer: Told, text: str, shown: bool) -> None:
         console.print(found)
     else:
         console.print(f"{plain(text[:80])}: nothing found")
-    if shown:
+    if shown and answer.words:
         used = [number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= LEAST]
         made = table("word", "tag", *(f">{plain(answer.labels[number])}" for number in used))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):

@@ -17,7 +17,7 @@ class LayerWeights:
     """A mixture of layers.
 
     place    where it is read: by a head, or before or after what reads an encoder
-    weights  of each layer, the embedding's first; they sum to 1
+    weights  of each layer, the lowest first; they sum to 1
     gain     γ, what their sum is multiplied by
     normed   whether layers are brought to one scale before: then weights can be compared as they are
     """
@@ -28,6 +28,7 @@ class LayerWeights:
     weights: tuple[float, ...]
     gain: float
     normed: bool = False
+    first: int = 0  # the number of the lowest
 
     @property
     def even(self) -> float:
@@ -36,7 +37,11 @@ class LayerWeights:
 
     def facts(self) -> dict[str, Any]:
         told: dict[str, Any] = {"run": self.run, "task": self.task, "place": self.place, "gain": round(self.gain, 6)}
-        return told | {"normed": self.normed, "weights": [round(weight, 6) for weight in self.weights]}
+        return told | {
+            "normed": self.normed,
+            "first": self.first,
+            "weights": [round(weight, 6) for weight in self.weights],
+        }
 
 
 def layers(run: Run) -> list[LayerWeights]:
@@ -58,7 +63,7 @@ def _mixtures(run: Run) -> Iterator[LayerWeights]:
         if isinstance(module, Mixture):
             weights = tuple(module.weights.detach().double().cpu().tolist())
             gain = 1 + float(module.gain_bias.detach())
-            yield LayerWeights(run.name, task, _place(name), weights, gain, module.normed)
+            yield LayerWeights(run.name, task, _place(name), weights, gain, module.normed, module.first)
 
 
 def _place(name: str) -> str:
@@ -72,8 +77,6 @@ def _place(name: str) -> str:
 
 def layer_names(of: LayerWeights) -> list[str]:
     """What its layers are called, the lowest first."""
-    last = len(of.weights) - 1
-    return [
-        "0, the embedding",
-        *(f"{layer}, the last" if layer == last else str(layer) for layer in range(1, last + 1)),
-    ]
+    last = of.first + len(of.weights) - 1
+    named = {last: f"{last}, the last", 0: "0, the embedding"}
+    return [named.get(layer, str(layer)) for layer in range(of.first, last + 1)]

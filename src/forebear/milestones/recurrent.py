@@ -98,11 +98,10 @@ def words(milestone: Any, tokenizer: Tokenizer) -> Any:
 def spelled(milestone: Any, tokenizer: Tokenizer) -> Any:
     """Vectors of words by how they are written."""
     from forebear.networks.characters import Spelled
-    from forebear.text.spelling import Spelling
+    from forebear.text.spelling import spelling_of
 
-    own = getattr(tokenizer, "spelling", None)  # in which the texts to be read are numbered
     return Spelled(
-        own or Spelling(tokenizer.tokens(), milestone.longest, tokenizer.roles),
+        spelling_of(tokenizer.tokens(), milestone.longest, tokenizer.roles, tokenizer.digest),
         milestone.width,
         symbol=milestone.characters,
         filters=filters(milestone.filters),
@@ -113,13 +112,13 @@ def spelled(milestone: Any, tokenizer: Tokenizer) -> Any:
 
 def reading(milestone: Any, tokenizer: Any) -> Any:
     """A tokenizer to which no word is unknown, where words are read by how they are written."""
-    from forebear.text.spelling import Spelling
+    from forebear.text.spelling import spelling_of
     from forebear.text.unlisted import SpellingTokenizer, plain
 
     if not milestone.spells:
         return plain(tokenizer)
     made = plain(tokenizer)
-    return SpellingTokenizer(made, Spelling(made.tokens(), milestone.longest, made.roles))
+    return SpellingTokenizer(made, spelling_of(made.tokens(), milestone.longest, made.roles, made.digest))
 
 
 def task_network(milestone: Any, tokenizer: Tokenizer, reader: Reader) -> Model:

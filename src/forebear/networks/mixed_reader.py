@@ -19,7 +19,7 @@ class MixedReader(nn.Module):
     reader  "mean", "convolution" or "recurrent"
     width   of what is read; None: that of x
     place   "before": it reads [x; mixture]; "after": it reads x, and the mixture stands beside what it makes of it;
-            "both": each, with weights of their own
+            "both": each, with weights of their own. Layers are mixed that are as wide as the last
     normed  whether layers are brought to one scale before they are mixed
     pairs   whether rows hold two texts, which are to be compared
     """
@@ -42,11 +42,12 @@ class MixedReader(nn.Module):
         first = inner.embedding.width  # of a layer that stands there twice, once
         read = width or 2 * ((first + 1) // 2)
         before, after = place in ("before", "both"), place in ("after", "both")
+        wide = getattr(inner, "widths", (inner.width,) * (inner.depth + 1))
+        lowest = next(layer for layer in range(len(wide)) if {*wide[layer:]} == {inner.width})
         self.mixtures = nn.ModuleDict()
-        if before:
-            self.mixtures["before"] = Mixture(inner.depth, normed=normed)
-        if after:
-            self.mixtures["after"] = Mixture(inner.depth, normed=normed)
+        for name, there in (("before", before), ("after", after)):
+            if there:
+                self.mixtures[name] = Mixture(inner.depth, normed=normed, first=lowest)
         self.first = first
         given = first + (inner.width if before else 0)
         self.matching = Matching(given, read) if pairs else None

@@ -132,8 +132,8 @@ class WordReader(nn.Module):
             texts = parted(rows, segments)
             other = likes(x, texts)
             y = (x - other).abs() if self.matching is None else self.matching(x, other)
-        if self.body is not None and len(y):
-            y = self.body(y, tuple(length for length in texts if length))
+        if self.body is not None:
+            y = self.body(y, tuple(length for length in texts if length)) if len(y) else y.new_zeros(0, self.width)
         return States([x, y], rows)
 
 

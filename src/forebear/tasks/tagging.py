@@ -181,7 +181,7 @@ class Tagging(Task):
         entities = []
         for first, last, kind in iobes.entities(tags):
             sure = float(np.exp(np.mean(np.log(np.maximum(p[range(first, last), best[first:last]], 1e-300)))))
-            text = "".join(_spaced(words[first:last]))
+            text = "".join(words[first:last] if self.characters else _spaced(words[first:last]))
             entities.append(Entity(text, kind, first, last, sure))
         return Told(words, tags, tuple(entities), self.tags, p)
 

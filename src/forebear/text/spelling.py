@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ SYMBOLS = 261
 MARKS = 2  # of each word
 EXAMPLES = 20  # words that a ledger names
 BLOCK = 1 << 22  # tokens that are counted together
+_SPELLINGS: WeakValueDictionary[tuple[str, int], Spelling] = WeakValueDictionary()
 
 
 class Spelling:
@@ -81,6 +83,14 @@ class Spelling:
         row[0], row[len(inner) + 1] = WORD_BEGINS, WORD_ENDS
         row[1 : len(inner) + 1] = np.frombuffer(inner, np.uint8) if isinstance(inner, bytes) else inner
         return row
+
+
+def spelling_of(tokens: Sequence[str], longest: int, roles: Mapping[str, int], key: str) -> Spelling:
+    """One for all who read the same vocabulary, which `key` tells: to all of them a number means the same word."""
+    found = _SPELLINGS.get((key, longest))
+    if found is None:
+        found = _SPELLINGS[key, longest] = Spelling(tokens, longest, roles)
+    return found
 
 
 def cut_words(spelling: Spelling, tokens: Sequence[str], ids: np.ndarray) -> dict[str, Any]:

@@ -19,6 +19,7 @@ REPEATED = 0.2  # share of documents that say what another says already
 SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
 EXPLODED = 100  # times what a gradient may be long: less happens in every training
 GROWN = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
+RUINED = 3  # times the loss of frequencies alone, at the end: only a rate too high leads there
 LATE = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
 
@@ -145,10 +146,12 @@ class Troubles:
     def of_end(self, loss: float, seconds: float, given: float | None) -> None:
         """`loss` is that of the held-out text when training is over."""
         if self.unigram is not None and loss > self.unigram:
+            remedy = "give it more time, or more text"
+            if loss > RUINED * self.unigram:
+                remedy = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
             self.say(
                 "little is learned",
-                f"held-out loss ({loss:.2f}) ends above that of token frequencies alone ({self.unigram:.2f}): give it "
-                "more time, or more text",
+                f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram:.2f}): {remedy}",
             )
         if given is not None and seconds > LATE * given:
             self.say(

@@ -133,8 +133,6 @@ class Ready:
 
     @classmethod
     def of(cls, what: Plan) -> Ready:
-        from forebear.networks.recurrence import Recurrence
-
         layout = what.milestone.layout(what.tokenizer)
         train = what.task.rows(what.data.train, what.tokenizer, layout, learning=True)
         dev = what.data.dev
@@ -158,8 +156,7 @@ class Ready:
             given=given,
             weights=weights,
         )
-        recurrent = any(isinstance(module, Recurrence) for module in learner.network.modules())
-        objective = EveryExample(what.adaptation.language, alike=recurrent)
+        objective = EveryExample(what.adaptation.language, alike=_goes_word_by_word(what, learner))
         objective.check(train)
         return cls(what, train, held_out, judged, objective, learner, notes, lacked)
 
@@ -169,6 +166,14 @@ class Ready:
         answers = task.answers(examples, self.judged, predicted(self.learner.network, self.judged))
         score = float(task.measured(examples, answers)[task.score])
         return {task.score: score}, 1.0 - score
+
+
+def _goes_word_by_word(what: Plan, learner: Learner) -> bool:
+    if what.milestone.learning == "counting":  # without torch
+        return False
+    from forebear.networks.recurrence import Recurrence
+
+    return any(isinstance(module, Recurrence) for module in learner.network.modules())
 
 
 def _given(what: Plan, train: Rows) -> tuple[dict[str, Tensor] | None, WithoutVectors | None]:
@@ -208,6 +213,8 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = AL
 
 def _flattered(run: RunFolder, source: LabelledSource) -> list[str]:
     """That the run it begins with knows the examples by which it is judged."""
+    if "distilled" in run.facts:  # its teacher held out the same ones
+        return []
     files, parent = source.files(), run.facts.get("parent")
     found = dict.fromkeys(files[side] for side in learned_already(parent, source, run.facts["labelled"]["digests"]))
     return [

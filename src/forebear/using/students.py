@@ -171,7 +171,8 @@ def _student(
         raise BadInput(f"{own} counts: it is small already", file=run.path, remedy="distil a run of a network")
     base: dict[str, Any] = {}
     if student in (None, own) and size is None:
-        base = asdict(run.milestone if shaped else smaller(run.milestone, run.tokenizer))
+        like = run.milestone if shaped else smaller(run.milestone, run.tokenizer)
+        base = {name: value for name, value in asdict(like).items() if name not in like.idle_fields}
     more: dict[str, Any] = {"tokenizer": plain(run.tokenizer), "recipe": {"fields": base}, "source": source}
     made = planning.plan(student or own, data, size=size, settings=settings, **more)
     if made.milestone.learning == "counting":
