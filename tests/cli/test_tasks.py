@@ -95,6 +95,10 @@ def test_tagged_text_is_written_as_columns(home: Path, tmp_path: Path, capsys: C
     assert [row.split("\t")[0] for row in sentences[1].splitlines()] == ["Li", "Ming", "is", "here", "."]
 
 
+def test_an_empty_text_has_no_table(home: Path, capsys: Captured):
+    assert "nothing found" in said(capsys, "tag", home / "tagging", "", "李明在37日去北京。", "--table")
+
+
 def test_a_file_of_examples_is_read_as_the_run_learned_it(home: Path, tmp_path: Path, capsys: Captured):
     file = file_of("answering", tmp_path, 6, seed=3)
     facts = told(capsys, "answer", home / "answering", "--in", file)

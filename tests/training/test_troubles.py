@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forebear.cli.main import main
 from forebear.errors import ForebearError
 from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
@@ -141,6 +142,15 @@ def test_a_run_that_ends_above_mere_frequencies_says_so(tmp_path: Path):
     run = trained("gpt2", tmp_path, steps=2, rate=1e-5, watcher=notes)
     assert any("little is learned" in words for words in notes.words)
     assert any("little is learned" in words for words in run.facts["notes"])
+
+
+def test_a_rate_far_too_high_is_named_as_the_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    told = [tmp_path / "text.txt", "--rate", 1000, "--steps", 35, "--size", "tiny", "--to", tmp_path / "run"]
+    assert main(["pretrain", "lstm", *map(str, told), "--threads", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "the rate is far too high" in printed.err
+    assert "perplexity without end" in printed.out
 
 
 BUSY = """

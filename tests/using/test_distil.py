@@ -123,6 +123,16 @@ def test_the_student_has_at_most_half_the_parameters(school: Path, tmp_path: Pat
     assert any("of the teacher's" in note for note in run.facts["notes"])
 
 
+def test_a_recurrent_teacher_of_a_task_has_a_smaller_one_of_its_kind_as_student(tmp_path: Path):
+    trained("lstm", tmp_path, to="lstm", steps=2, width=32, inner=32)
+    source, _ = labelled_source(str(write(tmp_path / "opinion.tsv", 60)))
+    adapting.adapt(adapting.plan(str(tmp_path / "lstm"), source, settings=QUICK), tmp_path / "teacher")
+    run = distilling.distil(tmp_path / "teacher", to=tmp_path / "run", steps=2, threads=1)
+    assert run.facts["milestone"] == "lstm"
+    assert run.facts["parameters"] < RunFolder.open(tmp_path / "teacher").facts["parameters"]
+    assert not any("say too much" in note for note in run.facts["notes"])  # both hold out the same examples
+
+
 def test_a_student_that_is_larger_is_told(school: Path, tmp_path: Path):
     how = {**ON_TEXT, "steps": 1, "width": 256}
     run = distilling.distil(school / "gpt2", school / "text.txt", to=tmp_path / "run", **how)
