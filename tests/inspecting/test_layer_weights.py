@@ -41,6 +41,7 @@ def test_weights_by_hand_wherever_a_mixture_is():
         "task": "",
         "place": "after the reader",
         "gain": 0.5,
+        "first": 0,
         "normed": False,
         "weights": [0.75, 0.25],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from forebear.cli.main import main
 from forebear.errors import BadInput, Interrupted
 from forebear.tasks.examples import Labelled
 from forebear.tasks.files.surveying import survey
+from forebear.text.training import train as train_tokenizer
 from forebear.training import trainer
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import labelled_source, read_labelled
+from forebear.training.labelled import in_other_forms, labelled_source, read_labelled
 from forebear.using import adapting, repeating
 from forebear.using.ancestry import learned_already
 from labelled_texts import adapted, file_of, planned
@@ -173,9 +175,13 @@ def test_words_that_are_written_otherwise_than_taught_ones_are_told(tmp_path: Pa
     train.write_text("\n\n".join(f"北 B-LOC\n京 I-LOC\n{n % 10} O\n日 O\n{n} O" for n in range(30)), encoding="utf-8")
     test.write_text("北 B-LOC\n京 I-LOC\n１ O\n日 O\n陛 O", encoding="utf-8")
     source, _ = labelled_source(str(train), task="tagging", test=str(test))
-    told = [note for note in read_labelled(source).notes if "another form" in note]
+    told = in_other_forms(read_labelled(source))
     form = "20.0% of the words (1, such as １) are in the training examples in another form"
     assert told == [f"test: {form}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
+    for normalise, count in ([], 1), (["nfkc"], 0):
+        characters = train_tokenizer("characters", ["北京1日"], normalise=normalise)
+        plan = replace(adapting.plan("word2vec", source, settings={"steps": 1}), tokenizer=characters)
+        assert sum("another form" in note for note in adapting.Ready.of(plan).notes) == count
 
 
 def test_a_column_of_texts_is_not_taken_for_labels(tmp_path: Path):

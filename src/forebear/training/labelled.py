@@ -126,7 +126,6 @@ def read_labelled(source: LabelledSource) -> LabelledData:
             facts[side]["leaks"] = leaked.facts()
             notes += [f"{side}: {leaked}"] if leaked.count else []
             notes += _unheard_of(side, sides[side], sides["train"])
-            notes += _in_other_forms(side, sides[side], sides["train"]) if source.task == "tagging" else []
     return LabelledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
 
 
@@ -150,18 +149,19 @@ def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[st
     return [f"{side}: {have}: the run can never answer {shown}"]
 
 
-def _in_other_forms(side: str, examining: list[Tagged], teaching: list[Tagged]) -> list[str]:
-    """Words of a side that are the same as taught ones and written otherwise, such as wide digits: １ for 1."""
-    taught = {word for one in teaching for word in one.words}
-    fresh = Counter(word for one in examining for word in one.words if word not in taught)
+def in_other_forms(data: LabelledData) -> list[str]:
+    """Words to be tagged that are the same as taught ones and written otherwise, such as wide digits: １ for 1."""
+    taught, notes = {word for one in data.train for word in one.words}, []
     forms = {normalize("NFKC", word) for word in taught}
-    other = Counter({word: count for word, count in fresh.items() if normalize("NFKC", word) in forms})
-    share = other.total() / max(1, sum(len(one.words) for one in examining))
-    if share < TOLD_SHARE:
-        return []
-    shown = ", ".join(word for word, _ in other.most_common(FEW_NAMED))
-    have = f"{share:.1%} of the words ({other.total():,}, such as {shown}) are in the training examples in another form"
-    return [f"{side}: {have}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
+    for side, examining in (("dev", data.dev), ("test", data.test)):
+        fresh = Counter(word for one in examining for word in one.words if word not in taught)
+        other = Counter({word: count for word, count in fresh.items() if normalize("NFKC", word) in forms})
+        share = other.total() / max(1, sum(len(one.words) for one in examining))
+        if share >= TOLD_SHARE:
+            shown = f"({other.total():,}, such as {', '.join(word for word, _ in other.most_common(FEW_NAMED))})"
+            what = f"{share:.1%} of the words {shown} are in the training examples in another form"
+            notes.append(f"{side}: {what}: a run whose tokenizer was trained with --normalise nfkc reads both alike")
+    return notes
 
 
 def _by_content(example: Example) -> bytes:

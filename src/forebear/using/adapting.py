@@ -14,10 +14,11 @@ from forebear.tasks.examples import is_labelled, texts_of
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
 from forebear.text.aside import disk_told
+from forebear.text.blueprint import stages
 from forebear.training.adapted import balanced, learner_for_task
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
-from forebear.training.labelled import LabelledSource, read_labelled
+from forebear.training.labelled import LabelledSource, in_other_forms, read_labelled
 from forebear.training.learner import Learner
 from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Trainer, Watcher
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["Plan", "adapt", "plan", "resume"]
+
+WIDE = "１"  # what nfkc makes 1 of
 
 
 def adapt(
@@ -139,6 +142,9 @@ class Ready:
         held_out = what.task.rows(dev, what.tokenizer, layout)
         judged = held_out if len(dev) <= JUDGED else what.task.rows(dev[:JUDGED], what.tokenizer, layout)
         notes = list(what.data.notes)
+        normalised, _ = stages(what.tokenizer.blueprint["normalizer"], None)
+        if what.task.name == "tagging" and normalised(WIDE) == WIDE:
+            notes += in_other_forms(what.data)
         if train.cut:
             share = train.cut / (train.cut + int(train.sizes.sum()))
             notes.append(
