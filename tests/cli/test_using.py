@@ -85,6 +85,14 @@ def run(tmp_path, monkeypatch, words):
     monkeypatch.setattr(runs.Run, "open", lambda folder: Opened(words, known[str(folder)]))
 
 
+def test_a_text_that_ends_at_once_is_told(capsys):
+    capsys.readouterr()
+    assert main(["generate", "strict", "the dog sat on the log"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "the dog sat on the log\n"
+    assert "the run ends the text here" in printed.err
+
+
 def test_score_ranks_and_keeps_the_order(capsys):
     facts = told(capsys, "score", "smooth", "the mat sat", "the cat sat", "the cat")
     assert [text["text"] for text in facts["texts"]] == ["the mat sat", "the cat sat", "the cat"]

@@ -150,6 +150,21 @@ def test_one_step_is_no_steps(tmp_path: Path, capsys):
     assert "1 step in" in " ".join(capsys.readouterr().out.split())
 
 
+# -- held-out examples
+
+
+def test_looks_at_many_held_out_examples_are_seldom(home: Path, tmp_path: Path):
+    """A token that is only read costs about a third of one that teaches."""
+    source, _ = labelled_source(str(opinions(tmp_path / "t.tsv")), task="classification")
+    first, *rows = Path(source.train).read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "d.tsv").write_text(first + "".join(40 * rows), encoding="utf-8")
+    many, _ = labelled_source(source.train, task="classification", dev=str(tmp_path / "d.tsv"))
+    usual, seldom = (adapting.plan(str(home / "bert"), one, settings={"time": "1m"}) for one in (source, many))
+    assert seldom.recipe.evaluate_every > usual.recipe.evaluate_every
+    taught = seldom.recipe.evaluate_every * seldom.recipe.batch
+    assert adapting.Ready.of(seldom).judged.sizes.sum() / 3 == pytest.approx(0.1 * taught, rel=0.02)
+
+
 # -- labels
 
 

@@ -5,6 +5,7 @@ The equations stand in `step`, one class for each cell; `forward` is the same fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +20,7 @@ LASTING = (2.0, 32.0)  # tokens, about, after which a third is left of what a ce
 State = tuple[Tensor, ...]  # of each row (B, ·): h, and of an LSTM c
 
 
-class Recurrence(nn.Module):
+class Recurrence(nn.Module, ABC):
     """One layer in one direction; which cell it is, its kind tells.
 
     inputs          numbers that come in for each token
@@ -65,14 +66,14 @@ class Recurrence(nn.Module):
         ends = tuple(part[order.ends] for part in (out, *parts))
         return out[order.back], ends
 
+    @abstractmethod
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One more token of each row: (B, inputs) and what is known of those before → (B, out), and what is now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scanned(self, x: Tensor, order: Order, weight: Tensor, state: State) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Rows laid out by time, their weights from state to state and their first state → (T, out), and what else of
         the state each token leaves behind."""
-        raise NotImplementedError
 
     def stepped(self, x: Tensor, order: Order, state: State) -> tuple[Tensor, tuple[Tensor, ...]]:
         """`scanned` by `step`, all rows that are still being read at once."""

@@ -25,7 +25,7 @@ from forebear.using.heeding import heeded
 EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned from nothing
 LEAST_STEPS = 300  # that a task wants, even where examples are few
 EPOCHS = (3, 40)  # the fewest and the most, where nothing says how long
-LOOKS, LOOKING = 12, 0.1  # at the held-out examples, in the course of a run; and the share of its time they may take
+LOOKS, LOOKING = 12, 0.1  # at held-out examples, in the course of a run; and about the most of its time they take
 JUDGED = 2000  # held-out examples that are looked at on the way
 TEACHING = 3  # what a token costs that teaches, beside one that is only read
 OFTEN = 2  # how often a word without a vector must stand in the examples to get one
