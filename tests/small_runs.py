@@ -70,6 +70,7 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     small |= {"cells": 48} if "cells" in own else {}
     recipe = {
         "counting": {"epochs": 1, "batch": 300},
+        "only counts": {"epochs": 1, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
     }[way_of(milestone_named(name))]
@@ -82,7 +83,7 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
 
 def to_be_killed(name: str) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
-    steps = {"steps": 10_000 if way_of(milestone_named(name)) == "counting" else 300, "evaluate_every": 5}
+    steps = {"steps": 10_000 if "count" in way_of(milestone_named(name)) else 300, "evaluate_every": 5}
     return {"batch": 2 if name == "onehot" else 16, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 

@@ -73,6 +73,8 @@ class TrainingOptions:
     "cpu, cuda or mps. [default: the fastest there is]"
     threads: int | None = None
     "Threads of the processor. [default: the cores; given --time, what a short trial finds fastest]"
+    max_memory: str | None = None
+    "N-grams: bytes that counting may take (500M, 4G); what is beyond goes to the disk. [default: 2G]"
     deterministic: Annotated[bool | None, Parameter(negative="")] = None
     "Word vectors: end in the same bits whatever the number of threads, at a price in speed. [default: no]"
     precision: str | None = None

@@ -9,13 +9,14 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.statistics.ngrams import Ngrams, damaged
+from forebear.statistics.smoothing import Level, Levels
 
-ROUNDING = 1e-9  # by which a sum of shares may exceed 1
+ROUNDING = 1e-6  # by which rounding may make a share exceed 1
 
 
 @dataclass(frozen=True, eq=False)
 class Backoff:
-    """Natural logarithms, float64, for each length.
+    """Natural logarithms, float32, for each length. The fast twin, for many n-grams, is `Table`.
 
     logs      log P(last token given the others) of each n-gram; of a single token, log P(token)
     backoffs  what the shorter context's log-probability is lowered by, where an n-gram continues this one that was
@@ -29,20 +30,40 @@ class Backoff:
     backoffs: tuple[np.ndarray, ...]
     even: np.ndarray | None = None
 
-    def score(self, tokens: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """log P of each token after those before it; `places` says how many of them it may look back at.
+    @classmethod
+    def estimated(cls, ngrams: Ngrams, levels: Levels, even: np.ndarray | None = None) -> Backoff:
+        logs, backoffs = zip(*((logarithms(level.shares), logarithms(level.left)) for level in levels), strict=True)
+        return cls(ngrams, logs, backoffs[1:], even)
 
-        Of a token without any before it, only its log P alone.
+    def levels(self) -> Levels:
+        """The shares again, as they were estimated."""
+        left = [np.zeros(1, np.float32), *self.backoffs]
+        return (
+            Level(np.exp(mine.astype(np.float64)), np.exp(rest.astype(np.float64)))
+            for mine, rest in zip(self.logs, left, strict=True)
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many n-grams there are of each length."""
+        return [self.ngrams.size(n) for n in range(1, self.ngrams.order + 1)]
+
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+        """log P of each token of rows that stand one after the other, after those before it in its row.
+
+        Of the first token of a row, only its log P alone. What stands before an end is not looked at behind it.
         """
-        order = self.ngrams.order
+        order, places = self.ngrams.order, _reach(tokens, lengths, end)
         numbers = self.ngrams.ending(tokens, places, order)
-        told = self.logs[0][tokens]
+        told = self.logs[0][tokens].astype(np.float64)
         for n in range(2, order + 1):
             inside = np.flatnonzero(places >= n - 1)
             context, whole = numbers[n - 2][inside - 1], numbers[n - 1][inside]
-            lower = told[inside] if self.even is None else self.even[tokens[inside]]
+            lower = told[inside] if self.even is None else self.even[tokens[inside]].astype(np.float64)
             known = context >= 0
             lower[known] += self.backoffs[n - 2][context[known]]
+            if self.even is not None:
+                lower = np.where(known, lower, told[inside])
             seen = whole >= 0
             lower[seen] = self.logs[n - 1][whole[seen]]
             told[inside] = lower
@@ -54,18 +75,15 @@ class Backoff:
         From no context to the whole of it: all are lowered, those that were seen are written over.
         """
         told[:] = self.logs[0]
-        numbers = self.ngrams.ending(context, np.arange(len(context)), len(context))
-        size = self.ngrams.vocabulary
         for n in range(1, len(context) + 1):
+            number = self.ngrams.number(context[len(context) - n :])
+            if number < 0:
+                break
             if self.even is not None:
                 told[:] = self.even
-            number = int(numbers[n - 1][-1])
-            if number < 0:
-                continue
             told += self.backoffs[n - 1][number]
-            keys = self.ngrams.keys[n - 1]
-            begin, end = np.searchsorted(keys, [number * size, (number + 1) * size])
-            told[keys[begin:end] - number * size] = self.logs[n][begin:end]
+            seen = self.ngrams.following(n, number)
+            told[self.ngrams.words[n - 1][seen]] = self.logs[n][seen]
 
     @classmethod
     def of(
@@ -80,7 +98,7 @@ class Backoff:
         numbers = [ngrams[0][:, 0], *numbers]
 
         def placed(n: int, values: np.ndarray, otherwise: float) -> np.ndarray:
-            told = np.full(found.size(n), otherwise)
+            told = np.full(found.size(n), otherwise, np.float32)
             told[numbers[n - 1]] = values
             return told
 
@@ -117,8 +135,23 @@ class Backoff:
 
 def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
     array = arrays[name]
-    if array.dtype != np.float64 or array.shape != (size,):
-        raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float64 numbers")
+    if array.dtype != np.float32 or array.shape != (size,):
+        raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float32 numbers")
     if not (array < np.inf).all() or (name.startswith("logs") and (array > ROUNDING).any()):
         raise damaged(name, "holds what is no logarithm of a probability")
     return array
+
+
+def logarithms(shares: np.ndarray) -> np.ndarray:
+    """Rounded once, to float32."""
+    with np.errstate(divide="ignore"):  # what never occurs
+        return np.log(shares).astype(np.float32)
+
+
+def _reach(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+    """How far back each token may look: not beyond its row, nor beyond the last end before it."""
+    ends = np.cumsum(lengths)
+    begins, here = np.repeat(ends - lengths, lengths), np.arange(len(tokens))
+    last = np.maximum.accumulate(np.where(tokens == end, here, 0))
+    before = np.concatenate(([0], last[:-1])) if len(tokens) else last  # an end itself is predicted from before it
+    return here - np.maximum(begins, before)

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forebear.statistics.ngrams import Ngrams, damaged, smallest, whole
+from forebear.statistics.ngrams import MUCH, Ngrams, damaged, smallest, whole
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """For each length, how often each n-gram ends at a predicted token."""
+    """For each length, how often each n-gram ends at a predicted token.
+
+    `suffixes` are the numbers of n-grams without their first token, where counting has found them on its way.
+    """
 
     ngrams: Ngrams
     times: tuple[np.ndarray, ...]
+    suffixes: tuple[np.ndarray, ...] | None = None
 
     @classmethod
     def none(cls, vocabulary: int, order: int) -> Counts:
-        nothing = np.zeros(0, np.int64)
-        ngrams = Ngrams(vocabulary, (nothing,) * (order - 1))
+        nothing = np.zeros(0, np.int32)
+        continued = (np.zeros(vocabulary, np.int32), *(nothing,) * (order - 2))[: order - 1]
+        ngrams = Ngrams(vocabulary, (nothing,) * (order - 1), continued)
         return cls(ngrams, (np.zeros(vocabulary, np.int64), *(nothing,) * (order - 1)))
 
     @property
@@ -40,44 +45,50 @@ class Counts:
         return cls(ngrams, times)
 
 
-def counted(rows: np.ndarray, lengths: np.ndarray, *, vocabulary: int, order: int) -> Counts:
-    """Of whole rows one after the other: the first token of each is only seen, every other is predicted.
+def counted(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> Counts:
+    """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted."""
+    from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
 
-    Level by level: the number of the n-gram that ends at a token comes from that of the shorter one before it.
-    """
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    keys: list[np.ndarray] = []
-    times = [np.bincount(rows[places >= 1], minlength=vocabulary)]
-    numbers = rows
-    for n in range(2, order + 1):
-        inside = np.flatnonzero(places >= n - 1)
-        level, mine, count = np.unique(
-            numbers[inside - 1] * vocabulary + rows[inside], return_inverse=True, return_counts=True
-        )
-        numbers = np.full(len(rows), -1)
-        numbers[inside] = mine
-        keys.append(level)
-        times.append(count)
-    return Counts(Ngrams(vocabulary, tuple(keys)), tuple(times))
+    way = levels if len(text) * order > MUCH else levels_in_numpy
+    found = way(text, vocabulary, order, *([threads] if way is levels else []))
+    predicted = (text != BORDER) & (np.concatenate(([BORDER], text[:-1])) != BORDER)
+    times = np.bincount(text[predicted], minlength=vocabulary)
+    ngrams = Ngrams(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
+    suffixes = (np.zeros(vocabulary, np.int32), *(one.suffixes for one in found))
+    return Counts(ngrams, (times, *(one.times for one in found)), suffixes)
 
 
 def merged(parts: Sequence[Counts]) -> Counts:
-    """The counts of all parts together. An n-gram's number depends on the others, so prefixes are renumbered."""
-    vocabulary, order = parts[0].ngrams.vocabulary, parts[0].ngrams.order
-    keys: list[np.ndarray] = []
-    times = [np.sum([part.times[0] for part in parts], axis=0)]
-    numbers = [np.arange(vocabulary)] * len(parts)
+    """The counts of all parts together, two and two."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [
+            _merged(*parts[first : first + 2]) if first + 1 < len(parts) else parts[first]
+            for first in range(0, len(parts), 2)
+        ]
+    return parts[0]
+
+
+def _merged(one: Counts, other: Counts) -> Counts:
+    """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
+    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
+    words: list[np.ndarray] = []
+    continuations: list[np.ndarray] = []
+    times = [one.times[0].astype(np.int64) + other.times[0]]
+    numbers = [np.arange(vocabulary)] * 2
     for n in range(2, order + 1):
         renewed = [
-            at[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.words(n)
-            for at, part in zip(numbers, parts, strict=True)
+            at[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last(n)
+            for at, part in zip(numbers, (one, other), strict=True)
         ]
         together = np.sort(np.concatenate(renewed), kind="stable")  # sorted runs: merged in one pass
         level = together[np.flatnonzero(np.diff(together, prepend=-1))]
         numbers = [np.searchsorted(level, mine) for mine in renewed]
         total = np.zeros(len(level), np.int64)
-        for at, part in zip(numbers, parts, strict=True):
+        for at, part in zip(numbers, (one, other), strict=True):
             total[at] += part.times[n - 1]
-        keys.append(level)
+        before = vocabulary if n == 2 else len(words[-1])
+        continuations.append(np.bincount(level // vocabulary, minlength=before).astype(np.int32))
+        words.append((level % vocabulary).astype(np.int32))
         times.append(total)
-    return Counts(Ngrams(vocabulary, tuple(keys)), tuple(times))
+    return Counts(Ngrams(vocabulary, tuple(words), tuple(continuations)), tuple(times))

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.statistics import smoothing as ways
-from forebear.statistics.backoff import Backoff
-from forebear.statistics.counting import Counts, counted, merged
+from forebear.statistics.backoff import Backoff, logarithms
+from forebear.statistics.counting import Counts
+from forebear.statistics.ngrams import MUCH, Ngrams
+from forebear.statistics.table import Table
+from forebear.statistics.tallying import Tally
 
-SMOOTHINGS = ("none", "add", "kneser-ney", "given")
+SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
+PRUNING = ("witten-bell", "kneser-ney")  # ways to which nothing is lost by leaving out what is rare
 NAMED = 5  # lengths of n-grams that are told one by one
+HIGHEST = 10
 
 
-def check(order: int, smoothing: str, k: float) -> None:
+def check(order: int, smoothing: str, k: float, prune: str = "") -> None:
     """Refuses what is no n-gram model, before any text is read."""
-    if order < 1:
-        raise BadInput(f"an n-gram model of order {order}", remedy="choose an order of 1 or more, such as 3")
+    if not 1 <= order <= HIGHEST:
+        raise BadInput(f"an n-gram model of order {order}", remedy=f"choose an order from 1 to {HIGHEST}, such as 3")
     if smoothing not in SMOOTHINGS:
         raise BadInput(f"no smoothing is named {smoothing!r}", remedy=f"there are: {', '.join(SMOOTHINGS)}")
     if smoothing == "add" and not 0 < k < float("inf"):
         raise BadInput(f"k is {k}", remedy='add something above 0 to each count, or choose smoothing "none"')
+    if any(least_counts(prune)) and smoothing not in PRUNING:
+        raise BadInput(f"smoothing {smoothing!r} has no use for --prune", remedy=f"choose {' or '.join(PRUNING)}")
+
+
+def least_counts(prune: str) -> tuple[int, ...]:
+    """How often n-grams of each length have to occur, from "0 0 1": those seen no more often than that are left out."""
+    parts = prune.replace(",", " ").split()
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        remedy = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
+        raise BadInput(f"--prune {prune!r}", remedy=remedy)
+    most = [int(part) for part in parts]
+    if most and most[0]:
+        what = f"--prune {prune!r} would leave out single tokens"
+        raise BadInput(what, remedy="begin with 0; --min-count or --vocabulary make a smaller vocabulary")
+    if most != sorted(most):
+        what = f"--prune {prune!r}: a longer n-gram would stay without the shorter ones that it is made of"
+        raise BadInput(what, remedy="give numbers that do not fall")
+    return tuple(count + 1 for count in most) if any(most) else ()
 
 
 class NgramModel:
@@ -34,7 +59,9 @@ class NgramModel:
     end         the id that begins every row, where it is only seen, and ends it, where it is predicted
     never       ids that are never predicted: their probability is 0, and that of all others sums to 1
     smoothing   "none": shares of counts, and the shorter context where a context was never seen; "add": k more for
-                each; "kneser-ney": interpolated, modified; "given": not counted here but read from elsewhere
+                each; "witten-bell"; "stupid"; "kneser-ney": interpolated, modified; "given": not counted here but read
+                from elsewhere
+    prune       n-grams of each length that are seen no more often than this are left out: "0 0 1"
     """
 
     heads = ("next",)
@@ -49,16 +76,20 @@ class NgramModel:
         never: Iterable[int] = (),
         smoothing: str = "kneser-ney",
         k: float = 1.0,
+        prune: str = "",
     ) -> None:
-        check(order, smoothing, k)
-        self.order, self.end, self.smoothing, self.k = order, end, smoothing, k
+        check(order, smoothing, k, prune)
+        self.order, self.end, self.smoothing, self.k, self.least = order, end, smoothing, k, least_counts(prune)
         self.predictable = np.ones(vocabulary, bool)
         self.predictable[list(never)] = False
         if not self.predictable[end]:
             raise BadInput(f"the end of a text (id {end}) is among the tokens that are never predicted")
-        self._parts: list[Counts] = []
-        self._settled: Backoff | None = None
+        self.tally = Tally(vocabulary, order)
+        self._later: Callable[[], Mapping[str, np.ndarray]] | None = None
+        self._settled: Backoff | Table | None = None
+        self._ngrams: Ngrams | None = None
         self._discounts: list[ways.Discounts] = []
+        self.place: Path | None = None  # where a large table of probabilities is made; None: in memory
 
     @property
     def vocabulary(self) -> int:
@@ -80,51 +111,98 @@ class NgramModel:
             )
         if not len(lengths):
             return
-        self._parts.append(self._counted(np.asarray(tokens, np.int64), lengths, np.asarray(targets, np.int64)))
-        self._settled = None
-        # Like with like: each n-gram is merged about as often as the number of batches can be halved.
-        while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
-            self._parts[-2:] = [merged(self._parts[-2:])]
+        from forebear.kernels.ngrams import BORDER
 
-    def _counted(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> Counts:
         lasts = np.cumsum(lengths) - 1
-        rows = np.insert(tokens, lasts + 1, self.end)
-        asked, ends = np.delete(rows, lasts + 1 - lengths + np.arange(len(lengths))), rows == self.end
-        if not np.array_equal(asked, targets) or np.count_nonzero(ends) != 2 * len(lengths):
+        asked, before = np.roll(tokens, -1), np.zeros(len(tokens), bool)
+        asked[lasts] = self.end
+        before[lasts + 1 - lengths] = True
+        if not np.array_equal(asked, targets) or not np.array_equal(np.asarray(tokens) == self.end, before):
             raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
         allowed = (targets >= 0) & (targets < self.vocabulary)
         allowed[allowed] = self.predictable[targets[allowed]]
         if not allowed.all():
             what = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
             raise BadInput(what, remedy="prepare the text with the tokenizer of this run")
-        return counted(rows, lengths + 1, vocabulary=self.vocabulary, order=self.order)
+        text = np.empty(len(tokens) + 2 * len(lengths), np.int32)
+        ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
+        own = np.ones(len(text), bool)
+        own[ends - 1], own[ends - 2] = False, False
+        text[ends - 1], text[ends - 2], text[own] = BORDER, self.end, tokens
+        self.tally.add(text)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._settled, self._ngrams = None, None
 
     @property
     def counts(self) -> Counts:
         """All that was counted so far."""
-        if len(self._parts) != 1:
-            self._parts = [merged(self._parts) if self._parts else Counts.none(self.vocabulary, self.order)]
-        return self._parts[0]
+        if self._later is not None:
+            later, self._later = self._later, None
+            self.tally.begin(Counts.load(later(), vocabulary=self.vocabulary, order=self.order))
+        return self.tally.counts
 
-    def settle(self) -> Backoff:
+    @property
+    def ngrams(self) -> Ngrams:
+        """Which n-grams there are probabilities of."""
+        if self._ngrams is None:
+            if self.smoothing == "given":
+                if self._later is not None:
+                    later, self._later = self._later, None
+                    self._ngrams = Ngrams.load(_without_logs(later()), vocabulary=self.vocabulary, order=self.order)
+                else:
+                    settled = self.settle()
+                    assert isinstance(settled, Backoff)
+                    self._ngrams = settled.ngrams
+            else:
+                self._ngrams = ways.pruned(self.counts, self.least)
+        return self._ngrams
+
+    def settle(self) -> Backoff | Table:
         """The probabilities that follow from the counts; made at first use and kept until more is counted."""
         if self._settled is None:
-            self._discounts = []
-            if self.smoothing == "none":
-                self._settled = ways.maximum_likelihood(self.counts, self.predictable)
-            elif self.smoothing == "add":
-                self._settled = ways.added(self.counts, self.predictable, self.k)
-            elif self.smoothing == "kneser-ney":
-                self._settled, self._discounts = ways.kneser_ney(self.counts, self.predictable, self.end)
-            else:
+            if self.smoothing == "given":
                 raise ForebearError("this n-gram model was not given its probabilities yet")
+            even = logarithms(ways.even(self.predictable)) if self.smoothing == "add" else None
+            if sum(map(len, self.ngrams.words)) > MUCH:
+                self._settled = Table.made(self.ngrams, self._levels, even, self._about, self.place)
+            else:
+                self._settled = Backoff.estimated(self.ngrams, self._levels(), even)
         return self._settled
+
+    def _levels(self) -> ways.Levels:
+        self._discounts = []
+        counts, predictable = self.counts, self.predictable
+        if self.smoothing == "none":
+            return ways.maximum_likelihood(counts, predictable)
+        if self.smoothing == "add":
+            return ways.added(counts, predictable, self.k)
+        if self.smoothing == "witten-bell":
+            return ways.witten_bell(counts, predictable, self.least)
+        if self.smoothing == "stupid":
+            return ways.stupid(counts, predictable)
+        return ways.kneser_ney(counts, predictable, self.end, self._discounts, self.least)
+
+    def _about(self) -> dict[str, Any]:
+        """What is kept with a table of probabilities, so that counts need not be read for it."""
+        if self.smoothing == "given":
+            return {}
+        return {"tokens": int(self.counts.times[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
+
+    def _known(self) -> dict[str, Any]:
+        settled = self.settle()
+        return settled.about if isinstance(settled, Table) else self._about()
 
     # -- its state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state. Equal counts give equal bytes, whatever the batches were."""
-        return self.settle().arrays() if self.smoothing == "given" else self.counts.arrays()
+        if self.smoothing != "given":
+            return self.counts.arrays()
+        settled = self.settle()
+        assert isinstance(settled, Backoff)
+        return settled.arrays()
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra, misshapen or disorderly array is refused by its name."""
@@ -135,71 +213,101 @@ class NgramModel:
         for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
                 raise ForebearError(f"the state of an n-gram model of order {self.order} {what} {sorted(odd)}")
+        self._changed()
         if self.smoothing == "given":
             self._settled = Backoff.load(arrays, vocabulary=self.vocabulary, order=self.order)
         else:
-            self._parts = [Counts.load(arrays, vocabulary=self.vocabulary, order=self.order)]
-            self._settled = None
+            self.tally.begin(Counts.load(arrays, vocabulary=self.vocabulary, order=self.order))
+
+    def answer_from(self, table: Table, later: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
+        fits = table.order == self.order and table.sizes[0] == self.vocabulary
+        if not fits or bool(len(table.even)) != (self.smoothing == "add"):
+            raise ForebearError("is a table of another model", file=table.file, remedy="remove it")
+        self._settled, self._later = table, later
+
+    def tabled(self, file: Path) -> Table | None:
+        """Its probabilities in a file of their own; None where they are so few that this would gain nothing."""
+        if sum(map(len, self.ngrams.words)) <= MUCH:
+            return None
+        if isinstance(self._settled, Table) and self._settled.file == file:
+            return self._settled
+        settled = self._settled
+        if isinstance(settled, Backoff):
+            self._settled = Table.made(settled.ngrams, settled.levels, settled.even, self._about, file)
+        else:
+            self.place, self._settled = file, None
+            self.settle()
+        assert isinstance(self._settled, Table)
+        return self._settled
 
     def give(self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]) -> None:
         """Fills a model of smoothing "given" with what `written` or an ARPA file tells."""
         if self.smoothing != "given" or len(ngrams) != self.order:
             what = f"order {self.order} and smoothing {self.smoothing!r}"
             raise ForebearError(f"an n-gram model of {what} does not take these probabilities")
+        self._changed()
         self._settled = Backoff.of(ngrams, logs, backoffs, self.vocabulary)
 
     def written(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
-        return self.settle().written(self.predictable)
+        if isinstance(self._settled, Backoff):
+            return self._settled.written(self.predictable)
+        if self.smoothing == "given" and self._later is not None:
+            return Backoff.load(self._later(), vocabulary=self.vocabulary, order=self.order).written(self.predictable)
+        even = logarithms(ways.even(self.predictable)) if self.smoothing == "add" else None
+        return Backoff.estimated(self.ngrams, self._levels(), even).written(self.predictable)
 
     # -- what it says
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        tokens, places, ends = self._laid(rows)
-        told = self.settle().score(tokens, places)
+        tokens, lengths = self._laid(rows)
+        told, ends = self.settle().score(tokens, lengths, self.end), np.cumsum(lengths)
         return [told[end - len(row) + 1 : end] for row, end in zip(rows, ends.tolist(), strict=True)]
 
     def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
-        table, told = self.settle(), np.empty((len(rows), self.vocabulary))
+        settled, told = self.settle(), np.empty((len(rows), self.vocabulary))
         for line, row in zip(told, rows, strict=True):
-            tokens, places, _ = self._laid([row[max(0, len(row) - self.order + 1) :]])
-            since = 0 if not len(tokens) else 1 if tokens[-1] == self.end else int(places[-1]) + 1
-            table.follow(tokens[len(tokens) - since :], line)
+            context = self.looked_at(row)
+            if isinstance(settled, Table):
+                settled.follow(self.ngrams, context, line)
+            else:
+                settled.follow(context, line)
         return told
+
+    def looked_at(self, row: np.ndarray) -> np.ndarray:
+        """The last tokens of a row, as far as the next depends on them."""
+        last, _ = self._laid([row[max(0, len(row) - self.order + 1) :]])
+        ends = np.flatnonzero(last == self.end)
+        return last[ends[-1] :] if len(ends) else last
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> Reading:
         return Reading(self, rows)
 
-    def _laid(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows one after the other, how far back each token may look (not beyond the last end), and where rows end."""
+    def _laid(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows one after the other, and how long each is."""
         lengths = np.array([len(row) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)]).astype(np.int64)
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
             raise BadInput(f"a row holds ids outside 0 to {self.vocabulary - 1}")
-        ends = np.cumsum(lengths)
-        begins = np.repeat(ends - lengths, lengths)
-        here = np.arange(len(tokens))
-        last = np.maximum.accumulate(np.where(tokens == self.end, here, 0))
-        before = np.concatenate(([0], last[:-1])) if len(tokens) else last  # an end itself is predicted from before it
-        return tokens, here - np.maximum(begins, before), ends
+        return tokens, lengths
 
     # -- what is to be known of it
 
     @property
     def parameter_count(self) -> int:
         """How many n-grams it holds."""
-        return sum(map(len, self.settle().logs))
+        return sum(self.settle().sizes)
 
     @property
     def notes(self) -> list[str]:
         """What a person should be told of how the probabilities came about."""
-        ngrams = self.settle().ngrams
         if self.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
-        told = enumerate(self._discounts, start=1)
-        thin = [f"{n} ({one.taken[0]:.3g})" for n, one in told if one.way != "modified" and ngrams.size(n)]
+        told, sizes = enumerate(self._known().get("discounts", ()), start=1), self.settle().sizes
+        thin = [f"{n} ({one['taken'][0]:.3g})" for n, one in told if one["way"] != "modified" and sizes[n - 1]]
         if not thin:
             return []
         which = ", ".join(thin[:NAMED]) + (", …" if thin[NAMED:] else "")
@@ -208,24 +316,30 @@ class NgramModel:
 
     def describe(self) -> dict[str, Any]:
         """Facts as JSON values."""
-        table = self.settle()
         told: dict[str, Any] = {
             "order": self.order,
             "smoothing": self.smoothing,
             "vocabulary": self.vocabulary,
             "predictable": int(np.count_nonzero(self.predictable)),
-            "ngrams": [table.ngrams.size(n) for n in range(1, self.order + 1)],
+            "ngrams": self.settle().sizes,
         }
-        if self.smoothing != "given":
-            told["tokens"] = int(self.counts.times[0].sum())
+        known = self._known()
+        if "tokens" in known:
+            told["tokens"] = known["tokens"]
         if self.smoothing == "add":
             told["k"] = self.k
-        if self._discounts:
+        if self.least:
+            told["least_counts"] = [ways.least_of(self.least, n) for n in range(1, self.order + 1)]
+        if known.get("discounts"):
             told["discounts"] = [
-                {"order": n, "way": mine.way, "taken": list(mine.taken), "seen": list(mine.seen)}
-                for n, mine in enumerate(self._discounts, start=1)
+                {"order": n, "way": mine["way"], "taken": list(mine["taken"]), "seen": list(mine["seen"])}
+                for n, mine in enumerate(known["discounts"], start=1)
             ]
         return told | {"notes": self.notes}
+
+
+def _without_logs(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in arrays.items() if name.startswith(("words", "continuations"))}
 
 
 class Reading:

@@ -1,39 +1,85 @@
-"""From counts to probabilities: as they are, with something added to each, or by Kneser and Ney's discounts."""
+"""From counts to probabilities: as they are, with something added to each, or with something taken for the unseen."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import Counts
+from forebear.statistics.ngrams import MUCH, Ngrams
+
+STUPID = 0.4  # what a shorter context counts in Brants et al. (2007)
 
 
-def maximum_likelihood(counts: Counts, predictable: np.ndarray) -> Backoff:
+class Level(NamedTuple):
+    """P(last token given the others) of each n-gram of one length, and what each context leaves to the shorter one."""
+
+    shares: np.ndarray  # (n-grams of n tokens,) float64
+    left: np.ndarray  # (n-grams of n - 1 tokens,) float64
+
+
+Levels = Iterator[Level]
+
+
+def maximum_likelihood(counts: Counts, predictable: np.ndarray) -> Levels:
     """Shares of counts. A context that was never seen has none; the shorter context answers for it."""
-    ngrams, logs, backoffs = counts.ngrams, [], []
     for n, times in enumerate(counts.times, start=1):
-        prefixes = ngrams.prefixes(n)
-        total = np.bincount(prefixes, weights=times, minlength=ngrams.size(n - 1))
-        logs.append(_log(times / np.maximum(total, 1)[prefixes]))
-        backoffs.append(np.where(total > 0, -np.inf, 0.0))
-    if not counts.times[0].any():
-        logs[0] = _log(_even(predictable))  # of nothing, all is equally likely
-    return Backoff(ngrams, tuple(logs), tuple(backoffs[1:]))
+        prefixes = counts.ngrams.prefixes(n)
+        total = _summed(prefixes, times, counts.ngrams.size(n - 1))
+        shares = times / np.maximum(total, 1)[prefixes]
+        # Of nothing, all is equally likely.
+        yield Level(shares if times.any() or n > 1 else even(predictable), np.where(total > 0, 0.0, 1.0))
 
 
-def added(counts: Counts, predictable: np.ndarray, k: float) -> Backoff:
-    """As if every token had followed every context k times more than it did (Laplace's rule where k is 1)."""
-    ngrams, logs, backoffs = counts.ngrams, [], []
+def added(counts: Counts, predictable: np.ndarray, k: float) -> Levels:
+    """As if every token had followed every context k times more than it did (Laplace's rule where k is 1).
+
+    What is left goes to all tokens evenly, not to the shorter context.
+    """
     size = int(np.count_nonzero(predictable))
     for n, times in enumerate(counts.times, start=1):
-        prefixes = ngrams.prefixes(n)
-        total = np.bincount(prefixes, weights=times, minlength=ngrams.size(n - 1)) + k * size
-        logs.append(_log((times + k) / total[prefixes]))
-        backoffs.append(_log(k * size / total))
-    logs[0] = np.where(predictable, logs[0], -np.inf)
-    return Backoff(ngrams, tuple(logs), tuple(backoffs[1:]), even=_log(_even(predictable)))
+        prefixes = counts.ngrams.prefixes(n)
+        total = _summed(prefixes, times, counts.ngrams.size(n - 1)) + k * size
+        shares = (times + k) / total[prefixes]
+        yield Level(np.where(predictable, shares, 0.0) if n == 1 else shares, k * size / total)
+
+
+def witten_bell(counts: Counts, predictable: np.ndarray, least: Sequence[int] = ()) -> Levels:
+    """What is new after a context is as likely as it was in the past: as many times as there are different tokens."""
+    ngrams, times, suffixes, lost = _pruned(counts, list(counts.times), _suffixes(counts), least)
+    shares = even(predictable)
+    for n, mine in enumerate(times, start=1):
+        prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
+        new = _summed(prefixes, mine > 0, contexts)
+        total = _summed(prefixes, mine, contexts) + lost[n - 1] + new
+        left = np.divide(new + lost[n - 1], total, out=np.ones(contexts), where=total > 0)
+        lower = shares if n == 1 else shares[suffixes[n - 1]]
+        shares = mine / np.maximum(total, 1)[prefixes] + left[prefixes] * lower
+        yield Level(shares, left)
+
+
+def stupid(counts: Counts, predictable: np.ndarray) -> Levels:
+    """Shares of counts, and 0.4 of the shorter context's where there are none (Brants et al. 2007); then made to sum
+    to 1 after each context, which changes no order among tokens.
+    """
+    ngrams, suffixes = counts.ngrams, _suffixes(counts)
+    times = counts.times[0]
+    plain = np.where(times > 0, times / max(1, int(times.sum())), STUPID * even(predictable))
+    sums = np.array([plain.sum()])
+    yield Level(plain / sums[0], np.ones(1))
+    for n, times in enumerate(counts.times[1:], start=2):
+        prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
+        total, lower = _summed(prefixes, times, contexts), plain[suffixes[n - 1]]
+        shorter = sums[suffixes[n - 2]]
+        plain = times / np.maximum(total, 1)[prefixes]
+        sums = 1 + STUPID * (shorter - _summed(prefixes, lower, contexts))
+        yield Level(plain / sums[prefixes], np.where(total > 0, STUPID * shorter / sums, 1.0))
+
+
+# -- Kneser and Ney
 
 
 @dataclass(frozen=True)
@@ -68,52 +114,132 @@ def _seen(times: np.ndarray) -> tuple[int, int, int, int]:
     return often[1], often[2], often[3], often[4]
 
 
-def kneser_ney(counts: Counts, predictable: np.ndarray, end: int) -> tuple[Backoff, list[Discounts]]:
-    """Interpolated modified Kneser–Ney, as KenLM estimates it; and the discounts of each length.
+def kneser_ney(
+    counts: Counts, predictable: np.ndarray, end: int, discounts: list[Discounts], least: Sequence[int] = ()
+) -> Levels:
+    """Interpolated modified Kneser–Ney, as KenLM estimates it; the discounts of each length are put into that list.
 
     P(w|context) = (a(context w) - D) / Σ a(context ·) + left(context) · P(w|shorter context), down to a single token,
-    whose rest is shared evenly by all that can be predicted, seen or not.
+    whose rest is shared evenly by all that can be predicted, seen or not. All of what is pruned is left.
     """
-    ngrams = counts.ngrams
-    adjusted, suffixes = _adjusted(counts, end)
-    shares = [np.zeros(0)] * ngrams.order
-    backoffs, discounts = [], []
+    suffixes = _suffixes(counts)
+    adjusted = _adjusted(counts, suffixes, end)
+    discounts[:] = [Discounts.of(times) for times in adjusted]
+    ngrams, adjusted, suffixes, lost = _pruned(counts, adjusted, suffixes, least)
+    shares = even(predictable)
     for n, times in enumerate(adjusted, start=1):
-        discounts.append(Discounts.of(times))
-        taken = np.array([0.0, *discounts[-1].taken])[np.minimum(times, 3)]
-        prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
-        total = np.bincount(prefixes, weights=times, minlength=contexts)
-        left = np.bincount(prefixes, weights=taken, minlength=contexts)
-        left = np.divide(left, total, out=np.ones(contexts), where=total > 0)
-        lower = _even(predictable) if n == 1 else shares[n - 2][suffixes[n - 1]]
-        shares[n - 1] = (times - taken) / np.maximum(total, 1)[prefixes] + left[prefixes] * lower
-        backoffs.append(_log(left))
-    return Backoff(ngrams, tuple(map(_log, shares)), tuple(backoffs[1:])), discounts
+        taken = np.array([0.0, *discounts[n - 1].taken])
+        many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
+        under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
+        way = _interpolated_in_loops if len(times) > MUCH else _interpolated
+        shares, left = way(times, many, under, taken, lost[n - 1], shares)
+        yield Level(shares, left)
 
 
-def _adjusted(counts: Counts, end: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Counts as Kneser and Ney want them, and each n-gram's number without its first token.
+def _interpolated(
+    times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""
+    prefixes, minus = np.repeat(np.arange(len(many)), many), taken[np.minimum(times, 3)]
+    total = _summed(prefixes, times, len(many)) + (lost if len(lost) else 0.0)
+    left = _summed(prefixes, minus, len(many)) + (lost if len(lost) else 0.0)
+    left = np.divide(left, total, out=np.ones(len(many)), where=total > 0)
+    return (times - minus) / np.where(total > 0, total, 1.0)[prefixes] + left[prefixes] * lower[under], left
+
+
+def _interpolated_in_loops(
+    times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    from forebear.kernels.compiling import compiled
+    from forebear.kernels.smoothing import interpolated_in_loops
+
+    shares, left = np.empty(len(times)), np.empty(len(many))
+    compiled(interpolated_in_loops)(times, many, under, taken, lost, lower, 0, len(many), 0, shares, left)
+    return shares, left
+
+
+def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int) -> list[np.ndarray]:
+    """Counts as Kneser and Ney want them.
 
     Below the highest order an n-gram counts for how many different tokens stand before it: San Francisco makes
     Francisco frequent but not likely elsewhere. Nothing stands before the beginning of a text: there, its count.
     """
-    ngrams = counts.ngrams
-    suffixes = ngrams.suffixes()
-    begins = np.arange(ngrams.vocabulary) == end
-    adjusted = []
+    ngrams, adjusted = counts.ngrams, []
     for n in range(1, ngrams.order):
-        different = np.bincount(suffixes[n], minlength=ngrams.size(n))
+        different = _different(suffixes[n], ngrams.size(n))
         if n > 1:
-            begins = begins[ngrams.prefixes(n)]
-            different = np.where(begins, counts.times[n - 1], different)
+            # What begins with the token that begins a text is what stands at its beginning, and nowhere else.
+            begin, many = _of_first(ngrams, n, end)
+            different[begin : begin + many] = counts.times[n - 1][begin : begin + many]
         adjusted.append(different)
-    return [*adjusted, counts.times[-1]], suffixes
+    return [*adjusted, counts.times[-1]]
 
 
-def _even(predictable: np.ndarray) -> np.ndarray:
+def _of_first(ngrams: Ngrams, n: int, token: int) -> tuple[int, int]:
+    """The number of the first n-gram that begins with this token, and how many there are: they stand together."""
+    first, last = token, token + 1
+    for length in range(1, n):
+        starts = ngrams.starts(length)
+        first, last = int(starts[first]), int(starts[last])
+    return first, last - first
+
+
+def _different(suffixes: np.ndarray, size: int) -> np.ndarray:
+    if len(suffixes) <= MUCH:
+        return np.bincount(suffixes, minlength=size).astype(np.int64)
+    from forebear.kernels.compiling import compiled
+    from forebear.kernels.smoothing import different_in_loops
+
+    return compiled(different_in_loops)(suffixes, size)
+
+
+# -- what several share
+
+
+def _pruned(
+    counts: Counts, times: list[np.ndarray], suffixes: Sequence[np.ndarray], least: Sequence[int]
+) -> tuple[Ngrams, list[np.ndarray], Sequence[np.ndarray], list[np.ndarray]]:
+    """N-grams that occur often enough, the numbers `times` of these, what is left without their first tokens; and, for
+    each length, how much every context has lost.
+    """
+    ngrams = counts.ngrams
+    nothing = [np.zeros(0)] * ngrams.order
+    if not any(least):
+        return ngrams, times, suffixes, nothing
+    words, continuations, kept_times, kept_suffixes, lost = [], [], [times[0]], [suffixes[0]], [np.zeros(0)]
+    before, numbers = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
+    for n in range(2, ngrams.order + 1):
+        stays = counts.times[n - 1] >= least_of(least, n)
+        prefixes = ngrams.prefixes(n)
+        many = np.bincount(prefixes[stays], minlength=ngrams.size(n - 1))
+        gone = _summed(prefixes[~stays], times[n - 1][~stays], ngrams.size(n - 1))
+        words.append(ngrams.words[n - 2][stays])
+        continuations.append(many[before].astype(np.int32))
+        kept_times.append(times[n - 1][stays])
+        kept_suffixes.append(numbers[suffixes[n - 1][stays]])
+        lost.append(gone[before])
+        before, numbers = stays, np.cumsum(stays) - 1
+    return Ngrams(ngrams.vocabulary, tuple(words), tuple(continuations)), kept_times, kept_suffixes, lost
+
+
+def pruned(counts: Counts, least: Sequence[int]) -> Ngrams:
+    """The n-grams that are left."""
+    return _pruned(counts, list(counts.times), _suffixes(counts), least)[0]
+
+
+def least_of(least: Sequence[int], n: int) -> int:
+    """How often an n-gram of n tokens has to occur; the last number holds for all longer ones."""
+    return least[min(n, len(least)) - 1] if least else 0
+
+
+def _suffixes(counts: Counts) -> Sequence[np.ndarray]:
+    return counts.suffixes if counts.suffixes is not None else counts.ngrams.suffixes()
+
+
+def _summed(prefixes: np.ndarray, values: np.ndarray, contexts: int) -> np.ndarray:
+    return np.bincount(prefixes, weights=values, minlength=contexts)
+
+
+def even(predictable: np.ndarray) -> np.ndarray:
+    """The same for all that can be predicted."""
     return predictable / np.count_nonzero(predictable)
-
-
-def _log(shares: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):  # what never occurs
-        return np.log(shares)

@@ -87,7 +87,7 @@ class TextFeatures:
             number -= self.ngrams.size(n)
             n += 1
         tokens: list[int] = []
-        for keys in reversed(self.ngrams.keys[: n - 1]):
+        for keys in (self.ngrams.keys(length) for length in range(n, 1, -1)):
             number, last = divmod(int(keys[number]), self.ngrams.vocabulary)
             tokens.append(last)
         return Feature((number, *reversed(tokens)), SPACES[space] if self.pairs else "text")
@@ -204,13 +204,14 @@ def _frequent(rows: TokenRows, vocabulary: int, order: int, least: int) -> tuple
     """The n-grams that occur `least` times, and how often each single token does."""
     tokens, places = rows.tokens.astype(np.int64), rows.places()
     often = np.bincount(tokens, minlength=vocabulary)
-    ngrams = Ngrams(vocabulary, ())
+    ngrams, levels = Ngrams(vocabulary, (), ()), []
     numbers = np.where(often[tokens] >= least, tokens, -1)
     for n in range(2, order + 1):
         inside = np.flatnonzero(places >= n - 1)
         inside = inside[numbers[inside - 1] >= 0]
         keys, times = np.unique(numbers[inside - 1] * vocabulary + tokens[inside], return_counts=True)
-        ngrams = Ngrams(vocabulary, (*ngrams.keys, keys[times >= least]))
+        levels.append(keys[times >= least])
+        ngrams = Ngrams.sorted(vocabulary, levels)
         if n < order:
             found = ngrams.find(n, numbers[inside - 1], tokens[inside])
             numbers = np.full(len(tokens), -1)

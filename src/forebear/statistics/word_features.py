@@ -53,7 +53,7 @@ class WordFeatures:
             asked[here[places] + offset] = True
         ends = np.flatnonzero(asked)
         keys, times = np.unique(around[ends - 1] * (vocabulary + 1) + around[ends], return_counts=True)
-        return cls(Ngrams(vocabulary + 1, (keys[times >= least],)), skipped, shapes)
+        return cls(Ngrams.sorted(vocabulary + 1, [keys[times >= least]]), skipped, shapes)
 
     @property
     def width(self) -> int:
@@ -106,7 +106,7 @@ class WordFeatures:
         if number < len(WORDS):
             return Feature((told_token(token, size - 1),), f"{WORDS[number]:+d}")
         number, pair = divmod(column - len(WORDS) * size, self.pairs.size(2))
-        both = divmod(int(self.pairs.keys[0][pair]), size)
+        both = divmod(int(self.pairs.keys(2)[pair]), size)
         return Feature((told_token(both[0], size - 1), told_token(both[1], size - 1)), f"{PAIRS[number]:+d}")
 
     def arrays(self) -> dict[str, np.ndarray]:

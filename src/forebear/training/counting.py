@@ -9,15 +9,22 @@ from typing import Any
 import numpy as np
 
 from forebear.objectives.batch import Batch
+from forebear.statistics.ngram import NgramModel
+from forebear.statistics.tallying import MEMORY
+from forebear.text.workers import cores
 from forebear.training.learner import WEIGHTS
+from forebear.training.recipe import Recipe
 
 
 class Counting:
     """Counts each text once; there is no rate, and nothing to remember beside the counts."""
 
-    def __init__(self, network: Any) -> None:
-        self.network = network
+    def __init__(self, network: Any, recipe: Recipe) -> None:
+        self.network, self.recipe = network, recipe
         self.notes: list[str] = []
+        if isinstance(network, NgramModel):
+            network.tally.threads = recipe.threads or cores()
+            network.tally.memory = recipe.max_memory or MEMORY
 
     def begin(self) -> None:
         """Counts begin at zero, as the network was made."""

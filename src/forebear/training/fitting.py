@@ -16,8 +16,8 @@ class Fitting(Counting):
     """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
 
     def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
-        super().__init__(network)
-        self.recipe, self.weights = recipe, weights
+        super().__init__(network, recipe)
+        self.weights = weights
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         limit = self.recipe.time if self.recipe.time is not None else LONGEST

@@ -26,7 +26,7 @@ def learner_for(
     if milestone.learning == "counting":
         from forebear.training.counting import Counting
 
-        return Counting(network)
+        return Counting(network, recipe)
     if milestone.learning == "sweeping":
         from forebear.training.sweeping import Sweeping
 

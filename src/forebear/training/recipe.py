@@ -16,7 +16,7 @@ from forebear.lineage import nearest
 
 BUDGETS = ("time", "steps", "tokens", "epochs")
 OF_DESCENT = ("accumulate", "rate", "warmup", "schedule", "fall", "cooldown", "decay", "memory", "clip", "patience")
-OF_DESCENT += ("device", "threads", "precision")  # to those who count all this means nothing
+OF_DESCENT += ("device", "precision")  # to those who count all this means nothing
 OF_TORCH = ("accumulate", "decay", "memory", "clip", "patience", "device", "precision")  # to tables of vectors this
 
 
@@ -49,6 +49,7 @@ class Recipe:
     seed: int = 0
     device: str | None = None
     threads: int | None = None
+    max_memory: int | None = None  # bytes that counting n-grams may take; what is beyond goes to the disk
     precision: str | None = None
     deterministic: bool | None = None  # tables of vectors: the same bits whatever the number of threads
 
@@ -57,7 +58,18 @@ class Recipe:
         if len(given) > 1:
             told = " and ".join(f"--{name}" for name in given)
             raise BadInput(f"{told} contradict each other", remedy="give one of --time, --steps, --tokens, --epochs")
-        for name in (*BUDGETS, "batch", "accumulate", "rate", "clip", "evaluate_every", "patience", "keep", "threads"):
+        for name in (
+            *BUDGETS,
+            "batch",
+            "accumulate",
+            "rate",
+            "clip",
+            "evaluate_every",
+            "patience",
+            "keep",
+            "threads",
+            "max_memory",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise BadInput(f"{_flag(name)} is {value}", remedy="give a number above 0")

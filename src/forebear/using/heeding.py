@@ -11,14 +11,15 @@ from forebear.training.recipe import OF_DESCENT, OF_TORCH
 
 IDLE = {
     "counting": (("deterministic", *OF_DESCENT), "which counts"),
-    "sweeping": (OF_TORCH, "which has no network"),
-    "descending": (("deterministic",), "which always ends alike with as many threads"),
+    "only counts": (("deterministic", "threads", "max_memory", *OF_DESCENT), "which counts"),
+    "sweeping": ((*OF_TORCH, "max_memory"), "which has no network"),
+    "descending": (("deterministic", "max_memory"), "which always ends alike with as many threads"),
 }
 
 
 def way_of(kind: type[Milestone]) -> str:
     """How it learns, as far as settings are concerned: what only counts is all alike."""
-    return "counting" if kind.only_counts else kind.learning
+    return "only counts" if kind.only_counts else kind.learning
 
 
 def heeded(milestone: str, way: str, given: Mapping[str, Any]) -> None:
@@ -27,7 +28,7 @@ def heeded(milestone: str, way: str, given: Mapping[str, Any]) -> None:
     for name in names:
         if given.get(name) is not None:
             raise BadInput(f"{_flag(name)} means nothing to {milestone}, {why}", remedy="leave it out")
-    if way == "counting" and given.get("epochs") is not None and float(given["epochs"]) > 1:
+    if way in ("counting", "only counts") and given.get("epochs") is not None and float(given["epochs"]) > 1:
         raise BadInput(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
 
 

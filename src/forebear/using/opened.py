@@ -56,8 +56,14 @@ class Opened:
 
     @cached_property
     def network(self) -> Any:
-        (weights, notes), small = self.folder.weights(), "quantised" in self.facts
-        milestone = self.folder.milestone
+        milestone, small = self.folder.milestone, "quantised" in self.facts
+        if milestone.learning == "counting" and self.task is None:
+            from forebear.training.counted import opened
+
+            network, notes = opened(self.folder)
+            self.notes += notes
+            return network
+        weights, notes = self.folder.weights()
         if self.task is not None:
             how = self.folder.adaptation
             network = loaded_for_task(milestone, self.tokenizer, self.task, how, weights, quantised=small)

@@ -1,0 +1,248 @@
+"""N-grams in a table that is asked by hash, and texts scored by it: compiled loops.
+
+The readable twin is `statistics.backoff`, which looks n-grams up by halving. Here the n-gram of a text that ends at a
+token is known by 64 bits, made of those of the one that ends a token earlier: so where all of a token's n-grams would
+stand is known a dozen tokens before they are looked at, and memory is asked for them then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from forebear.kernels.compiling import inlined
+
+FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
+HALF = np.uint64(32)
+LOW = np.uint64(0xFFFF_FFFF)
+AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above that
+LONGEST = 16  # tokens of an n-gram, and more than any has
+
+
+@intrinsic
+def _wanted(typing: Any, array: Any, number: Any) -> Any:
+    """Asks memory for what stands at this number of an array, without waiting for it."""
+
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        where = context.make_array(signature.args[0])(context, builder, given[0])
+        byte = ir.IntType(8).as_pointer()
+        place, small = builder.bitcast(builder.gep(where.data, [given[1]]), byte), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(ask, [place, small(0), small(3), small(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, number), told
+
+
+@intrinsic
+def _as_float(typing: Any, bits: Any) -> Any:
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.bitcast(given[0], ir.FloatType())
+
+    return types.float32(types.uint32), told
+
+
+@inlined
+def _joined(before, token):
+    """The 64 bits of an n-gram, from those of all its tokens but the last."""
+    hashed = (before ^ (np.uint64(token) + np.uint64(1)) * SECOND) * FIRST
+    hashed ^= hashed >> np.uint64(31)
+    return hashed if hashed else np.uint64(1)
+
+
+@inlined
+def _home(hashed, size):
+    """Where the search for it begins among so many slots."""
+    return np.int64(((hashed >> HALF) * np.uint64(size)) >> HALF)
+
+
+def of_tokens_in_loops(tokens, salt):
+    made = np.empty(len(tokens), np.uint64)
+    for number in range(len(tokens)):
+        made[number] = _joined(salt, tokens[number])
+    return made
+
+
+def of_level_in_loops(before, continuations, words):
+    """The 64 bits of each n-gram, from those of the n-grams that are one shorter."""
+    made, at = np.empty(len(words), np.uint64), 0
+    for context in range(len(continuations)):
+        for number in range(at, at + continuations[context]):
+            made[number] = _joined(before[context], words[number])
+        at += continuations[context]
+    return made
+
+
+def filled_in_loops(slots, hashes, logs, backoffs):
+    """Enters n-grams into slots [hash, log | back-off]; how far from home any of them stands, or -1: two are alike."""
+    size, longest = len(slots), 0
+    flat = slots.reshape(-1)
+    for number in range(len(hashes)):
+        if number + AHEAD < len(hashes):
+            _wanted(flat, 2 * _home(hashes[number + AHEAD], size))
+        hashed, steps = hashes[number], 0
+        slot = _home(hashed, size)
+        while slots[slot, 0]:
+            if slots[slot, 0] == hashed:
+                return -1
+            slot = slot + 1 if slot + 1 < size else 0
+            steps += 1
+        slots[slot, 0] = hashed
+        slots[slot, 1] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
+        longest = max(longest, steps)
+    return longest
+
+
+def filled_with_longest_in_loops(slots, hashes, logs):
+    """The same with slots [hash's low half, high half, log], of n-grams that nothing continues."""
+    size, longest = len(slots), 0
+    flat = slots.reshape(-1)
+    for number in range(len(hashes)):
+        if number + AHEAD < len(hashes):
+            _wanted(flat, 3 * _home(hashes[number + AHEAD], size))
+        low, high = np.uint32(hashes[number] & LOW), np.uint32(hashes[number] >> HALF)
+        slot, steps = _home(hashes[number], size), 0
+        while slots[slot, 0] or slots[slot, 1]:
+            if slots[slot, 0] == low and slots[slot, 1] == high:
+                return -1
+            slot = slot + 1 if slot + 1 < size else 0
+            steps += 1
+        slots[slot, 0], slots[slot, 1], slots[slot, 2] = low, high, logs[number]
+        longest = max(longest, steps)
+    return longest
+
+
+@inlined
+def _found(slots, begin, size, hashed, most):
+    """The slot of an n-gram among so many from `begin` on; -1: there is none."""
+    slot = _home(hashed, size)
+    for _ in range(most + 1):
+        other = slots[begin + slot, 0]
+        if other == hashed:
+            return begin + slot
+        if other == 0:
+            return np.int64(-1)
+        slot = slot + 1 if slot + 1 < size else 0
+    return np.int64(-1)
+
+
+@inlined
+def _found_longest(slots, hashed, most):
+    size, low, high = len(slots), np.uint32(hashed & LOW), np.uint32(hashed >> HALF)
+    slot = _home(hashed, size)
+    for _ in range(most + 1):
+        if slots[slot, 0] == low and slots[slot, 1] == high:
+            return slot
+        if slots[slot, 0] == 0 and slots[slot, 1] == 0:
+            return np.int64(-1)
+        slot = slot + 1 if slot + 1 < size else 0
+    return np.int64(-1)
+
+
+def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, told):
+    """log P of each token of rows that stand one after the other, after those before it in its row.
+
+    The first token of a row is only seen; what stands before an end is not looked at behind it.
+
+    begins  (order + 1,) where the slots of n-grams of n tokens begin in `middle`
+    far     (order + 1,) how far from home n-grams of n tokens stand
+    even    (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
+    """
+    hashes = np.zeros((RING, LONGEST), np.uint64)
+    weights, renewed = np.zeros(LONGEST, np.float32), np.zeros(LONGEST, np.float32)
+    flat_middle, flat_longest = middle.reshape(-1), longest.reshape(-1)
+    known, ahead, row, left, ahead_row, ahead_left = 0, 0, -1, 0, -1, 0
+    for place in range(len(tokens)):
+        while ahead < len(tokens) and ahead <= place + AHEAD:
+            token, mine, before = tokens[ahead], hashes[ahead & (RING - 1)], hashes[(ahead - 1) & (RING - 1)]
+            reach = 2 if before[0] else order  # behind an end nothing of what stood before it is looked at
+            if ahead_left == 0:
+                reach = 1
+            while ahead_left == 0:
+                ahead_row += 1
+                ahead_left = lengths[ahead_row]
+            ahead_left -= 1
+            mine[:] = 0
+            mine[0] = np.uint64(token == end)
+            mine[1] = _joined(salt, token)
+            for n in range(2, min(reach, order) + 1):
+                if before[n - 1] == 0:
+                    break
+                mine[n] = _joined(before[n - 1], token)
+                if n < order:
+                    _wanted(flat_middle, 2 * (begins[n] + _home(mine[n], begins[n + 1] - begins[n])))
+                else:
+                    _wanted(flat_longest, 3 * _home(mine[n], len(longest)))
+            ahead += 1
+        fresh = left == 0
+        while left == 0:
+            row += 1
+            left = lengths[row]
+        left -= 1
+        token, mine = tokens[place], hashes[place & (RING - 1)]
+        if fresh:
+            told[place] = single[token, 0]
+            weights[1], known = single[token, 1], 1
+            continue
+        log, matched = np.float64(single[token, 0]), 1
+        renewed[1] = single[token, 1]
+        for n in range(2, min(order, known + 1) + 1):
+            if mine[n] == 0:
+                break
+            if n < order:
+                slot = _found(middle, begins[n], begins[n + 1] - begins[n], mine[n], far[n])
+                if slot < 0:
+                    break
+                bits = middle[slot, 1]
+                log, renewed[n] = np.float64(_as_float(np.uint32(bits & LOW))), _as_float(np.uint32(bits >> HALF))
+                matched = n
+            else:
+                slot = _found_longest(longest, mine[n], far[n])
+                if slot < 0:
+                    break
+                log, matched = np.float64(_as_float(longest[slot, 2])), n
+        if len(even):
+            if matched <= known:
+                log = np.float64(even[token]) + np.float64(weights[known])
+        else:
+            for n in range(matched, known + 1):
+                log += np.float64(weights[n])
+        told[place] = log
+        known = 1 if token == end else min(matched, order - 1)
+        for n in range(1, known + 1):
+            weights[n] = renewed[n]
+
+
+def asked_in_loops(before, tokens, n, order, middle, begins, longest, far, told):
+    """log P of these tokens after one context of n - 1 tokens, which they were all seen after."""
+    for number in range(len(tokens)):
+        hashed = _joined(before, tokens[number])
+        told[number] = np.nan
+        if n == order:
+            slot = _found_longest(longest, hashed, far[n])
+            if slot >= 0:
+                told[number] = _as_float(longest[slot, 2])
+        else:
+            slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
+            if slot >= 0:
+                told[number] = _as_float(np.uint32(middle[slot, 1] & LOW))
+
+
+def context_in_loops(tokens, salt):
+    """The 64 bits of one n-gram."""
+    hashed = _joined(salt, tokens[0])
+    for number in range(1, len(tokens)):
+        hashed = _joined(hashed, tokens[number])
+    return hashed
+
+
+def weight_in_loops(hashed, n, middle, begins, far):
+    """The back-off weight of one n-gram of n tokens; no number where it is not there."""
+    slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
+    return _as_float(np.uint32(middle[slot, 1] >> HALF)) if slot >= 0 else np.float32(np.nan)

@@ -1,0 +1,66 @@
+"""Shares of interpolated Kneser–Ney, context by context: compiled loops; numpy's way is in `statistics.smoothing`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, first, last, at, shares, left):
+    """(times - taken) / total + left · lower of each n-gram; and what is left of each context from `first` to `last`.
+
+    times    of each n-gram, as Kneser and Ney want them; those of a context stand side by side, the first from `at` on
+    taken    (4,) what is taken from a count of 0, 1, 2, and 3 or more
+    lost     counts of each context's n-grams that were pruned, all of which is left; or none at all
+    lower    shares of the n-grams that are one shorter, by the number of each n-gram without its first token
+    """
+    for context in range(first, last):
+        end = at + continuations[context]
+        total, rest = 0.0, 0.0
+        for number in range(at, end):
+            total += times[number]
+            rest += taken[min(times[number], 3)]
+        if len(lost):
+            total += lost[context]
+            rest += lost[context]
+        part = rest / total if total > 0 else 1.0
+        for number in range(at, end):
+            mine = times[number]
+            shares[number] = (mine - taken[min(mine, 3)]) / total + part * lower[suffixes[number]]
+        left[context] = part
+        at = end
+
+
+def different_in_loops(suffixes, size):
+    """How many n-grams end with each that is one shorter."""
+    told = np.zeros(size, np.int32)
+    for number in suffixes:
+        told[number] += 1
+    return told
+
+
+def suffixes_in_loops(continuations, words, starts, shorter_words, before, first, last, at, told):
+    """The number of each n-gram without its first token, from `before`, those of the n-grams that are one shorter.
+
+    Both an n-gram's continuations and those of what is left without its first token are sorted, and the first are all
+    among the second: so each is looked for from where the last was found. -1: it is not there.
+    """
+    for context in range(first, last):
+        end = at + continuations[context]
+        low, high = np.int64(0), np.int64(0)
+        if before[context] >= 0:
+            low, high = starts[before[context]], starts[before[context] + 1]
+        for number in range(at, end):
+            word, step, bound = words[number], 1, low
+            while bound < high and shorter_words[bound] < word:  # longer and longer strides, then halving
+                low = bound + 1
+                bound += step
+                step *= 2
+            bound = min(bound, high)
+            while low < bound:
+                middle = (low + bound) // 2
+                if shorter_words[middle] < word:
+                    low = middle + 1
+                else:
+                    bound = middle
+            told[number] = low if low < high and shorter_words[low] == word else -1
+        at = end

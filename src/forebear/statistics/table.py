@@ -1,0 +1,283 @@
+"""A finished n-gram model as a table on the disk: opened in no time, however large, and asked by hash."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from forebear.errors import ForebearError
+from forebear.statistics.backoff import ROUNDING, logarithms
+from forebear.statistics.ngrams import Ngrams
+from forebear.statistics.smoothing import Levels
+from forebear.text.aside import written_aside
+
+FORMAT = "forebear-ngrams/1"
+ROOM = 1.35  # slots for each n-gram: fewer, and they would stand far from home
+UNSIGNED = "0" * 64  # the digest of no weights
+KINDS = {"U64": np.uint64, "U32": np.uint32, "F32": np.float32, "I64": np.int64}
+TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
+AGAIN = "remove it: it is made again from the run's weights"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Logarithms of probabilities and back-off weights, by hash; the readable twin is `Backoff`.
+
+    single   (V, 2) float32, of single tokens by their ids
+    middle   (slots, 2) uint64, of n-grams that may go on: their hash, and both logarithms in one number
+    begins   (order + 1,) where the slots of n-grams of n tokens begin in it
+    longest  (slots, 3) uint32, of the longest n-grams: both halves of their hash, and a logarithm
+    far      (order + 1,) how many slots from its own an n-gram of n tokens stands at most
+    even     (V,) or none, as in `Backoff`
+    sizes    how many n-grams there are of each length
+    about    what else is to be known of the model, as JSON values
+    """
+
+    single: np.ndarray
+    middle: np.ndarray
+    begins: np.ndarray
+    longest: np.ndarray
+    far: np.ndarray
+    even: np.ndarray
+    sizes: list[int]
+    about: dict[str, Any]
+    salt: int = 0
+    file: Path | None = None
+
+    @property
+    def order(self) -> int:
+        return len(self.sizes)
+
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+        """As `Backoff.score`."""
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngram_table import scored_in_loops
+
+        told = np.empty(len(tokens))
+        given = self.single, self.middle, self.begins, self.longest, self.far, self.even
+        tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
+        compiled(scored_in_loops)(tokens, lengths, end, self.order, np.uint64(self.salt), *given, told)
+        if not (told <= ROUNDING).all():
+            raise self._damaged("holds what is no logarithm of a probability")
+        return told
+
+    def follow(self, ngrams: Ngrams, context: np.ndarray, told: np.ndarray) -> None:
+        """As `Backoff.follow`; which n-grams there are says who was seen after the context."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.compiling import compiled
+
+        told[:] = self.single[:, 0]
+        for n in range(1, len(context) + 1):
+            tokens = np.ascontiguousarray(context[len(context) - n :], np.int32)
+            number = ngrams.number(tokens)
+            if number < 0:
+                break
+            hashed = np.uint64(compiled(kernels.context_in_loops)(tokens, np.uint64(self.salt)))
+            if len(self.even):
+                told[:] = self.even
+            if n == 1:
+                told += self.single[tokens[0], 1]
+            else:
+                told += compiled(kernels.weight_in_loops)(hashed, n, self.middle, self.begins, self.far)
+            words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.following(n, number)], np.int32)
+            seen = np.empty(len(words))
+            given = n + 1, self.order, self.middle, self.begins, self.longest, self.far
+            compiled(kernels.asked_in_loops)(hashed, words, *given, seen)
+            told[words] = seen
+        if not (told <= ROUNDING).all():
+            raise self._damaged("does not hold what was counted")
+
+    def _damaged(self, what: str) -> ForebearError:
+        return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")
+
+    # -- making
+
+    @classmethod
+    def made(
+        cls,
+        ngrams: Ngrams,
+        levels: Callable[[], Levels],
+        even: np.ndarray | None = None,
+        about: Callable[[], dict[str, Any]] = dict,
+        file: Path | None = None,
+    ) -> Table:
+        """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
+        for salt in range(TRIES):
+            try:
+                making = _Making(ngrams, even, salt)
+                if file is None:
+                    return making.in_memory(levels(), about)
+                with written_aside(file) as opened:
+                    making.into(opened, levels(), about)
+                return cls.open(file)
+            except _Alike:
+                continue
+        raise ForebearError("the n-grams cannot be told apart by their hashes")
+
+    @classmethod
+    def open(cls, file: Path, weights: str | None = None) -> Table:
+        """Maps the file, unread. With `weights`, it must have been made from weights of this digest."""
+        try:
+            told, arrays = _mapped(file)
+            facts = json.loads(told["ngrams"])
+            made = cls(**{name: arrays[name] for name in _NAMES}, **facts, file=file)
+            right = told["format"] == FORMAT and (weights is None or told["weights"] == weights) and made._is_whole()
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ForebearError("is no table of n-grams, or a damaged one", file=file, remedy=AGAIN) from error
+        if not right:
+            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, remedy=AGAIN)
+        return made
+
+    def _is_whole(self) -> bool:
+        order, begins = self.order, np.asarray(self.begins)
+        return (
+            order >= 1
+            and self.single.shape == (self.sizes[0], 2)
+            and self.middle.ndim == self.longest.ndim == 2
+            and begins.shape == self.far.shape == (order + 1,)
+            and int(begins[0]) == 0
+            and bool((np.diff(begins) >= 0).all())
+            and int(begins[-1]) == len(self.middle)
+            and (order < 2 or len(self.longest) >= self.sizes[-1] + 1)
+            and all(int(begins[n + 1] - begins[n]) > self.sizes[n - 1] for n in range(2, order))
+            and len(self.even) in (0, self.sizes[0])
+            and bool((np.asarray(self.far) >= 0).all())
+        )
+
+
+_NAMES = ("middle", "longest", "single", "begins", "far", "even")
+
+
+def sign(file: Path, weights: str) -> None:
+    """Enters of which weights a table was made, in the place that was left for it."""
+    with open(file, "r+b") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        at = opened.read(size).index(UNSIGNED.encode())
+        opened.seek(8 + at)
+        opened.write(weights.encode())
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+class _Alike(Exception):
+    """Two n-grams have the same hash."""
+
+
+class _Making:
+    """Level by level: what a level leaves to shorter contexts is known with the next, and only then it is entered."""
+
+    def __init__(self, ngrams: Ngrams, even: np.ndarray | None, salt: int) -> None:
+        self.ngrams, self.salt = ngrams, salt
+        self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
+        self.sizes = [ngrams.size(n) for n in range(1, ngrams.order + 1)]
+        slots = [int(size * ROOM) + 2 for size in self.sizes]
+        self.begins = np.zeros(ngrams.order + 1, np.int64)
+        self.begins[3:] = np.cumsum(slots[1:-1])  # neither single tokens nor the longest stand there
+        self.slots, self.far = slots, np.zeros(ngrams.order + 1, np.int64)
+        self.single = np.zeros((ngrams.vocabulary, 2), np.float32)
+
+    def in_memory(self, levels: Levels, about: Callable[[], dict[str, Any]]) -> Table:
+        parts = list(self._parts(levels))
+        middle = np.concatenate([np.zeros((0, 2), np.uint64), *parts[:-1]]) if parts else np.zeros((0, 2), np.uint64)
+        longest = parts[-1] if parts else np.zeros((0, 3), np.uint32)
+        return Table(self.single, middle, self.begins, longest, self.far, self.even, self.sizes, about(), self.salt)
+
+    def into(self, file: IO[bytes], levels: Levels, about: Callable[[], dict[str, Any]]) -> None:
+        """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
+        first = next(levels)  # only now all is known about them
+        order, many = self.ngrams.order, self.ngrams.vocabulary
+        shapes = {
+            "middle": ("U64", (int(self.begins[-1]), 2)),
+            "longest": ("U32", (self.slots[-1] + self.slots[-1] % 2 if order > 1 else 0, 3)),  # the next begin at 8s
+            "single": ("F32", (many, 2)),
+            "begins": ("I64", (order + 1,)),
+            "far": ("I64", (order + 1,)),
+            "even": ("F32", (len(self.even),)),
+        }
+        told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
+        file.write(_head(shapes, {"format": FORMAT, "weights": UNSIGNED, "ngrams": told}))
+        for part in self._parts(chain([first], levels)):
+            file.write(memoryview(part).cast("B"))
+        for array in (self.single, self.begins, self.far, self.even):
+            file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+
+    def _parts(self, levels: Levels) -> Iterator[np.ndarray]:
+        """The slots of the n-grams of two tokens, of three, …"""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.compiling import compiled
+
+        order = self.ngrams.order
+        logs, hashes = np.zeros(0, np.float32), np.zeros(0, np.uint64)
+        for n, level in enumerate(levels, start=1):
+            left = logarithms(level.left)
+            if n == 2:
+                self.single[:, 1] = left
+            elif n > 2:
+                slots = np.zeros((int(self.begins[n] - self.begins[n - 1]), 2), np.uint64)
+                yield self._filled(n - 1, slots, kernels.filled_in_loops, hashes, logs, left.view(np.uint32))
+            if n == 1:
+                self.single[:, 0] = logarithms(level.shares)
+                ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
+                hashes = compiled(kernels.of_tokens_in_loops)(ids, np.uint64(self.salt))
+            else:
+                logs = logarithms(level.shares).view(np.uint32)
+                given = self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
+                hashes = compiled(kernels.of_level_in_loops)(hashes, *given)
+            del level, left
+        if order > 1:
+            slots = np.zeros((self.slots[-1] + self.slots[-1] % 2, 3), np.uint32)
+            yield self._filled(order, slots, kernels.filled_with_longest_in_loops, hashes, logs)
+
+    def _filled(self, n: int, slots: np.ndarray, loop: Any, *given: np.ndarray) -> np.ndarray:
+        from forebear.kernels.compiling import compiled
+
+        self.far[n] = compiled(loop)(slots, *given)
+        if self.far[n] < 0:
+            raise _Alike
+        return slots
+
+
+# -- the file
+
+
+def _head(shapes: dict[str, tuple[str, tuple[int, ...]]], facts: dict[str, str]) -> bytes:
+    """What a safetensors file begins with."""
+    told: dict[str, Any] = {"__metadata__": facts}
+    at = 0
+    for name, (kind, shape) in shapes.items():
+        size = int(np.prod(shape)) * np.dtype(KINDS[kind]).itemsize
+        told[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    head = json.dumps(told).encode()
+    head += b" " * (-len(head) % 8)
+    return len(head).to_bytes(8, "little") + head
+
+
+def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Its facts, and its arrays where they lie."""
+    whole = file.stat().st_size
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        if not 0 < size <= whole:
+            raise ValueError("no head")
+        told = json.loads(opened.read(size))
+    arrays, last = {}, 0
+    for name, one in told.items():
+        if name != "__metadata__":
+            begin, end = one["data_offsets"]
+            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
+            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != last or min(shape) < 0:
+                raise ValueError(f"{name} is of another size")
+            last = end
+            there = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
+            arrays[name] = np.asarray(there)
+    if whole != 8 + size + last:
+        raise ValueError("cut short")
+    return told["__metadata__"], arrays

@@ -1,0 +1,52 @@
+"""Models that count, opened to be asked: a large one answers from a table of its own, which is made once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forebear.errors import ForebearError
+from forebear.statistics.ngram import NgramModel
+from forebear.statistics.table import Table, sign
+from forebear.training.folder import RunFolder
+from forebear.training.learners import loaded
+
+TABLE = "ngrams.table"
+
+
+def opened(folder: RunFolder) -> tuple[Any, list[str]]:
+    """The network of a run that counts, and what had to be said on the way to it."""
+    network, told, file = folder.milestone.network(folder.tokenizer), folder.facts.get("weights"), folder.path / TABLE
+    if not isinstance(network, NgramModel):
+        weights, notes = folder.weights()
+        return loaded(folder.milestone, folder.tokenizer, weights), notes
+    notes: list[str] = []
+    if told is not None and file.exists():
+        try:
+            network.answer_from(Table.open(file, told["sha256"]), lambda: _state(folder))
+        except ForebearError as error:
+            notes.append(f"{file} {error.what}: it is made again")
+        else:
+            return network, notes
+    weights, more = folder.weights()
+    network = loaded(folder.milestone, folder.tokenizer, weights)
+    if told is not None and not more:
+        leave_table(network, folder)
+    return network, notes + more
+
+
+def leave_table(network: NgramModel, folder: RunFolder) -> None:
+    """Makes the table of a run's published weights, if it is large; a folder that cannot be written goes without."""
+    file = folder.path / TABLE
+    try:
+        if network.tabled(file) is not None:
+            sign(file, folder.facts["weights"]["sha256"])
+        else:
+            file.unlink(missing_ok=True)  # of what stood here before
+    except OSError:
+        network.place = None
+
+
+def _state(folder: RunFolder) -> dict[str, Any]:
+    from safetensors.numpy import load_file
+
+    return load_file(folder.weights()[0])
