@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from forebear.errors import BadInput
+from forebear.errors import BadInput, ForebearError
 from forebear.interop.arpa_blocks import Blocks
 from forebear.interop.arpa_lines import BEGIN, BEGINS, DATA, END, ENDS, OTHER_UNKNOWN, UNKNOWN, Level, Lines
+from forebear.interop.word_vectors_files import written_whole
 
 MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
 ZERO = -99.0  # what is written for log10 of 0
 MUCH = 1 << 21  # bytes of a file; a smaller one is read before the compiled loops are loaded
+MANY = 1 << 18  # n-grams; fewer are written before the compiled loops are loaded
+BLOCK = 1 << 16  # n-grams written at once
 MISSING = -100.0  # log10 P of unknown words where a file has no entry for them; KenLM takes the same
 
 
@@ -84,48 +87,67 @@ def write(
     *,
     end: int,
     unknown: int | None,
+    quickly: bool | None = None,
 ) -> None:
-    """Writes such arrays, the file whole or not at all. Where nothing can be unknown, <unk> gets probability 0."""
+    """Writes such arrays, the file whole or not at all; packed where its name ends with .gz or .zst.
+
+    Where nothing can be unknown, <unk> gets probability 0. `quickly`: with compiled loops, which gives the same bytes
+    and pays for many n-grams; None: if there are many.
+    """
     names = [*map(escaped, words), BEGIN, UNKNOWN]
     begin = len(words)
     names[end] = END
     names[unknown if unknown is not None else -1] = UNKNOWN
+    for rows in ngrams:
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(words):
+            raise ForebearError(f"n-grams hold ids outside 0 to {len(words) - 1}, and there are no other words")
     # The beginning of a text becomes a word of its own, never predicted, and takes the end's weight with it.
     single = np.append(ngrams[0], [[begin]] if unknown is not None else [[begin], [begin + 1]], axis=0)
     more = np.zeros(len(single) - len(ngrams[0]))
-    logs = [np.minimum(values, 0) for values in (np.append(logs[0], more - np.inf), *logs[1:])]  # rounding may exceed 0
-    levels = list(zip((single, *ngrams[1:]), logs, strict=True))
+    levels = [(single, np.append(logs[0], more - np.inf)), *zip(ngrams[1:], logs[1:], strict=True)]
     weights = [None if n == len(levels) else backoffs[n - 1] for n in range(1, len(levels) + 1)]
     if weights[0] is not None:
         weights[0] = np.append(weights[0], more)
         ends = single[:, 0] == end
         weights[0][single[:, 0] == begin], weights[0][ends] = weights[0][ends], 0.0
-    path = Path(path)
-    aside = path.with_name(path.name + ".part")
-    try:
-        with open(aside, "w", encoding="utf-8", newline="\n") as file:
-            file.write(f"{DATA}\n")
-            file.writelines(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
-            for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
-                file.write(f"\n\\{n}-grams:\n")
-                first = np.where(rows[:, 0] == end, begin, rows[:, 0]) if n > 1 else rows[:, 0]
-                file.writelines(_lines(names, [first, *rows.T[1:]], values, tails))
-            file.write("\n\\end\\\n")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    laid = _laying(names, sum(map(len, ngrams)) >= MANY if quickly is None else quickly)
+    with written_whole(path) as file:
+        sizes = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
+        file.write(f"{DATA}\n{sizes}".encode())
+        for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
+            file.write(f"\n\\{n}-grams:\n".encode())
+            for at in range(0, len(rows), BLOCK):
+                part = slice(at, at + BLOCK)
+                mine = np.array(rows[part], np.int32)
+                if n > 1:
+                    mine[mine[:, 0] == end, 0] = begin
+                tens = _tens(np.minimum(values[part], 0))  # rounding may exceed 0
+                file.write(laid(mine, tens, None if tails is None else _tens(tails[part])))
+        file.write(b"\n\\end\\\n")
 
 
-def _lines(names: list[str], columns: list[np.ndarray], logs: np.ndarray, backoffs: np.ndarray | None) -> Iterator[str]:
-    words = [map(names.__getitem__, column.tolist()) for column in columns]
-    fields = [_tens(logs), map(" ".join, zip(*words, strict=True))]
+def _tens(logs: np.ndarray) -> np.ndarray:
+    return np.maximum(logs / math.log(10), ZERO)
+
+
+def _laying(
+    names: list[str], quickly: bool
+) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], bytes | memoryview]:
+    """What makes lines of n-grams (size, n), log10 P and back-off weights."""
+    if not quickly:
+        return partial(lines_of, names)
+    from forebear.kernels.arpa_writing import lines, names_of
+
+    return partial(lines, names_of(names))
+
+
+def lines_of(names: list[str], rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
+    """The lines of n-grams as bytes."""
+    words = [map(names.__getitem__, column.tolist()) for column in rows.T]
+    fields = [map("%.9g".__mod__, logs.tolist()), map(" ".join, zip(*words, strict=True))]
     if backoffs is not None:
-        fields.append(_tens(backoffs))
-    return (line + "\n" for line in map("\t".join, zip(*fields, strict=True)))
-
-
-def _tens(logs: np.ndarray) -> Iterator[str]:
-    return map("%.9g".__mod__, np.maximum(logs / math.log(10), ZERO).tolist())
+        fields.append(map("%.9g".__mod__, backoffs.tolist()))
+    return "".join(line + "\n" for line in map("\t".join, zip(*fields, strict=True))).encode()
 
 
 # -- reading
@@ -146,8 +168,9 @@ def read(path: str | os.PathLike[str], *, quickly: bool | None = None) -> Arpa:
     lines.finish()
     _check(path, levels, len(lines.words), quickly)
     logs, backoffs = [level.logs for level in levels], [level.backoffs for level in levels[:-1]]
-    for values in (*logs, *backoffs):
-        values *= math.log(10)  # where they are: a copy of everything would be the peak of memory
+    with np.errstate(over="ignore"):
+        for values in (*logs, *backoffs):
+            values *= math.log(10)  # where they are: a copy of everything would be the peak of memory
     return Arpa([unescaped(word) for word in lines.words], [level.rows for level in levels], logs, backoffs, notes)
 
 
@@ -190,8 +213,8 @@ def _check(path: Path, levels: list[Level], vocabulary: int, quickly: bool) -> N
 
 
 def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
-    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, the first that was there before; -1
-    where there is none.
+    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
+    -1 where there is none.
 
     `known` keeps, sorted, prefix · vocabulary + word of all n-grams of two words, of three, …
     """
@@ -200,8 +223,10 @@ def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple
         wanted = numbers * vocabulary + rows[:, column]
         numbers = np.searchsorted(keys, wanted)
         lost |= np.append(keys, -1)[numbers] != wanted
+    if lost.any():
+        return int(np.argmax(lost)), -1
     keys = numbers * vocabulary + rows[:, -1]
     order = np.argsort(keys, kind="stable")
     known.append(keys[order])
     again = order[1:][np.diff(known[-1]) == 0]
-    return int(np.argmax(lost)) if lost.any() else -1, int(again.min()) if len(again) else -1
+    return -1, int(again.min()) if len(again) else -1

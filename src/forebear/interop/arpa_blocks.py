@@ -74,7 +74,7 @@ class Blocks(Lines):
 
         text = np.frombuffer(self.block, np.uint8)
         count, at, odd = longer(text, self.at, self.table, rows, logs, backoffs)
-        if len(odd) and len(self.numbers) < len(self.words):
+        if len(odd) and len(self.numbers) == len(MARKS):  # the table of the loops is no dictionary of Python's
             self.numbers.update((word, number) for number, word in enumerate(self.words) if number > ENDS)
         for row, line in self._odd(odd, count):
             logs[row], found, weight = self.entry(line, rows.shape[1], backoffs is None)

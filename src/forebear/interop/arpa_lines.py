@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
 MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
 CUT = "it was cut short: fetch or write it again"
 MOST = 1 << 10  # the longest n-grams that are read; who says longer ones is damaged
+LARGEST = 1e300  # back-off weights: beyond, none can be reckoned with
 DIGITS = 18  # of a number of n-grams
 
 
@@ -53,7 +53,7 @@ class Lines:
         try:
             with Stream(self.path) as stream:
                 rest = stream.read(len(MARK)).removeprefix(MARK)
-                while block := stream.read():
+                while block := stream.read(BLOCK):
                     cut = block.rfind(b"\n") + 1
                     if cut:
                         yield rest + block[:cut]
@@ -88,8 +88,9 @@ class Lines:
     def decoded(self, line: bytes) -> str:
         try:
             return line.rstrip(b"\r").decode()
-        except UnicodeDecodeError as error:
-            raise self.bad(f"is damaged or no UTF-8 text ({error})") from None
+        except UnicodeDecodeError:
+            remedy = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
+            raise self.bad("is damaged or no UTF-8 text", remedy) from None
 
     def bad(self, what: str, remedy: str = "") -> BadInput:
         return BadInput(what, file=self.path, line=max(self.number, 1), remedy=remedy)
@@ -171,7 +172,7 @@ class Lines:
             value, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
             raise self.bad(f"not log10 P, {n} words and perhaps a back-off weight: {line[:60]!r}") from None
-        if not value <= 0 or not backoff < math.inf:
+        if not value <= 0 or not backoff < LARGEST:
             raise self.bad(f"{fields[0]} is no log10 of a probability, or {backoff} no weight")
         if longest and backoff:
             raise self.bad("one of the longest n-grams has a back-off weight")

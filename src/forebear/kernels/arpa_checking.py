@@ -17,15 +17,15 @@ AHEAD = 32  # rows whose slots are fetched together
 
 
 def checked(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tuple[int, int]:
-    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, the first that was there before; -1
-    where there is none.
+    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
+    -1 where there is none.
 
     `known` keeps the n-grams that were checked last, which must be those of n - 1 words, and their table.
     """
     work = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
     slots = np.full(len(rows) * 3 // 2 + 1, EMPTY, np.int64)
     lost = int(compiled(lost_in_loops, bare=True)(*known[0], rows, work)) if known else -1
-    again = int(compiled(enter_in_loops, bare=True)(rows, slots, work))
+    again = int(compiled(enter_in_loops, bare=True)(rows, slots, work)) if lost < 0 else -1
     known[:] = [(rows, slots)]
     return lost, again
 
