@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,3 +80,96 @@ def test_kenlm_says_the_same_of_what_is_written(wikitext, tmp_path: Path, order:
         assert np.abs(mine / np.log(10) - [score for score, _, _ in told]).max() < 1e-5
         unknown += sum(lacks for _, _, lacks in told)
     assert unknown > 100
+
+
+def texts(kind: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Sentences to learn from and others, some far longer than any order: of words that repeat, or of Chinese
+    characters; made so that the next word depends on the last two.
+    """
+    rng = np.random.default_rng(7)
+    words = [chr(0x4E00 + 7 * i) for i in range(120)] if kind == "characters" else [f"word{i}" for i in range(120)]
+    follow = rng.integers(0, 120, (120, 120, 3))
+
+    def sentence(length: int) -> list[str]:
+        made = [0, 1]
+        for _ in range(length):
+            made.append(int(follow[made[-2] % 11, made[-1], rng.integers(0, 3)]))
+        return [words[i] for i in made[2:]]
+
+    return [sentence(int(rng.integers(0, 25))) for _ in range(600)], [sentence(n) for n in (0, 1, 2, 3, 5, 8, 40, 300)]
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+@pytest.mark.parametrize("order", [2, 3, 4, 5, 6])
+def test_kenlm_says_the_same_of_every_order(tmp_path: Path, kind: str, order: int):
+    train, other = texts(kind)
+    ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
+    model = learned(rows_of(train, ids), len(ids), order)
+    path = tmp_path / "model.arpa"
+    arpa.write(path, list(ids), *model.written(), end=END, unknown=UNKNOWN, quickly=order % 2 == 0)
+    rng, known = np.random.default_rng(0), [*list(ids)[2:], "neverseen", "龘"]
+    random = [[known[i] for i in rng.integers(0, len(known), rng.integers(0, 30))] for _ in range(60)]
+    sentences = [*random, *other, *train[:40], [], ["龘"] * 9]
+    told = arpa.read(path, quickly=order % 2 == 1)
+    again = NgramModel(order=order, vocabulary=len(told.words), end=told.end, smoothing="given")
+    again.give(told.ngrams, told.logs, told.backoffs)
+    numbers = {word: i for i, word in enumerate(told.words)}
+    theirs = kenlm.Model(str(path))
+    assert theirs.order == order
+    mine, back = model.score(rows_of(sentences, ids)), again.score(rows_of(sentences, numbers))
+    for sentence, first, second in zip(sentences, mine, back, strict=True):
+        expected = [score for score, _, _ in theirs.full_scores(" ".join(sentence))]
+        assert np.abs(first / np.log(10) - expected).max() < 1e-5
+        assert np.abs(second - first).max() < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_single_words_which_kenlm_does_not_read(tmp_path: Path, kind: str):
+    train, _ = texts(kind)
+    ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
+    model = learned(rows_of(train, ids), len(ids), 1)
+    arpa.write(tmp_path / "model.arpa", list(ids), *model.written(), end=END, unknown=UNKNOWN)
+    with pytest.raises(OSError, match="at least a bigram"):
+        kenlm.Model(str(tmp_path / "model.arpa"))
+    told = [arpa.read(tmp_path / "model.arpa", quickly=quickly) for quickly in (True, False)]
+    (expected,) = model.follow([np.array([END])])
+    for mine in told:
+        assert mine.notes == []
+        assert mine.words == list(ids)
+        np.testing.assert_allclose(mine.logs[0][np.argsort(mine.ngrams[0][:, 0])], expected, atol=1e-7)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("KENLM_BIN") or os.environ.get("PATH"))
+    return found or pytest.skip(f"{name} is neither in $KENLM_BIN nor on PATH")
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+@pytest.mark.parametrize("order", [2, 3, 5, 6])
+def test_a_file_of_lmplz(tmp_path: Path, kind: str, order: int):
+    """Theirs is read and scores as their own program says; the same n-grams have the same probabilities as ours."""
+    lmplz, path = program("lmplz"), tmp_path / "theirs.arpa"
+    train, other = texts(kind)
+    command = [lmplz, "-o", str(order), "-S", "50M", "-T", str(tmp_path), "--arpa", str(path), "--discount_fallback"]
+    text = "".join(" ".join(sentence) + "\n" for sentence in train if sentence)
+    subprocess.run(command, input=text.encode(), check=True, capture_output=True, timeout=60)
+    told = arpa.read(path, quickly=True)
+    model = NgramModel(order=order, vocabulary=len(told.words), end=told.end, smoothing="given")
+    model.give(told.ngrams, told.logs, told.backoffs)
+    ids, theirs = {word: i for i, word in enumerate(told.words)}, kenlm.Model(str(path))
+    sentences = [*other, *train[:100], ["龘", other[-1][0], "龘"]]
+    for sentence, mine in zip(sentences, model.score(rows_of(sentences, ids)), strict=True):
+        expected = [score for score, _, _ in theirs.full_scores(" ".join(sentence))]
+        assert np.abs(mine / np.log(10) - expected).max() < 1e-5
+    ours = learned(rows_of([sentence for sentence in train if sentence], ids), len(ids), order)
+    ngrams, logs, backoffs = ours.written()
+    if ours.notes:
+        return  # their discounts, where none can be told from the text, are not ours
+    for n in range(order):
+        values = [dict(zip(map(tuple, rows.tolist()), numbers.tolist(), strict=True)) for rows, numbers in (
+            (ngrams[n], logs[n]), (told.ngrams[n], told.logs[n]),
+            *([(ngrams[n], backoffs[n]), (told.ngrams[n], told.backoffs[n])] if n < order - 1 else []),
+        )]  # fmt: skip
+        for mine, expected in zip(values[::2], values[1::2], strict=True):
+            assert mine.keys() == expected.keys()
+            assert max(abs(mine[row] - expected[row]) for row in mine) < 1e-5
