@@ -160,7 +160,7 @@ def _sound(folder: Path) -> Path:
 def test_a_line_without_end(tmp_path: Path, monkeypatch, quickly: bool):
     monkeypatch.setattr(arpa_lines, "BLOCK", 1 << 16)
     path = tmp_path / "m.gz"
-    path.write_bytes(gzip.compress(SOUND.replace(b"\ta\t", b"\t" + b"a" * (1 << 22) + b"\t")))
+    path.write_bytes(gzip.compress(SOUND.replace(b"\ta\t", b"\t" + b"a" * (1 << 23) + b"\t")))
     with pytest.raises(BadInput, match="does not end") as refused:
         arpa.read(path, quickly=quickly)
     assert refused.value.line == 10

@@ -223,4 +223,4 @@ def test_reading_takes_little_more_memory_than_the_arrays(tmp_path: Path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sum(map(len, told.ngrams)) > 150_000
-    assert peak < 8 * fields + 4 * (arpa_lines.BLOCK + 1)
+    assert peak < 8 * fields + 4 * arpa_lines.BLOCK

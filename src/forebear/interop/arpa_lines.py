@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.interop.word_vectors_files import BLOCK, Stream
+from forebear.interop.word_vectors_files import Stream
 
 DATA = "\\data\\"  # what such a file begins with
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 OTHER_UNKNOWN = "<UNK>"  # some programs write it so
 BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
 MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
+NOT_ONE = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
 CUT = "it was cut short: fetch or write it again"
+BLOCK, LONGEST = 1 << 20, 1 << 22  # bytes read at once, and of the longest line
 MOST = 1 << 10  # the longest n-grams that are read; who says longer ones is damaged
 LARGEST = 1e300  # back-off weights: beyond, none can be reckoned with
 DIGITS = 18  # of a number of n-grams
@@ -58,8 +60,8 @@ class Lines:
                     if cut:
                         yield rest + block[:cut]
                     rest = block[cut:] if cut else rest + block
-                    if len(rest) > BLOCK:
-                        raise BadInput(f"this line does not end within {BLOCK >> 20} MiB")
+                    if len(rest) > LONGEST:
+                        raise BadInput(f"this line does not end within {LONGEST >> 20} MiB", remedy=NOT_ONE)
                 if rest:
                     yield rest + b"\n"
         except BadInput as error:
@@ -107,8 +109,7 @@ class Lines:
     def header(self) -> list[int]:
         """How many n-grams of each length the file says it has."""
         if (line := self.next(DATA).strip()) != DATA:
-            remedy = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
-            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", remedy)
+            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", NOT_ONE)
         sizes: list[int] = []
         while (line := self.line()) is not None:
             found = re.fullmatch(rf"ngram\s+(\d{{1,{DIGITS}}})\s*=\s*(\d{{1,{DIGITS}}})\s*", line)
@@ -138,6 +139,7 @@ class Lines:
         while (line := self.line()) is not None:
             if line.strip():
                 raise self.bad(f"text after \\end\\: {line[:40]!r}")
+        self.block = b""
 
     # -- n-grams
 

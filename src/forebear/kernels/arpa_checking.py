@@ -23,11 +23,13 @@ def checked(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tup
     `known` keeps the n-grams that were checked last, which must be those of n - 1 words, and their table.
     """
     work = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
-    slots = np.full(len(rows) * 3 // 2 + 1, EMPTY, np.int64)
     lost = int(compiled(lost_in_loops, bare=True)(*known[0], rows, work)) if known else -1
-    again = int(compiled(enter_in_loops, bare=True)(rows, slots, work)) if lost < 0 else -1
-    known[:] = [(rows, slots)]
-    return lost, again
+    known.clear()  # before the next table is made, so that there is only one at a time
+    if lost >= 0:
+        return lost, -1
+    slots = np.full(len(rows) * 4 // 3 + 1, EMPTY, np.int64)
+    known.append((rows, slots))
+    return -1, int(compiled(enter_in_loops, bare=True)(rows, slots, work))
 
 
 @inlined
