@@ -23,8 +23,8 @@ from forebear.interop.word_vectors_files import written_whole
 
 MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
 ZERO = -99.0  # what is written for log10 of 0
-MUCH = 1 << 21  # bytes of a file; a smaller one is read before the compiled loops are loaded
-MANY = 1 << 18  # n-grams; fewer are written before the compiled loops are loaded
+MUCH = 1 << 22  # bytes of a file; a smaller one is read before the compiled loops are loaded
+MANY = 1 << 19  # n-grams; fewer are written before the compiled loops are loaded
 BLOCK = 1 << 16  # n-grams written at once
 MISSING = -100.0  # log10 P of unknown words where a file has no entry for them; KenLM takes the same
 
