@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "using": FIRST | {"lineage", "training", "interop", "demo"},
     "inspecting": FIRST | {"lineage", "training", "using"},
     "comparing": FIRST | {"lineage", "training", "using"},
-    "interop": set(),
+    "interop": {"kernels"},
     "demo": {"text", "tasks", "objectives"},
     "serving": EVERYTHING,
     "cli": EVERYTHING,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
-from forebear.errors import BadInput
-from forebear.interop import arpa, arpa_lines
+from forebear.errors import BadInput, ForebearError
+from forebear.interop import arpa
 from forebear.statistics.ngram import NgramModel
 
 SMALL = """
@@ -63,8 +64,9 @@ def test_read_as_kenlm_reads_it(data: Path, name: str):
         assert np.abs(mine / np.log(10) - expected).max() < 2e-5  # KenLM adds up in 32 bits, also where P is 1e-100
 
 
-def test_what_is_read(tmp_path: Path):
-    told = arpa.read(written(tmp_path, SMALL))
+@pytest.mark.parametrize("quickly", [False, True])
+def test_what_is_read(tmp_path: Path, quickly: bool):
+    told = arpa.read(written(tmp_path, SMALL), quickly=quickly)
     assert told.words == ["<unk>", "</s>", "a", "b"]
     assert told.ngrams[0].tolist() == [[0], [1], [2], [3]]
     assert told.ngrams[1].tolist() == [[1, 2], [2, 3], [3, 1]]
@@ -73,6 +75,7 @@ def test_what_is_read(tmp_path: Path):
     assert told.notes == ["the probabilities of single words sum to 1.1650, not to 1"]
 
 
+@pytest.mark.parametrize("quickly", [False, True])
 @pytest.mark.parametrize(
     "change",
     [
@@ -84,33 +87,26 @@ def test_what_is_read(tmp_path: Path):
         lambda text: text.replace("<unk>", "<UNK>"),
     ],
 )
-def test_other_ways_to_write_the_same(tmp_path: Path, change):
-    told, plain = arpa.read(written(tmp_path, change(SMALL))), arpa.read(written(tmp_path, SMALL))
+def test_other_ways_to_write_the_same(tmp_path: Path, change, quickly: bool):
+    told, plain = (arpa.read(written(tmp_path, text), quickly=quickly) for text in (change(SMALL), SMALL))
     assert told.words == plain.words
     assert all(map(np.array_equal, told.ngrams + told.logs + told.backoffs, plain.ngrams + plain.logs + plain.backoffs))
 
 
-def test_gzip(tmp_path: Path):
-    path = tmp_path / "model.arpa.gz"
-    path.write_bytes(gzip.compress(SMALL.encode()))
-    assert arpa.read(path).words == ["<unk>", "</s>", "a", "b"]
-    path.write_bytes(gzip.compress(SMALL.encode())[:-20])
-    with pytest.raises(BadInput, match="damaged"):
-        arpa.read(path)
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("quickly", [False, True])
+def test_packed_files(tmp_path: Path, quickly: bool, pack):
+    path = tmp_path / "model.arpa.packed"
+    path.write_bytes(pack(SMALL.encode()))
+    assert arpa.read(path, quickly=quickly).words == ["<unk>", "</s>", "a", "b"]
+    path.write_bytes(pack(SMALL.encode())[:-20])
+    with pytest.raises(BadInput, match="damaged") as refused:
+        arpa.read(path, quickly=quickly)
+    assert refused.value.line == 1
+    assert "fetch" in refused.value.remedy
 
 
-def test_lines_at_once_are_lines_one_by_one(tmp_path: Path):
-    lines = ["-1.5\ta b\t-0.25", "-2\t<s> a", "-0.125\tb </s>\t0", "-3\t<unk> b\t1.5"]
-    slow = arpa_lines.Lines(tmp_path)
-    for word in ("a", "b"):
-        slow._single(word)
-    fast = arpa_lines.at_once(lines, 2, slow.numbers)
-    assert fast is not None
-    assert all(map(np.array_equal, fast, slow._one_by_one(lines, 2, 0)))
-    for odd in ("-1 a b", "-1\ta c", "-1\ta  b", "1\ta b", "-1\ta <s>", "-1\t</s> a", "x\ta b", "-1\ta b\t0\t0", "-1"):
-        assert arpa_lines.at_once([*lines, odd], 2, slow.numbers) is None
-
-
+@pytest.mark.parametrize("quickly", [False, True])
 @pytest.mark.parametrize(
     ("old", "new", "line", "what"),
     [
@@ -131,29 +127,32 @@ def test_lines_at_once_are_lines_one_by_one(tmp_path: Path):
         ("-0.2\ta b", "-0.2\t</s> b", 15, "not the last"),
         ("-0.2\ta b", "-0.2\ta b\t-1", 15, "back-off"),
         ("-0.6\tb\n", "-0.6\ta\n", 11, "twice"),
-        ("<s>\t-0.3", "c\t-0.3", None, "no <s>"),
+        ("<s>\t-0.3", "c\t-0.3", 7, "no <s>"),
         ("\\2-grams:", "\\3-grams:", 13, "should stand here"),
         ("\\end\\\n", "", 17, "file ends"),
         ("\\end\\\n", "\\end\\\nmore\n", 19, "text after"),
         ("\n-0.3\tb </s>\n\n\\end\\\n", "", 15, "cut short"),
     ],
 )
-def test_a_file_that_is_not_sound_is_refused_with_its_line(tmp_path: Path, old: str, new: str, line: int, what: str):
+def test_a_file_that_is_not_sound_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, what: str, quickly: bool
+):
     assert old in SMALL
     path = written(tmp_path, SMALL.replace(old, new))
     with pytest.raises(BadInput) as refused:
-        arpa.read(path)
+        arpa.read(path, quickly=quickly)
     assert what in str(refused.value)
     assert refused.value.file == str(path)
     assert refused.value.line == line
 
 
-def test_an_ngram_without_its_beginning_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("quickly", [False, True])
+def test_an_ngram_without_its_beginning_is_refused(tmp_path: Path, quickly: bool):
     longer = SMALL.replace("ngram 2=3\n", "ngram 2=3\nngram 3=2\n").replace(
         "\\end\\", "\\3-grams:\n-0.1\t<s> a b\n-0.1\tb a b\n\n\\end\\"
     )
     with pytest.raises(BadInput, match="first 2 words") as refused:
-        arpa.read(written(tmp_path, longer))
+        arpa.read(written(tmp_path, longer), quickly=quickly)
     assert refused.value.line == 21
 
 
@@ -207,7 +206,7 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path):
     path = written(tmp_path, "before")
-    with pytest.raises(IndexError):
+    with pytest.raises(ForebearError, match="outside 0 to 1"):
         arpa.write(path, ["</s>", "a"], [np.array([[0], [7]])], [np.zeros(2)], [], end=0, unknown=None)
     assert path.read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 1

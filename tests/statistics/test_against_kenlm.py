@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,3 +80,109 @@ def test_kenlm_says_the_same_of_what_is_written(wikitext, tmp_path: Path, order:
         assert np.abs(mine / np.log(10) - [score for score, _, _ in told]).max() < 1e-5
         unknown += sum(lacks for _, _, lacks in told)
     assert unknown > 100
+
+
+def texts(kind: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Sentences to learn from and others, some far longer than any order: of words that repeat, or of Chinese
+    characters; made so that the next word depends on the last two.
+    """
+    rng = np.random.default_rng(7)
+    words = [chr(0x4E00 + 7 * i) for i in range(120)] if kind == "characters" else [f"word{i}" for i in range(120)]
+    follow = rng.integers(0, 120, (120, 120, 3))
+
+    def sentence(length: int) -> list[str]:
+        made = [0, 1]
+        for _ in range(length):
+            made.append(int(follow[made[-2] % 11, made[-1], rng.integers(0, 3)]))
+        return [words[i] for i in made[2:]]
+
+    return [sentence(int(rng.integers(0, 25))) for _ in range(600)], [sentence(n) for n in (0, 1, 2, 3, 5, 8, 40, 300)]
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+@pytest.mark.parametrize("order", [2, 3, 4, 5, 6])
+def test_kenlm_says_the_same_of_every_order(tmp_path: Path, kind: str, order: int):
+    train, other = texts(kind)
+    ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
+    model = learned(rows_of(train, ids), len(ids), order)
+    path = tmp_path / "model.arpa"
+    arpa.write(path, list(ids), *model.written(), end=END, unknown=UNKNOWN, quickly=order % 2 == 0)
+    rng, known = np.random.default_rng(0), [*list(ids)[2:], "neverseen", "龘"]
+    random = [[known[i] for i in rng.integers(0, len(known), rng.integers(0, 30))] for _ in range(60)]
+    sentences = [*random, *other, *train[:40], [], ["龘"] * 9]
+    told = arpa.read(path, quickly=order % 2 == 1)
+    again = NgramModel(order=order, vocabulary=len(told.words), end=told.end, smoothing="given")
+    again.give(told.ngrams, told.logs, told.backoffs)
+    numbers = {word: i for i, word in enumerate(told.words)}
+    theirs = kenlm.Model(str(path))
+    assert theirs.order == order
+    mine, back = model.score(rows_of(sentences, ids)), again.score(rows_of(sentences, numbers))
+    for sentence, first, second in zip(sentences, mine, back, strict=True):
+        expected = [score for score, _, _ in theirs.full_scores(" ".join(sentence))]
+        assert np.abs(first / np.log(10) - expected).max() < 1e-5
+        assert np.abs(second - first).max() < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_single_words_which_kenlm_does_not_read(tmp_path: Path, kind: str):
+    train, _ = texts(kind)
+    ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
+    model = learned(rows_of(train, ids), len(ids), 1)
+    arpa.write(tmp_path / "model.arpa", list(ids), *model.written(), end=END, unknown=UNKNOWN)
+    with pytest.raises(OSError, match="at least a bigram"):
+        kenlm.Model(str(tmp_path / "model.arpa"))
+    told = [arpa.read(tmp_path / "model.arpa", quickly=quickly) for quickly in (True, False)]
+    (expected,) = model.follow([np.array([END])])
+    for mine in told:
+        assert mine.notes == []
+        assert mine.words == list(ids)
+        np.testing.assert_allclose(mine.logs[0][np.argsort(mine.ngrams[0][:, 0])], expected, atol=1e-7)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("KENLM_BIN") or os.environ.get("PATH"))
+    return found or pytest.skip(f"{name} is neither in $KENLM_BIN nor on PATH")
+
+
+def lmplz(folder: Path, sentences: Sequence[Sequence[str]], order: int, *more: str) -> Path:
+    """The file that KenLM's own program estimates from these sentences."""
+    path, text = folder / "theirs.arpa", "".join(" ".join(sentence) + "\n" for sentence in sentences)
+    command = [program("lmplz"), "-o", str(order), "-S", "50M", "-T", str(folder), "--arpa", str(path), *more]
+    subprocess.run(command, input=text.encode(), check=True, capture_output=True, timeout=60)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+@pytest.mark.parametrize("order", [2, 3, 5, 6])
+def test_a_file_of_lmplz_scores_as_kenlm_says(tmp_path: Path, kind: str, order: int):
+    train, other = texts(kind)
+    path = lmplz(tmp_path, train, order, "--discount_fallback")
+    told = arpa.read(path, quickly=True)
+    model = NgramModel(order=order, vocabulary=len(told.words), end=told.end, smoothing="given")
+    model.give(told.ngrams, told.logs, told.backoffs)
+    ids, theirs = {word: i for i, word in enumerate(told.words)}, kenlm.Model(str(path))
+    sentences = [*other, *train[:100], ["龘", other[-1][0], "龘"]]
+    for sentence, mine in zip(sentences, model.score(rows_of(sentences, ids)), strict=True):
+        expected = [score for score, _, _ in theirs.full_scores(" ".join(sentence))]
+        assert np.abs(mine / np.log(10) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+@pytest.mark.parametrize("order", [2, 3, 5, 6])
+def test_lmplz_estimates_the_same(data: Path, wikitext, tmp_path: Path, kind: str, order: int):
+    """Of real text: the same n-grams, probabilities and back-off weights, one by one."""
+    train = wikitext[1][:2000]
+    if kind == "characters":
+        train = [list("".join(line.split())) for line in (data / "corpora/zhwiki.txt").open(encoding="utf-8")][:300]
+    train = [sentence for sentence in train if sentence]
+    told = arpa.read(lmplz(tmp_path, train, order), quickly=True)
+    ids = {word: i for i, word in enumerate(told.words)}
+    ours = learned(rows_of(train, ids), len(ids), order)
+    assert ours.notes == []
+    ngrams, logs, backoffs = ours.written()
+    for n, rows in enumerate(ngrams):
+        mine, theirs = (np.lexsort(these.T) for these in (rows, told.ngrams[n]))
+        assert np.array_equal(rows[mine], told.ngrams[n][theirs])
+        assert np.abs(logs[n][mine] - told.logs[n][theirs]).max() < 1e-5
+        if n < order - 1:
+            assert np.abs(backoffs[n][mine] - told.backoffs[n][theirs]).max() < 1e-5

@@ -1,1 +1,1 @@
-"""Names and tables of other programs' files; imports nothing of ours."""
+"""Names and tables of other programs' files; imports nothing of ours but compiled loops."""

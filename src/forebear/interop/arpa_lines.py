@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
-import math
 import re
-import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.interop.word_vectors_files import GZIP, ZSTD
+from forebear.interop.word_vectors_files import Stream
 
 DATA = "\\data\\"  # what such a file begins with
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 OTHER_UNKNOWN = "<UNK>"  # some programs write it so
 BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
-BLOCK = 1 << 16  # lines understood at once
-
-Block = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids (size, n), log10 P, back-off weights
+MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
+NOT_ONE = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
+CUT = "it was cut short: fetch or write it again"
+BLOCK, LONGEST = 1 << 20, 1 << 22  # bytes read at once, and of the longest line
+MOST = 1 << 10  # the longest n-grams that are read; who says longer ones is damaged
+LARGEST = 1e300  # back-off weights: beyond, none can be reckoned with
+DIGITS = 18  # of a number of n-grams
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A section of a file: its n-grams, their logarithms to base 10, and the line of the first."""
+    """A section of a file: its n-grams, their logarithms to base 10, and the line of the first.
 
-    rows: np.ndarray
+    The longest n-grams have no back-off weights: those are an empty array.
+    """
+
+    rows: np.ndarray  # (size, n) int32
     logs: np.ndarray
     backoffs: np.ndarray
     line: int
@@ -43,49 +46,79 @@ class Lines:
         self.path, self.number = path, 0
         self.words = [UNKNOWN, END]
         self.numbers = {UNKNOWN: 0, OTHER_UNKNOWN: 0, END: ENDS, BEGIN: BEGINS}
-        self._lines = self._read()
+        self.block, self.at, self._blocks = b"", 0, self._read()
 
-    def _read(self) -> Iterator[str]:
+    # -- bytes
+
+    def _read(self) -> Iterator[bytes]:
+        """Whole lines, many at a time, each with its end."""
         try:
-            with open(self.path, "rb") as file:
-                begin = file.read(4)
-            if begin == ZSTD:
-                raise self.bad(
-                    "is packed by zstd, and ARPA files are read plain or gzipped", "unpack it first: zstd -d"
-                )
-            packed = begin.startswith(GZIP)
-            with (gzip.open if packed else open)(self.path, "rt", encoding="utf-8-sig", newline="\n") as file:
-                for self.number, line in enumerate(file, start=1):
-                    yield line.rstrip("\r\n")
-        except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise self.bad(f"is damaged or no UTF-8 text ({error})") from error
-        except OSError as error:
-            raise BadInput(f"cannot be read ({error.strerror})", file=self.path) from error
+            with Stream(self.path) as stream:
+                rest = stream.read(len(MARK)).removeprefix(MARK)
+                while block := stream.read(BLOCK):
+                    cut = block.rfind(b"\n") + 1
+                    if cut:
+                        yield rest + block[:cut]
+                    rest = block[cut:] if cut else rest + block
+                    if len(rest) > LONGEST:
+                        raise BadInput(f"this line does not end within {LONGEST >> 20} MiB", remedy=NOT_ONE)
+                if rest:
+                    yield rest + b"\n"
+        except BadInput as error:
+            # Nobody knows how many lines were lost with what could not be unpacked.
+            line = None if "cannot be read" in error.what else self.number + 1
+            raise BadInput(error.what, file=self.path, line=line, remedy=error.remedy) from error
+
+    def more(self) -> bool:
+        """Whether there are lines from the place `at` of `block` on; reads more of them where that is needed."""
+        while self.at >= len(self.block):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self.block, self.at = block, 0
+        return True
+
+    def line(self) -> str | None:
+        """The next line; None after the last."""
+        if not self.more():
+            return None
+        begin, end = self.at, self.block.index(b"\n", self.at)
+        self.at = end + 1
+        self.number += 1
+        return self.decoded(self.block[begin:end])
+
+    def decoded(self, line: bytes) -> str:
+        try:
+            return line.rstrip(b"\r").decode()
+        except UnicodeDecodeError:
+            remedy = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
+            raise self.bad("is damaged or no UTF-8 text", remedy) from None
 
     def bad(self, what: str, remedy: str = "") -> BadInput:
         return BadInput(what, file=self.path, line=max(self.number, 1), remedy=remedy)
 
+    # -- what stands around the n-grams
+
     def next(self, wanted: str) -> str:
         """The next line that is not blank."""
-        for line in self._lines:
+        while (line := self.line()) is not None:
             if line.strip(" \t"):
                 return line
-        raise self.bad(f"the file ends where {wanted} should be", "it was cut short: fetch or write it again")
+        raise self.bad(f"the file ends where {wanted} should be", CUT)
 
     def header(self) -> list[int]:
         """How many n-grams of each length the file says it has."""
         if (line := self.next(DATA).strip()) != DATA:
-            remedy = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
-            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", remedy)
+            raise self.bad(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", NOT_ONE)
         sizes: list[int] = []
-        for line in self._lines:
-            found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)\s*", line)
+        while (line := self.line()) is not None:
+            found = re.fullmatch(rf"ngram\s+(\d{{1,{DIGITS}}})\s*=\s*(\d{{1,{DIGITS}}})\s*", line)
             if found is None:
                 break
-            if int(found[1]) != len(sizes) + 1:
+            if int(found[1]) != len(sizes) + 1 or len(sizes) == MOST:
                 raise self.bad(f"the number of {len(sizes) + 1}-grams should stand here")
             sizes.append(int(found[2]))
-        if not sizes or line.strip():
+        if not sizes or (line or "").strip():
             raise self.bad("the numbers of n-grams (ngram 1=…) and then a blank line should stand here")
         return sizes
 
@@ -95,37 +128,43 @@ class Lines:
         if self.next(title).strip() != title:
             raise self.bad(f"{title} should stand here, or an n-gram more than the beginning of the file says")
         first = self.number + 1
-        parts: list[Block] = [(np.zeros((0, n), np.int64), np.zeros(0), np.zeros(0))]
-        for begin in range(0, size, BLOCK):
-            lines = list(islice(self._lines, min(BLOCK, size - begin)))
-            number = self.number - len(lines)
-            if begin + len(lines) < min(begin + BLOCK, size):
-                remedy = "it was cut short: fetch or write it again"
-                raise self.bad(f"the file ends before its {size} {n}-grams do", remedy)
-            part = None if n == 1 else at_once(lines, n, self.numbers)
-            parts.append(part or self._one_by_one(lines, n, number))
-            if longest and parts[-1][2].any():
-                self.number = number + 1 + int(np.argmax(parts[-1][2] != 0))
-                raise self.bad("one of the longest n-grams has a back-off weight")
-        if next(self._lines, "").strip():
+        rows, logs, backoffs = self.entries(n, size, longest)
+        if (self.line() or "").strip():
             raise self.bad(f"more {n}-grams than the {size} that the beginning of the file says")
-        rows, logs, backoffs = (np.concatenate(mine) for mine in zip(*parts, strict=True))
         return Level(rows, logs, backoffs, first)
 
-    def _one_by_one(self, lines: list[str], n: int, number: int) -> Block:
-        """The same as `at_once` of lines of any sound form, which knows the line to complain about."""
-        rows, logs, backoffs = array("q"), array("d"), array("d")
-        for self.number, line in enumerate(lines, start=number + 1):
-            if not line.strip():
-                raise self.bad(f"fewer {n}-grams than the beginning of the file says")
-            value, found, backoff = self._entry(line, n)
-            rows.extend([self._single(found[0])] if n == 1 else self._numbers(found))
-            logs.append(value)
-            backoffs.append(backoff)
-        return np.array(rows, np.int64).reshape(-1, n), np.array(logs), np.array(backoffs)
+    def finish(self) -> None:
+        if (line := self.next("\\end\\").strip()) != "\\end\\":
+            raise self.bad(f"\\end\\ should stand here, not {line[:40]!r}")
+        while (line := self.line()) is not None:
+            if line.strip():
+                raise self.bad(f"text after \\end\\: {line[:40]!r}")
+        self.block = b""
 
-    def _entry(self, line: str, n: int) -> tuple[float, list[str], float]:
+    # -- n-grams
+
+    def entries(self, n: int, size: int, longest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows (size, n), log10 P and, but for the longest, back-off weights of the next lines."""
+        rows, logs, backoffs = array("i"), array("d"), array("d")
+        for _ in range(size):
+            line = self.line()
+            if line is None:
+                raise self.too_short(n, size)
+            value, found, backoff = self.entry(line, n, longest)
+            rows.extend([self.single(found[0])] if n == 1 else self.numbers_of(found))
+            logs.append(value)
+            if not longest:
+                backoffs.append(backoff)
+        made = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
+        return made.reshape(-1, n), np.array(logs), np.array(backoffs)
+
+    def too_short(self, n: int, size: int) -> BadInput:
+        return self.bad(f"the file ends before its {size} {n}-grams do", CUT)
+
+    def entry(self, line: str, n: int, longest: bool) -> tuple[float, list[str], float]:
         """log10 P, words, back-off weight (0 where none is told)."""
+        if not line.strip():
+            raise self.bad(f"fewer {n}-grams than the beginning of the file says")
         fields = line.replace("\t", " ").split(" ")
         if "" in fields:
             fields = [mine for mine in fields if mine]
@@ -135,17 +174,19 @@ class Lines:
             value, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
             raise self.bad(f"not log10 P, {n} words and perhaps a back-off weight: {line[:60]!r}") from None
-        if not value <= 0 or not backoff < math.inf:
+        if not value <= 0 or not backoff < LARGEST:
             raise self.bad(f"{fields[0]} is no log10 of a probability, or {backoff} no weight")
+        if longest and backoff:
+            raise self.bad("one of the longest n-grams has a back-off weight")
         return value, fields[1 : n + 1], backoff
 
-    def _single(self, word: str) -> int:
+    def single(self, word: str) -> int:
         if word not in self.numbers:
             self.numbers[word] = len(self.words)
             self.words.append(word)
         return self.numbers[word]
 
-    def _numbers(self, found: list[str]) -> list[int]:
+    def numbers_of(self, found: list[str]) -> list[int]:
         try:
             ids = [self.numbers[word] for word in found]
         except KeyError as error:
@@ -153,30 +194,3 @@ class Lines:
         if BEGINS in ids[1:] or ENDS in ids[:-1]:
             raise self.bad(f"{BEGIN} is not the first word, or {END} not the last")
         return [ENDS if ids[0] == BEGINS else ids[0], *ids[1:]]
-
-    def finish(self) -> None:
-        if (line := self.next("\\end\\").strip()) != "\\end\\":
-            raise self.bad(f"\\end\\ should stand here, not {line[:40]!r}")
-        for line in self._lines:
-            if line.strip():
-                raise self.bad(f"text after \\end\\: {line[:40]!r}")
-
-
-def at_once(lines: list[str], n: int, numbers: dict[str, int]) -> Block | None:
-    """The ids (size, n), log10 P and back-off weights of lines of the usual form; None if one of them is not."""
-    parts = [line.split("\t") for line in lines]
-    try:
-        logs = np.array([float(part[0]) for part in parts])
-        backoffs = np.array([float(part[2]) if len(part) > 2 else 0.0 for part in parts])
-        texts = [part[1] for part in parts]
-        ids = [numbers[word] for word in " ".join(texts).split(" ")]
-    except (ValueError, KeyError, IndexError):
-        return None
-    usual = all(len(part) <= 3 for part in parts) and all(text.count(" ") == n - 1 for text in texts)
-    if not usual or not (logs <= 0).all() or not (backoffs < np.inf).all():
-        return None
-    rows = np.array(ids, np.int64).reshape(-1, n)
-    if (rows[:, 1:] == BEGINS).any() or (rows[:, :-1] == ENDS).any():
-        return None
-    rows[rows == BEGINS] = ENDS
-    return rows, logs, backoffs
