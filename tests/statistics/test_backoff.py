@@ -11,7 +11,7 @@ from tiny_models import END, PADDING, VOCABULARY, contexts, count, made, many, p
 from forebear.errors import BadInput, ForebearError
 from forebear.statistics.ngram import NgramModel
 
-SMOOTHINGS = st.sampled_from(["none", "add", "kneser-ney"])
+SMOOTHINGS = st.sampled_from(["none", "add", "witten-bell", "stupid", "kneser-ney"])
 
 
 @given(texts, st.integers(1, 5), SMOOTHINGS, st.lists(contexts.filter(bool), min_size=1, max_size=4))

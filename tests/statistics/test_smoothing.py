@@ -59,7 +59,7 @@ def test_part_of_speech_beats_magnetism(smoothing: str, k: float, order: int):
     assert probability(model, blank).argmax() == ids["词性"]
 
 
-@pytest.mark.parametrize("smoothing", ["none", "add", "kneser-ney"])
+@pytest.mark.parametrize("smoothing", ["none", "add", "witten-bell", "stupid", "kneser-ney"])
 def test_of_nothing_all_is_equally_likely(smoothing: str):
     told = probability(made([], 3, smoothing), [END, 3])
     assert told == pytest.approx(np.where(np.arange(VOCABULARY) == PADDING, 0, 1 / (VOCABULARY - 1)))
@@ -114,7 +114,7 @@ def agree(given: list[list[int]], order: int) -> NgramModel:
     for context in sorted((context for context in seen if len(context) < order), key=str)[:40]:
         told = probability(model, [END if word == "<s>" else word for word in context])
         expected = [twin.probability(word, context) if word in predictable else 0 for word in range(VOCABULARY)]
-        assert np.abs(told - expected).max() < 1e-10
+        assert np.abs(told - expected).max() < 1e-7  # logarithms are float32
     return model
 
 
@@ -153,7 +153,7 @@ def test_thin_counts_are_reported():
 # -- probability is probability
 
 
-@given(texts, st.integers(1, 5), st.sampled_from(["none", "add", "kneser-ney"]), contexts)
+@given(texts, st.integers(1, 10), st.sampled_from(["none", "add", "witten-bell", "stupid", "kneser-ney"]), contexts)
 def test_probabilities_sum_to_one(given_texts: list[list[int]], order: int, smoothing: str, context: list[int]):
     told = probability(made(given_texts, order, smoothing, k=0.3), context)
     assert told.sum() == pytest.approx(1, abs=1e-6)
@@ -162,7 +162,7 @@ def test_probabilities_sum_to_one(given_texts: list[list[int]], order: int, smoo
         assert np.delete(told, PADDING).min() > 0  # words that were never seen are never impossible
 
 
-@pytest.mark.parametrize("smoothing", ["none", "add", "kneser-ney"])
+@pytest.mark.parametrize("smoothing", ["none", "add", "witten-bell", "stupid", "kneser-ney"])
 def test_probabilities_sum_to_one_where_discounts_are_three(smoothing: str):
     model = made(many(3, 200), 4, smoothing)
     rng = np.random.default_rng(0)

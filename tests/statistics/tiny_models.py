@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -27,8 +28,8 @@ def count(model: NgramModel, texts: Sequence[Sequence[int]]) -> NgramModel:
     return model
 
 
-def made(texts: Sequence[Sequence[int]], order: int, smoothing: str = "kneser-ney", k: float = 1.0) -> NgramModel:
-    model = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing=smoothing, k=k)
+def made(texts: Sequence[Sequence[int]], order: int, smoothing: str = "kneser-ney", **more: Any) -> NgramModel:
+    model = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing=smoothing, **more)
     return count(model, texts)
 
 

@@ -145,6 +145,26 @@ def _found_longest(slots, hashed, most):
     return np.int64(-1)
 
 
+@inlined
+def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longest):
+    """The hashes of all n-grams that end at a token, from those of the token before; memory is asked for them.
+
+    hashes  (RING, LONGEST) by place: [is it an end, of one token, of two, …], and 0 where a row has none so long
+    """
+    mine, before = hashes[place & (RING - 1)], hashes[(place - 1) & (RING - 1)]
+    mine[:] = 0
+    mine[0] = np.uint64(token == end)
+    mine[1] = _joined(salt, token)
+    for n in range(2, min(reach, order) + 1):
+        if before[n - 1] == 0:
+            break
+        mine[n] = _joined(before[n - 1], token)
+        if n < order:
+            _wanted(middle, 2 * (begins[n] + _home(mine[n], begins[n + 1] - begins[n])))
+        else:
+            _wanted(longest, 3 * _home(mine[n], len(longest) // 3))
+
+
 def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, told):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
@@ -157,66 +177,45 @@ def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, l
     hashes = np.zeros((RING, LONGEST), np.uint64)
     weights, renewed = np.zeros(LONGEST, np.float32), np.zeros(LONGEST, np.float32)
     flat_middle, flat_longest = middle.reshape(-1), longest.reshape(-1)
-    known, ahead, row, left, ahead_row, ahead_left = 0, 0, -1, 0, -1, 0
-    for place in range(len(tokens)):
-        while ahead < len(tokens) and ahead <= place + AHEAD:
-            token, mine, before = tokens[ahead], hashes[ahead & (RING - 1)], hashes[(ahead - 1) & (RING - 1)]
-            reach = 2 if before[0] else order  # behind an end nothing of what stood before it is looked at
-            if ahead_left == 0:
-                reach = 1
-            while ahead_left == 0:
-                ahead_row += 1
-                ahead_left = lengths[ahead_row]
-            ahead_left -= 1
-            mine[:] = 0
-            mine[0] = np.uint64(token == end)
-            mine[1] = _joined(salt, token)
-            for n in range(2, min(reach, order) + 1):
-                if before[n - 1] == 0:
+    ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
+    for row in range(len(lengths)):
+        known = 0
+        for _ in range(lengths[row]):
+            while ahead < len(tokens) and ahead <= place + AHEAD:
+                reach = 1 if ahead_left == 0 else 2 if hashes[(ahead - 1) & (RING - 1), 0] else order
+                while ahead_left == 0:
+                    ahead_row += 1
+                    ahead_left = lengths[ahead_row]
+                _hashed(ahead, reach, tokens[ahead], end, order, salt, hashes, flat_middle, begins, flat_longest)
+                ahead_left, ahead = ahead_left - 1, ahead + 1
+            token, mine = tokens[place], hashes[place & (RING - 1)]
+            log, matched, renewed[1] = np.float64(single[token, 0]), 1, single[token, 1]
+            for n in range(2, min(order, known + 1) + 1):
+                if mine[n] == 0:
                     break
-                mine[n] = _joined(before[n - 1], token)
+                slot = np.int64(-1)
                 if n < order:
-                    _wanted(flat_middle, 2 * (begins[n] + _home(mine[n], begins[n + 1] - begins[n])))
+                    slot = _found(middle, begins[n], begins[n + 1] - begins[n], mine[n], far[n])
+                    if slot >= 0:
+                        bits = middle[slot, 1]
+                        log, renewed[n] = _as_float(np.uint32(bits & LOW)), _as_float(np.uint32(bits >> HALF))
                 else:
-                    _wanted(flat_longest, 3 * _home(mine[n], len(longest)))
-            ahead += 1
-        fresh = left == 0
-        while left == 0:
-            row += 1
-            left = lengths[row]
-        left -= 1
-        token, mine = tokens[place], hashes[place & (RING - 1)]
-        if fresh:
-            told[place] = single[token, 0]
-            weights[1], known = single[token, 1], 1
-            continue
-        log, matched = np.float64(single[token, 0]), 1
-        renewed[1] = single[token, 1]
-        for n in range(2, min(order, known + 1) + 1):
-            if mine[n] == 0:
-                break
-            if n < order:
-                slot = _found(middle, begins[n], begins[n + 1] - begins[n], mine[n], far[n])
+                    slot = _found_longest(longest, mine[n], far[n])
+                    if slot >= 0:
+                        log = _as_float(longest[slot, 2])
                 if slot < 0:
                     break
-                bits = middle[slot, 1]
-                log, renewed[n] = np.float64(_as_float(np.uint32(bits & LOW))), _as_float(np.uint32(bits >> HALF))
                 matched = n
-            else:
-                slot = _found_longest(longest, mine[n], far[n])
-                if slot < 0:
-                    break
-                log, matched = np.float64(_as_float(longest[slot, 2])), n
-        if len(even):
-            if matched <= known:
-                log = np.float64(even[token]) + np.float64(weights[known])
-        else:
-            for n in range(matched, known + 1):
-                log += np.float64(weights[n])
-        told[place] = log
-        known = 1 if token == end else min(matched, order - 1)
-        for n in range(1, known + 1):
-            weights[n] = renewed[n]
+            if len(even) and matched <= known:
+                log = np.float64(even[token]) + weights[known]
+            elif not len(even):
+                for n in range(matched, known + 1):
+                    log += weights[n]
+            told[place] = log
+            known = min(1 if token == end else matched, order - 1)
+            for n in range(1, known + 1):
+                weights[n] = renewed[n]
+            place += 1
 
 
 def asked_in_loops(before, tokens, n, order, middle, begins, longest, far, told):

@@ -27,8 +27,10 @@ class Ngram(Milestone):
     n-gram is today, and the first thing a network has to beat.
 
     order      tokens of the longest n-gram: all but the last are looked at, the last is predicted
-    smoothing  "none": shares of counts; "add": k more for each; "kneser-ney"; "given": probabilities from elsewhere
+    smoothing  "none": shares of counts; "add": k more for each; "witten-bell" (1991); "stupid" back-off (Brants et al.
+               2007), made to sum to 1; "kneser-ney"; "given": probabilities from elsewhere
     k          what "add" adds; 1 is Laplace's rule
+    prune      "0 0 1": n-grams of one, two, three and more tokens that are seen no more often than so are left out
     unit       what begins and ends by itself: a "sentence" or a "document"
     """
 
@@ -45,12 +47,13 @@ class Ngram(Milestone):
     order: int = 5
     smoothing: str = "kneser-ney"
     k: float = 1.0
+    prune: str = ""
     unit: str = "document"
 
     def __post_init__(self) -> None:
-        from forebear.statistics.ngram import check
+        from forebear.statistics.ways import Way
 
-        check(self.order, self.smoothing, self.k)
+        Way(self.order, self.smoothing, self.k, self.prune)
         EveryText(self.unit, end=0)
 
     def objective(self, tokenizer: Tokenizer) -> EveryText:
@@ -67,6 +70,7 @@ class Ngram(Milestone):
             never=tokenizer.specials - {end, tokenizer.unknown},
             smoothing=self.smoothing,
             k=self.k,
+            prune=self.prune,
         )
 
     def layout(self, tokenizer: Tokenizer) -> Layout:

@@ -10,45 +10,15 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.statistics import smoothing as ways
 from forebear.statistics.backoff import Backoff, logarithms
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
+from forebear.statistics.smoothing import Discounts, Levels, least_of, pruned
 from forebear.statistics.table import Table
 from forebear.statistics.tallying import Tally
+from forebear.statistics.ways import Way
 
-SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
-PRUNING = ("witten-bell", "kneser-ney")  # ways to which nothing is lost by leaving out what is rare
 NAMED = 5  # lengths of n-grams that are told one by one
-HIGHEST = 10
-
-
-def check(order: int, smoothing: str, k: float, prune: str = "") -> None:
-    """Refuses what is no n-gram model, before any text is read."""
-    if not 1 <= order <= HIGHEST:
-        raise BadInput(f"an n-gram model of order {order}", remedy=f"choose an order from 1 to {HIGHEST}, such as 3")
-    if smoothing not in SMOOTHINGS:
-        raise BadInput(f"no smoothing is named {smoothing!r}", remedy=f"there are: {', '.join(SMOOTHINGS)}")
-    if smoothing == "add" and not 0 < k < float("inf"):
-        raise BadInput(f"k is {k}", remedy='add something above 0 to each count, or choose smoothing "none"')
-    if any(least_counts(prune)) and smoothing not in PRUNING:
-        raise BadInput(f"smoothing {smoothing!r} has no use for --prune", remedy=f"choose {' or '.join(PRUNING)}")
-
-
-def least_counts(prune: str) -> tuple[int, ...]:
-    """How often n-grams of each length have to occur, from "0 0 1": those seen no more often than that are left out."""
-    parts = prune.replace(",", " ").split()
-    if not all(part.isdecimal() and part.isascii() for part in parts):
-        remedy = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
-        raise BadInput(f"--prune {prune!r}", remedy=remedy)
-    most = [int(part) for part in parts]
-    if most and most[0]:
-        what = f"--prune {prune!r} would leave out single tokens"
-        raise BadInput(what, remedy="begin with 0; --min-count or --vocabulary make a smaller vocabulary")
-    if most != sorted(most):
-        what = f"--prune {prune!r}: a longer n-gram would stay without the shorter ones that it is made of"
-        raise BadInput(what, remedy="give numbers that do not fall")
-    return tuple(count + 1 for count in most) if any(most) else ()
 
 
 class NgramModel:
@@ -58,10 +28,7 @@ class NgramModel:
     vocabulary  how many ids there are
     end         the id that begins every row, where it is only seen, and ends it, where it is predicted
     never       ids that are never predicted: their probability is 0, and that of all others sums to 1
-    smoothing   "none": shares of counts, and the shorter context where a context was never seen; "add": k more for
-                each; "witten-bell"; "stupid"; "kneser-ney": interpolated, modified; "given": not counted here but read
-                from elsewhere
-    prune       n-grams of each length that are seen no more often than this are left out: "0 0 1"
+    smoothing   and k and prune: as in `Way`
     """
 
     heads = ("next",)
@@ -78,8 +45,8 @@ class NgramModel:
         k: float = 1.0,
         prune: str = "",
     ) -> None:
-        check(order, smoothing, k, prune)
-        self.order, self.end, self.smoothing, self.k, self.least = order, end, smoothing, k, least_counts(prune)
+        self.way = Way(order, smoothing, k, prune)
+        self.end = end
         self.predictable = np.ones(vocabulary, bool)
         self.predictable[list(never)] = False
         if not self.predictable[end]:
@@ -88,12 +55,21 @@ class NgramModel:
         self._later: Callable[[], Mapping[str, np.ndarray]] | None = None
         self._settled: Backoff | Table | None = None
         self._ngrams: Ngrams | None = None
-        self._discounts: list[ways.Discounts] = []
+        self._discounts: list[Discounts] = []
         self.place: Path | None = None  # where a large table of probabilities is made; None: in memory
+
+    @property
+    def order(self) -> int:
+        return self.way.order
 
     @property
     def vocabulary(self) -> int:
         return len(self.predictable)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether its probabilities come from elsewhere, and there are no counts."""
+        return self.way.smoothing == "given"
 
     @property
     def context(self) -> None:
@@ -104,7 +80,7 @@ class NgramModel:
 
     def count(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
-        if self.smoothing == "given":
+        if self.is_given:
             remedy = "to count, choose --smoothing kneser-ney, add or none"
             raise BadInput(
                 "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", remedy=remedy
@@ -147,7 +123,7 @@ class NgramModel:
     def ngrams(self) -> Ngrams:
         """Which n-grams there are probabilities of."""
         if self._ngrams is None:
-            if self.smoothing == "given":
+            if self.is_given:
                 if self._later is not None:
                     later, self._later = self._later, None
                     self._ngrams = Ngrams.load(_without_logs(later()), vocabulary=self.vocabulary, order=self.order)
@@ -156,37 +132,31 @@ class NgramModel:
                     assert isinstance(settled, Backoff)
                     self._ngrams = settled.ngrams
             else:
-                self._ngrams = ways.pruned(self.counts, self.least)
+                self._ngrams = pruned(self.counts, self.way.least)
         return self._ngrams
 
     def settle(self) -> Backoff | Table:
         """The probabilities that follow from the counts; made at first use and kept until more is counted."""
         if self._settled is None:
-            if self.smoothing == "given":
+            if self.is_given:
                 raise ForebearError("this n-gram model was not given its probabilities yet")
-            even = logarithms(ways.even(self.predictable)) if self.smoothing == "add" else None
+            even = self._even()
             if sum(map(len, self.ngrams.words)) > MUCH:
                 self._settled = Table.made(self.ngrams, self._levels, even, self._about, self.place)
             else:
                 self._settled = Backoff.estimated(self.ngrams, self._levels(), even)
         return self._settled
 
-    def _levels(self) -> ways.Levels:
-        self._discounts = []
-        counts, predictable = self.counts, self.predictable
-        if self.smoothing == "none":
-            return ways.maximum_likelihood(counts, predictable)
-        if self.smoothing == "add":
-            return ways.added(counts, predictable, self.k)
-        if self.smoothing == "witten-bell":
-            return ways.witten_bell(counts, predictable, self.least)
-        if self.smoothing == "stupid":
-            return ways.stupid(counts, predictable)
-        return ways.kneser_ney(counts, predictable, self.end, self._discounts, self.least)
+    def _levels(self) -> Levels:
+        return self.way.levels(self.counts, self.predictable, self.end, self._discounts)
+
+    def _even(self) -> np.ndarray | None:
+        even = self.way.even(self.predictable)
+        return None if even is None else logarithms(even)
 
     def _about(self) -> dict[str, Any]:
         """What is kept with a table of probabilities, so that counts need not be read for it."""
-        if self.smoothing == "given":
+        if self.is_given:
             return {}
         return {"tokens": int(self.counts.times[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
 
@@ -198,7 +168,7 @@ class NgramModel:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state. Equal counts give equal bytes, whatever the batches were."""
-        if self.smoothing != "given":
+        if not self.is_given:
             return self.counts.arrays()
         settled = self.settle()
         assert isinstance(settled, Backoff)
@@ -206,7 +176,7 @@ class NgramModel:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra, misshapen or disorderly array is refused by its name."""
-        values = ["logs", "backoffs"] if self.smoothing == "given" else ["counts"]
+        values = ["logs", "backoffs"] if self.is_given else ["counts"]
         names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
         names |= {f"words.{n + 1}" for n in range(1, self.order)}
         names |= {f"{name}.{n}" for name in ("continuations", *values[1:]) for n in range(1, self.order)}
@@ -214,7 +184,7 @@ class NgramModel:
             if odd:
                 raise ForebearError(f"the state of an n-gram model of order {self.order} {what} {sorted(odd)}")
         self._changed()
-        if self.smoothing == "given":
+        if self.is_given:
             self._settled = Backoff.load(arrays, vocabulary=self.vocabulary, order=self.order)
         else:
             self.tally.begin(Counts.load(arrays, vocabulary=self.vocabulary, order=self.order))
@@ -222,7 +192,7 @@ class NgramModel:
     def answer_from(self, table: Table, later: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
         fits = table.order == self.order and table.sizes[0] == self.vocabulary
-        if not fits or bool(len(table.even)) != (self.smoothing == "add"):
+        if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
             raise ForebearError("is a table of another model", file=table.file, remedy="remove it")
         self._settled, self._later = table, later
 
@@ -243,8 +213,8 @@ class NgramModel:
 
     def give(self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]) -> None:
         """Fills a model of smoothing "given" with what `written` or an ARPA file tells."""
-        if self.smoothing != "given" or len(ngrams) != self.order:
-            what = f"order {self.order} and smoothing {self.smoothing!r}"
+        if not self.is_given or len(ngrams) != self.order:
+            what = f"order {self.order} and smoothing {self.way.smoothing!r}"
             raise ForebearError(f"an n-gram model of {what} does not take these probabilities")
         self._changed()
         self._settled = Backoff.of(ngrams, logs, backoffs, self.vocabulary)
@@ -253,10 +223,9 @@ class NgramModel:
         """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
         if isinstance(self._settled, Backoff):
             return self._settled.written(self.predictable)
-        if self.smoothing == "given" and self._later is not None:
+        if self.is_given and self._later is not None:
             return Backoff.load(self._later(), vocabulary=self.vocabulary, order=self.order).written(self.predictable)
-        even = logarithms(ways.even(self.predictable)) if self.smoothing == "add" else None
-        return Backoff.estimated(self.ngrams, self._levels(), even).written(self.predictable)
+        return Backoff.estimated(self.ngrams, self._levels(), self._even()).written(self.predictable)
 
     # -- what it says
 
@@ -304,7 +273,7 @@ class NgramModel:
     @property
     def notes(self) -> list[str]:
         """What a person should be told of how the probabilities came about."""
-        if self.smoothing == "none":
+        if self.way.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
         told, sizes = enumerate(self._known().get("discounts", ()), start=1), self.settle().sizes
         thin = [f"{n} ({one['taken'][0]:.3g})" for n, one in told if one["way"] != "modified" and sizes[n - 1]]
@@ -318,7 +287,7 @@ class NgramModel:
         """Facts as JSON values."""
         told: dict[str, Any] = {
             "order": self.order,
-            "smoothing": self.smoothing,
+            "smoothing": self.way.smoothing,
             "vocabulary": self.vocabulary,
             "predictable": int(np.count_nonzero(self.predictable)),
             "ngrams": self.settle().sizes,
@@ -326,10 +295,10 @@ class NgramModel:
         known = self._known()
         if "tokens" in known:
             told["tokens"] = known["tokens"]
-        if self.smoothing == "add":
-            told["k"] = self.k
-        if self.least:
-            told["least_counts"] = [ways.least_of(self.least, n) for n in range(1, self.order + 1)]
+        if self.way.smoothing == "add":
+            told["k"] = self.way.k
+        if self.way.least:
+            told["least_counts"] = [least_of(self.way.least, n) for n in range(1, self.order + 1)]
         if known.get("discounts"):
             told["discounts"] = [
                 {"order": n, "way": mine["way"], "taken": list(mine["taken"]), "seen": list(mine["seen"])}

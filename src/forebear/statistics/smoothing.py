@@ -54,8 +54,9 @@ def witten_bell(counts: Counts, predictable: np.ndarray, least: Sequence[int] = 
     for n, mine in enumerate(times, start=1):
         prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
         new = _summed(prefixes, mine > 0, contexts)
-        total = _summed(prefixes, mine, contexts) + lost[n - 1] + new
-        left = np.divide(new + lost[n - 1], total, out=np.ones(contexts), where=total > 0)
+        gone = lost[n - 1] if len(lost[n - 1]) else 0.0
+        total = _summed(prefixes, mine, contexts) + gone + new
+        left = np.divide(new + gone, total, out=np.ones(contexts), where=total > 0)
         lower = shares if n == 1 else shares[suffixes[n - 1]]
         shares = mine / np.maximum(total, 1)[prefixes] + left[prefixes] * lower
         yield Level(shares, left)
@@ -141,8 +142,8 @@ def _interpolated(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""
     prefixes, minus = np.repeat(np.arange(len(many)), many), taken[np.minimum(times, 3)]
-    total = _summed(prefixes, times, len(many)) + (lost if len(lost) else 0.0)
-    left = _summed(prefixes, minus, len(many)) + (lost if len(lost) else 0.0)
+    gone = lost if len(lost) else 0.0
+    total, left = _summed(prefixes, times, len(many)) + gone, _summed(prefixes, minus, len(many)) + gone
     left = np.divide(left, total, out=np.ones(len(many)), where=total > 0)
     return (times - minus) / np.where(total > 0, total, 1.0)[prefixes] + left[prefixes] * lower[under], left
 

@@ -1,0 +1,134 @@
+"""Many n-grams: compiled loops and the table on the disk say what numpy's way says."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import END, VOCABULARY, contexts, made, many, texts
+
+from forebear.errors import ForebearError
+from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
+from forebear.statistics import counting, ngram, ngrams
+from forebear.statistics import smoothing as ways_of_smoothing
+from forebear.statistics.backoff import Backoff
+from forebear.statistics.ngram import NgramModel
+from forebear.statistics.table import Table, sign
+
+WAYS = [{"smoothing": name} for name in ("none", "add", "witten-bell", "stupid", "kneser-ney")]
+WAYS += [{"smoothing": name, "prune": "0 1 2"} for name in ("witten-bell", "kneser-ney")]
+
+
+def largely(given_texts: list[list[int]], order: int, smoothing: str = "kneser-ney", **more: Any) -> NgramModel:
+    """A model that is made as if it were large."""
+    model = made(given_texts, order, smoothing, **more)
+    before = [(one, one.MUCH) for one in (counting, ngram, ngrams, ways_of_smoothing)]
+    for one, _ in before:
+        one.MUCH = -1
+    try:
+        model.settle()
+        _ = model.ngrams
+    finally:
+        for one, much in before:
+            one.MUCH = much
+    assert isinstance(model.settle(), Table)
+    return model
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=12), st.integers(1, 7), st.integers(1, 3)
+)
+@settings(deadline=None)
+def test_sorting_finds_the_ngrams_that_numpy_finds(rows: list[list[int]], order: int, threads: int):
+    text = np.array([token for row in rows for token in (*row, BORDER)], np.int32)
+    for mine, twin in zip(levels(text, 5, order, threads), levels_in_numpy(text, 5, order), strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
+
+
+def test_groups_of_many_places_are_sorted_too():
+    rng = np.random.default_rng(0)
+    text = rng.integers(-1, 3, 20_000).astype(np.int32)
+    text[-1] = BORDER
+    for mine, twin in zip(levels(text, 3, 6, 2), levels_in_numpy(text, 3, 6), strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
+
+
+@given(texts, st.integers(1, 6), st.sampled_from(WAYS), st.lists(contexts.filter(bool), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_a_table_says_what_its_twin_says(
+    given_texts: list[list[int]], order: int, way: dict[str, str], rows: list[list[int]]
+):
+    table, plain = largely(given_texts, order, **way), made(given_texts, order, **way)
+    assert isinstance(plain.settle(), Backoff)
+    asked = [np.array(row) for row in rows]
+    for one, other in zip(table.score(asked), plain.score(asked), strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(table.follow(asked), plain.follow(asked))
+    assert table.describe() == plain.describe()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_probabilities_of_a_table_sum_to_one(way: dict[str, str]):
+    model, rng = largely(many(3, 200), 5, **way), np.random.default_rng(0)
+    for _ in range(100):
+        told = model.follow([np.array([END, *rng.integers(0, VOCABULARY, rng.integers(0, 6))])])
+        assert np.exp(told).sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_a_file_is_opened_as_it_was_made(tmp_path: Path):
+    model, file = largely(many(3, 100), 4), tmp_path / "table"
+    made_table = Table.made(model.ngrams, model._levels, None, model._about, file)
+    rows = [np.array([END, *text, END]) for text in many(5, 50)]
+    lengths, tokens = np.array([len(row) for row in rows]), np.concatenate(rows)
+    expected = model.settle().score(tokens, lengths, END)
+    assert np.array_equal(made_table.score(tokens, lengths, END), expected)
+    with pytest.raises(ForebearError, match="other n-grams"):
+        Table.open(file, "a" * 64)
+    sign(file, "a" * 64)
+    again = Table.open(file, "a" * 64)
+    assert np.array_equal(again.score(tokens, lengths, END), expected)
+    assert again.about["tokens"] == model.describe()["tokens"]
+    copy = NgramModel(order=4, vocabulary=VOCABULARY, end=END, never=[2])
+    copy.answer_from(again, model.arrays)
+    assert np.array_equal(copy.follow([rows[0][:3]]), model.follow([rows[0][:3]]))
+
+
+def test_a_damaged_file_is_refused_or_answers_but_never_crashes(tmp_path: Path):
+    model, file = largely(many(3, 60), 3), tmp_path / "table"
+    Table.made(model.ngrams, model._levels, None, model._about, file)
+    whole, chance, refused = file.read_bytes(), random.Random(0), 0
+    tokens, lengths = np.array([END, 3, 4, 5, END]), np.array([5])
+    for number in range(400):
+        spoilt = bytearray(whole)
+        kind = number % 4
+        if kind == 0:
+            del spoilt[chance.randrange(len(spoilt)) :]
+        elif kind == 1:
+            spoilt[chance.randrange(min(1500, len(spoilt)))] = chance.randrange(256)
+        elif kind == 2:
+            for _ in range(50):
+                spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+        else:
+            spoilt += bytes(chance.randrange(1, 9))
+        file.write_bytes(spoilt)
+        try:
+            told = Table.open(file).score(tokens, lengths, END)
+            assert told.shape == (5,)
+        except ForebearError:
+            refused += 1
+    assert refused > 200
+
+
+def test_suffixes_are_found_again_where_counting_did_not_tell_them():
+    model = largely(many(3, 300), 6)
+    told = model.counts.suffixes
+    assert told is not None
+    found = [model.ngrams.words[0]]
+    for n in range(3, 7):
+        found.append(model.ngrams._suffixes(n, found[-1]))
+    assert all(np.array_equal(one, other) for one, other in zip(found, told[1:], strict=True))
