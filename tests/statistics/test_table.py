@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import END, VOCABULARY, contexts, made, many, texts
+from tiny_models import END, VOCABULARY, contexts, count, made, many, texts
 
 from forebear.errors import ForebearError
 from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
-from forebear.statistics import counting, ngram, ngrams
+from forebear.statistics import counting, ngram, ngrams, tallying
 from forebear.statistics import smoothing as ways_of_smoothing
 from forebear.statistics.backoff import Backoff
+from forebear.statistics.counting import merged
 from forebear.statistics.ngram import NgramModel
+from forebear.statistics.room import LARGE, Room, save
+from forebear.statistics.room import _is_mapped as room_is_mapped
 from forebear.statistics.table import Table, sign
 
 WAYS = [{"smoothing": name} for name in ("none", "add", "witten-bell", "stupid", "kneser-ney")]
@@ -132,3 +137,49 @@ def test_suffixes_are_found_again_where_counting_did_not_tell_them():
     for n in range(3, 7):
         found.append(model.ngrams._suffixes(n, found[-1]))
     assert all(np.array_equal(one, other) for one, other in zip(found, told[1:], strict=True))
+
+
+@given(texts, st.integers(1, 5), st.integers(1, 5))
+@settings(deadline=None)
+def test_counts_on_the_disk_are_those_in_memory(given_texts: list[list[int]], order: int, size: int):
+    whole = made(given_texts, order)
+    with tempfile.TemporaryDirectory() as folder:
+        model = made([], order)
+        model.tally.folder, model.tally.memory = Path(folder), 1
+        before, tallying.FEWEST = tallying.FEWEST, 1
+        try:
+            for first in range(0, len(given_texts), size):
+                count(model, given_texts[first : first + size])
+            counts = model.counts
+        finally:
+            tallying.FEWEST = before
+        assert os.listdir(folder) == []  # files without names
+        theirs = whole.counts.arrays()
+        assert all(np.array_equal(array, theirs[name]) for name, array in counts.arrays().items())
+        save(Path(folder) / "one", counts.stored())
+        save(Path(folder) / "other", whole.counts.stored())
+        assert (Path(folder) / "one").read_bytes() == (Path(folder) / "other").read_bytes()
+
+
+def test_counts_beyond_four_billion(tmp_path: Path):
+    """The state of a text that nobody could count here: doubled, until a count needs more than 32 bits."""
+    model = made(many(1), 3)
+    for _ in range(31):
+        model.tally.begin(merged([model.counts, model.counts], tmp_path))
+    assert int(model.counts.times[2].max()) > 1 << 32
+    assert np.exp(model.follow([np.array([END, 3])])).sum() == pytest.approx(1, abs=1e-6)
+    again = made([], 3)
+    again.load(model.arrays())
+    assert np.array_equal(again.follow([np.array([END, 3])]), model.follow([np.array([END, 3])]))
+
+
+def test_room_beyond_memory_is_on_the_disk(tmp_path: Path):
+    room = Room(LARGE, tmp_path)
+    first, second = room.zeros(LARGE // 8, np.int64), room.zeros((LARGE // 8, 1), np.int64)
+    assert not room_is_mapped(first)
+    assert room_is_mapped(second)
+    second[:] = 7
+    assert int(second.sum()) == 7 * (LARGE // 8)
+    room.free(first)
+    assert not room_is_mapped(room.empty(LARGE // 8, np.int64))
+    assert os.listdir(tmp_path) == []

@@ -24,8 +24,7 @@ AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above t
 LONGEST = 16  # tokens of an n-gram, and more than any has
 
 
-@intrinsic
-def _wanted(typing: Any, array: Any, number: Any) -> Any:
+def _asked_of_memory(typing: Any, array: Any, number: Any) -> Any:
     """Asks memory for what stands at this number of an array, without waiting for it."""
 
     def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -40,12 +39,15 @@ def _wanted(typing: Any, array: Any, number: Any) -> Any:
     return types.void(array, number), told
 
 
-@intrinsic
-def _as_float(typing: Any, bits: Any) -> Any:
+def _taken_as_float(typing: Any, bits: Any) -> Any:
     def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.bitcast(given[0], ir.FloatType())
 
     return types.float32(types.uint32), told
+
+
+_wanted: Any = intrinsic(_asked_of_memory)
+_as_float: Any = intrinsic(_taken_as_float)
 
 
 @inlined

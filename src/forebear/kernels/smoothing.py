@@ -30,9 +30,8 @@ def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, fi
         at = end
 
 
-def different_in_loops(suffixes, size):
-    """How many n-grams end with each that is one shorter."""
-    told = np.zeros(size, np.int32)
+def different_in_loops(suffixes, told):
+    """How many n-grams end with each that is one shorter; `told` begins at zero."""
     for number in suffixes:
         told[number] += 1
     return told

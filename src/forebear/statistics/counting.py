@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from forebear.statistics.ngrams import MUCH, Ngrams, damaged, smallest, whole
+from forebear.statistics.ngrams import MUCH, Ngrams, damaged, whole
+from forebear.statistics.room import Growing, narrow
+
+AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +37,26 @@ class Counts:
     def size(self) -> int:
         return sum(map(len, self.times))
 
+    def on_disk(self, folder: Path) -> Counts:
+        """The same in files of this folder, which vanish with it."""
+
+        def stored(array: np.ndarray) -> np.ndarray:
+            growing = Growing(array.dtype, folder)
+            growing.add(array)
+            return growing.whole()
+
+        ngrams = Ngrams(
+            self.ngrams.vocabulary, tuple(map(stored, self.ngrams.words)), tuple(map(stored, self.ngrams.continuations))
+        )
+        return Counts(ngrams, (self.times[0], *map(stored, self.times[1:])))
+
+    def stored(self) -> dict[str, tuple[np.ndarray, Any]]:
+        """All arrays by name, and the smallest types that they can be stored in: equal numbers, equal bytes."""
+        told = self.ngrams.stored()
+        return told | {f"counts.{n}": (times, narrow(times)) for n, times in enumerate(self.times, start=1)}
+
     def arrays(self) -> dict[str, np.ndarray]:
-        return self.ngrams.arrays() | {f"counts.{n}": smallest(times) for n, times in enumerate(self.times, start=1)}
+        return {name: array.astype(kind) for name, (array, kind) in self.stored().items()}
 
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> Counts:
@@ -58,22 +81,51 @@ def counted(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) 
     return Counts(ngrams, (times, *(one.times for one in found)), suffixes)
 
 
-def merged(parts: Sequence[Counts]) -> Counts:
-    """The counts of all parts together, two and two."""
+def merged(parts: Sequence[Counts], folder: Path | None = None) -> Counts:
+    """The counts of all parts together, two and two; the new ones in memory, or in files of that folder."""
     parts = list(parts)
     while len(parts) > 1:
-        parts = [
-            _merged(*parts[first : first + 2]) if first + 1 < len(parts) else parts[first]
-            for first in range(0, len(parts), 2)
-        ]
+        pairs = [parts[first : first + 2] for first in range(0, len(parts), 2)]
+        parts = [_merged(*pair, folder) if len(pair) > 1 else pair[0] for pair in pairs]
     return parts[0]
 
 
-def _merged(one: Counts, other: Counts) -> Counts:
+def _merged(one: Counts, other: Counts, folder: Path | None) -> Counts:
+    if folder is None and one.size + other.size <= MUCH:
+        return _merged_in_numpy(one, other)
+    from forebear.kernels.compiling import compiled
+    from forebear.kernels.ngrams import joined_in_loops
+
+    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
+    single = one.times[0].astype(np.int64) + other.times[0]
+    kind = np.int32 if int(single.sum()) <= np.iinfo(np.int32).max else np.int64
+    kinds = np.full(vocabulary, 3, np.uint8)
+    words, continuations, times = [], [], [single]
+    most = max(AT_ONCE, 2 * vocabulary)
+    rooms = np.empty(most, np.int32), np.empty(most, kind), np.empty(most, np.uint8), np.empty(AT_ONCE, np.int32)
+    for n in range(2, order + 1):
+        made = Growing(np.int32, folder), Growing(kind, folder), Growing(np.uint8, folder), Growing(np.int32, folder)
+        sides = [
+            (mine.ngrams.continuations[n - 2], mine.ngrams.words[n - 2], mine.times[n - 1]) for mine in (one, other)
+        ]
+        context, read = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
+        while context < len(kinds):
+            after, filled = compiled(joined_in_loops)(kinds, *sides[0], *sides[1], context, *read, *rooms)
+            for growing, part in zip(made[:3], rooms[:3], strict=True):
+                growing.add(part[:filled])
+            made[3].add(rooms[3][: after - context])
+            context = after
+        last, counts, kinds, many = (growing.whole() for growing in made)
+        words.append(last)
+        times.append(counts)
+        continuations.append(many)
+    return Counts(Ngrams(vocabulary, tuple(words), tuple(continuations)), tuple(times))
+
+
+def _merged_in_numpy(one: Counts, other: Counts) -> Counts:
     """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
     vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
-    words: list[np.ndarray] = []
-    continuations: list[np.ndarray] = []
+    levels: list[np.ndarray] = []
     times = [one.times[0].astype(np.int64) + other.times[0]]
     numbers = [np.arange(vocabulary)] * 2
     for n in range(2, order + 1):
@@ -82,13 +134,10 @@ def _merged(one: Counts, other: Counts) -> Counts:
             for at, part in zip(numbers, (one, other), strict=True)
         ]
         together = np.sort(np.concatenate(renewed), kind="stable")  # sorted runs: merged in one pass
-        level = together[np.flatnonzero(np.diff(together, prepend=-1))]
-        numbers = [np.searchsorted(level, mine) for mine in renewed]
-        total = np.zeros(len(level), np.int64)
+        levels.append(together[np.flatnonzero(np.diff(together, prepend=-1))])
+        numbers = [np.searchsorted(levels[-1], mine) for mine in renewed]
+        total = np.zeros(len(levels[-1]), np.int64)
         for at, part in zip(numbers, (one, other), strict=True):
             total[at] += part.times[n - 1]
-        before = vocabulary if n == 2 else len(words[-1])
-        continuations.append(np.bincount(level // vocabulary, minlength=before).astype(np.int32))
-        words.append((level % vocabulary).astype(np.int32))
         times.append(total)
-    return Counts(Ngrams(vocabulary, tuple(words), tuple(continuations)), tuple(times))
+    return Counts(Ngrams.sorted(vocabulary, levels), tuple(times))

@@ -13,6 +13,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.statistics.backoff import Backoff, logarithms
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
+from forebear.statistics.room import save
 from forebear.statistics.smoothing import Discounts, Levels, least_of, pruned
 from forebear.statistics.table import Table
 from forebear.statistics.tallying import Tally
@@ -142,13 +143,13 @@ class NgramModel:
                 raise ForebearError("this n-gram model was not given its probabilities yet")
             even = self._even()
             if sum(map(len, self.ngrams.words)) > MUCH:
-                self._settled = Table.made(self.ngrams, self._levels, even, self._about, self.place)
+                self._settled = Table.made(self.ngrams, self._levels, even, self._about, self.place, self.tally.room)
             else:
                 self._settled = Backoff.estimated(self.ngrams, self._levels(), even)
         return self._settled
 
     def _levels(self) -> Levels:
-        return self.way.levels(self.counts, self.predictable, self.end, self._discounts)
+        return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.room)
 
     def _even(self) -> np.ndarray | None:
         even = self.way.even(self.predictable)
@@ -173,6 +174,13 @@ class NgramModel:
         settled = self.settle()
         assert isinstance(settled, Backoff)
         return settled.arrays()
+
+    def save(self, file: Path) -> None:
+        """Writes that state without holding a copy of it."""
+        if self.is_given:
+            save(file, {name: (array, array.dtype) for name, array in self.arrays().items()})
+        else:
+            save(file, self.counts.stored())
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra, misshapen or disorderly array is refused by its name."""
@@ -204,7 +212,7 @@ class NgramModel:
             return self._settled
         settled = self._settled
         if isinstance(settled, Backoff):
-            self._settled = Table.made(settled.ngrams, settled.levels, settled.even, self._about, file)
+            self._settled = Table.made(settled.ngrams, settled.levels, settled.even, self._about, file, self.tally.room)
         else:
             self.place, self._settled = file, None
             self.settle()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from forebear.errors import ForebearError
+from forebear.statistics.room import UNBOUNDED, Room, narrow
 
 ABSENT = -1  # the number of an n-gram that is not there
 MUCH = 1 << 18  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
@@ -94,7 +96,7 @@ class Ngrams:
         places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[places] == wanted, places, ABSENT)
 
-    def suffixes(self) -> list[np.ndarray]:
+    def suffixes(self, room: Room = UNBOUNDED) -> list[np.ndarray]:
         """For each length, the number of each n-gram without its first token; of a single token nothing is left."""
         told = [np.zeros(self.vocabulary, np.int64)]
         much = sum(map(len, self.words)) > MUCH
@@ -102,16 +104,16 @@ class Ngrams:
             if n == 2:
                 told.append(self.words[0])
             elif much:
-                told.append(self._suffixes(n, told[-1]))
+                told.append(self._suffixes(n, told[-1], room))
             else:
                 told.append(self.find(n - 1, told[-1][self.prefixes(n)], self.last(n)))
         return told
 
-    def _suffixes(self, n: int, before: np.ndarray) -> np.ndarray:
+    def _suffixes(self, n: int, before: np.ndarray, room: Room = UNBOUNDED) -> np.ndarray:
         from forebear.kernels.compiling import compiled
         from forebear.kernels.smoothing import suffixes_in_loops
 
-        told = np.empty(self.size(n), np.int32)
+        told = room.empty(self.size(n), np.int32)
         given = self.continuations[n - 2], self.words[n - 2], self.starts(n - 2), self.words[n - 3], before
         compiled(suffixes_in_loops)(*given, 0, self.size(n - 1), 0, told)
         return told
@@ -129,13 +131,19 @@ class Ngrams:
             told.append(numbers)
         return told
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """`words.n`: last tokens; `continuations.n`: how many longer n-grams begin with each. In the smallest types."""
+    def stored(self) -> dict[str, tuple[np.ndarray, Any]]:
+        """`words.n`: last tokens; `continuations.n`: how many longer n-grams begin with each. With the smallest types
+        that they can be stored in.
+        """
         told = {}
         for n in range(2, self.order + 1):
-            told[f"words.{n}"] = self.words[n - 2].astype(np.min_scalar_type(self.vocabulary - 1))
-            told[f"continuations.{n - 1}"] = smallest(self.continuations[n - 2])
+            told[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
+            told[f"continuations.{n - 1}"] = self.continuations[n - 2], narrow(self.continuations[n - 2])
         return told
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Those arrays in those types."""
+        return {name: array.astype(kind) for name, (array, kind) in self.stored().items()}
 
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> Ngrams:
@@ -183,11 +191,6 @@ class Ngrams:
             found = cls.sorted(vocabulary, level)
             places.append(numbers)
         return found, places
-
-
-def smallest(numbers: np.ndarray) -> np.ndarray:
-    """The same whole numbers in the narrowest unsigned type: equal numbers, equal bytes."""
-    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def whole(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:

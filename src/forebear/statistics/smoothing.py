@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
+from forebear.statistics.room import UNBOUNDED, Room
 
 STUPID = 0.4  # what a shorter context counts in Brants et al. (2007)
 
@@ -116,15 +117,20 @@ def _seen(times: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def kneser_ney(
-    counts: Counts, predictable: np.ndarray, end: int, discounts: list[Discounts], least: Sequence[int] = ()
+    counts: Counts,
+    predictable: np.ndarray,
+    end: int,
+    discounts: list[Discounts],
+    least: Sequence[int] = (),
+    room: Room = UNBOUNDED,
 ) -> Levels:
     """Interpolated modified Kneser–Ney, as KenLM estimates it; the discounts of each length are put into that list.
 
     P(w|context) = (a(context w) - D) / Σ a(context ·) + left(context) · P(w|shorter context), down to a single token,
     whose rest is shared evenly by all that can be predicted, seen or not. All of what is pruned is left.
     """
-    suffixes = _suffixes(counts)
-    adjusted = _adjusted(counts, suffixes, end)
+    suffixes = _suffixes(counts, room)
+    adjusted = _adjusted(counts, suffixes, end, room)
     discounts[:] = [Discounts.of(times) for times in adjusted]
     ngrams, adjusted, suffixes, lost = _pruned(counts, adjusted, suffixes, least)
     shares = even(predictable)
@@ -132,34 +138,43 @@ def kneser_ney(
         taken = np.array([0.0, *discounts[n - 1].taken])
         many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
         under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
-        way = _interpolated_in_loops if len(times) > MUCH else _interpolated
-        shares, left = way(times, many, under, taken, lost[n - 1], shares)
-        yield Level(shares, left)
+        given = times, many, under, taken, lost[n - 1], shares
+        made = _interpolated_in_loops(*given, room) if len(times) > MUCH else _interpolated(*given)
+        room.free(shares)
+        shares = made.shares
+        yield made
 
 
 def _interpolated(
     times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Level:
     """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""
     prefixes, minus = np.repeat(np.arange(len(many)), many), taken[np.minimum(times, 3)]
     gone = lost if len(lost) else 0.0
     total, left = _summed(prefixes, times, len(many)) + gone, _summed(prefixes, minus, len(many)) + gone
     left = np.divide(left, total, out=np.ones(len(many)), where=total > 0)
-    return (times - minus) / np.where(total > 0, total, 1.0)[prefixes] + left[prefixes] * lower[under], left
+    return Level((times - minus) / np.where(total > 0, total, 1.0)[prefixes] + left[prefixes] * lower[under], left)
 
 
 def _interpolated_in_loops(
-    times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    times: np.ndarray,
+    many: np.ndarray,
+    under: np.ndarray,
+    taken: np.ndarray,
+    lost: np.ndarray,
+    lower: np.ndarray,
+    room: Room,
+) -> Level:
     from forebear.kernels.compiling import compiled
     from forebear.kernels.smoothing import interpolated_in_loops
 
-    shares, left = np.empty(len(times)), np.empty(len(many))
+    shares, left = room.empty(len(times), np.float64), room.empty(len(many), np.float64)
     compiled(interpolated_in_loops)(times, many, under, taken, lost, lower, 0, len(many), 0, shares, left)
-    return shares, left
+    room.free(left)
+    return Level(shares, left)
 
 
-def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int) -> list[np.ndarray]:
+def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int, room: Room) -> list[np.ndarray]:
     """Counts as Kneser and Ney want them.
 
     Below the highest order an n-gram counts for how many different tokens stand before it: San Francisco makes
@@ -167,7 +182,7 @@ def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int) -> list[
     """
     ngrams, adjusted = counts.ngrams, []
     for n in range(1, ngrams.order):
-        different = _different(suffixes[n], ngrams.size(n))
+        different = _different(suffixes[n], ngrams.size(n), room)
         if n > 1:
             # What begins with the token that begins a text is what stands at its beginning, and nowhere else.
             begin, many = _of_first(ngrams, n, end)
@@ -185,13 +200,15 @@ def _of_first(ngrams: Ngrams, n: int, token: int) -> tuple[int, int]:
     return first, last - first
 
 
-def _different(suffixes: np.ndarray, size: int) -> np.ndarray:
+def _different(suffixes: np.ndarray, size: int, room: Room) -> np.ndarray:
     if len(suffixes) <= MUCH:
         return np.bincount(suffixes, minlength=size).astype(np.int64)
     from forebear.kernels.compiling import compiled
     from forebear.kernels.smoothing import different_in_loops
 
-    return compiled(different_in_loops)(suffixes, size)
+    told = room.zeros(size, np.int32)
+    compiled(different_in_loops)(suffixes, told)
+    return told
 
 
 # -- what several share
@@ -233,8 +250,8 @@ def least_of(least: Sequence[int], n: int) -> int:
     return least[min(n, len(least)) - 1] if least else 0
 
 
-def _suffixes(counts: Counts) -> Sequence[np.ndarray]:
-    return counts.suffixes if counts.suffixes is not None else counts.ngrams.suffixes()
+def _suffixes(counts: Counts, room: Room = UNBOUNDED) -> Sequence[np.ndarray]:
+    return counts.suffixes if counts.suffixes is not None else counts.ngrams.suffixes(room)
 
 
 def _summed(prefixes: np.ndarray, values: np.ndarray, contexts: int) -> np.ndarray:

@@ -15,13 +15,13 @@ import numpy as np
 from forebear.errors import ForebearError
 from forebear.statistics.backoff import ROUNDING, logarithms
 from forebear.statistics.ngrams import Ngrams
+from forebear.statistics.room import UNBOUNDED, Room, head, mapped
 from forebear.statistics.smoothing import Levels
 from forebear.text.aside import written_aside
 
 FORMAT = "forebear-ngrams/1"
 ROOM = 1.35  # slots for each n-gram: fewer, and they would stand far from home
 UNSIGNED = "0" * 64  # the digest of no weights
-KINDS = {"U64": np.uint64, "U32": np.uint32, "F32": np.float32, "I64": np.int64}
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
 
@@ -107,11 +107,12 @@ class Table:
         even: np.ndarray | None = None,
         about: Callable[[], dict[str, Any]] = dict,
         file: Path | None = None,
+        room: Room = UNBOUNDED,
     ) -> Table:
         """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
         for salt in range(TRIES):
             try:
-                making = _Making(ngrams, even, salt)
+                making = _Making(ngrams, even, salt, room)
                 if file is None:
                     return making.in_memory(levels(), about)
                 with written_aside(file) as opened:
@@ -125,7 +126,7 @@ class Table:
     def open(cls, file: Path, weights: str | None = None) -> Table:
         """Maps the file, unread. With `weights`, it must have been made from weights of this digest."""
         try:
-            told, arrays = _mapped(file)
+            told, arrays = mapped(file)
             facts = json.loads(told["ngrams"])
             made = cls(**{name: arrays[name] for name in _NAMES}, **facts, file=file)
             right = told["format"] == FORMAT and (weights is None or told["weights"] == weights) and made._is_whole()
@@ -173,8 +174,8 @@ class _Alike(Exception):
 class _Making:
     """Level by level: what a level leaves to shorter contexts is known with the next, and only then it is entered."""
 
-    def __init__(self, ngrams: Ngrams, even: np.ndarray | None, salt: int) -> None:
-        self.ngrams, self.salt = ngrams, salt
+    def __init__(self, ngrams: Ngrams, even: np.ndarray | None, salt: int, room: Room) -> None:
+        self.ngrams, self.salt, self.room = ngrams, salt, room
         self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
         self.sizes = [ngrams.size(n) for n in range(1, ngrams.order + 1)]
         slots = [int(size * ROOM) + 2 for size in self.sizes]
@@ -202,11 +203,11 @@ class _Making:
             "even": ("F32", (len(self.even),)),
         }
         told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
-        file.write(_head(shapes, {"format": FORMAT, "weights": UNSIGNED, "ngrams": told}))
+        file.write(head(shapes, {"format": FORMAT, "weights": UNSIGNED, "ngrams": told}))
         for part in self._parts(chain([first], levels)):
-            file.write(memoryview(part).cast("B"))
+            file.write(part.data)
         for array in (self.single, self.begins, self.far, self.even):
-            file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+            file.write(np.ascontiguousarray(array).data)
 
     def _parts(self, levels: Levels) -> Iterator[np.ndarray]:
         """The slots of the n-grams of two tokens, of three, …"""
@@ -220,7 +221,7 @@ class _Making:
             if n == 2:
                 self.single[:, 1] = left
             elif n > 2:
-                slots = np.zeros((int(self.begins[n] - self.begins[n - 1]), 2), np.uint64)
+                slots = self.room.zeros((int(self.begins[n] - self.begins[n - 1]), 2), np.uint64)
                 yield self._filled(n - 1, slots, kernels.filled_in_loops, hashes, logs, left.view(np.uint32))
             if n == 1:
                 self.single[:, 0] = logarithms(level.shares)
@@ -232,7 +233,7 @@ class _Making:
                 hashes = compiled(kernels.of_level_in_loops)(hashes, *given)
             del level, left
         if order > 1:
-            slots = np.zeros((self.slots[-1] + self.slots[-1] % 2, 3), np.uint32)
+            slots = self.room.zeros((self.slots[-1] + self.slots[-1] % 2, 3), np.uint32)
             yield self._filled(order, slots, kernels.filled_with_longest_in_loops, hashes, logs)
 
     def _filled(self, n: int, slots: np.ndarray, loop: Any, *given: np.ndarray) -> np.ndarray:
@@ -242,42 +243,3 @@ class _Making:
         if self.far[n] < 0:
             raise _Alike
         return slots
-
-
-# -- the file
-
-
-def _head(shapes: dict[str, tuple[str, tuple[int, ...]]], facts: dict[str, str]) -> bytes:
-    """What a safetensors file begins with."""
-    told: dict[str, Any] = {"__metadata__": facts}
-    at = 0
-    for name, (kind, shape) in shapes.items():
-        size = int(np.prod(shape)) * np.dtype(KINDS[kind]).itemsize
-        told[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
-        at += size
-    head = json.dumps(told).encode()
-    head += b" " * (-len(head) % 8)
-    return len(head).to_bytes(8, "little") + head
-
-
-def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Its facts, and its arrays where they lie."""
-    whole = file.stat().st_size
-    with open(file, "rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        if not 0 < size <= whole:
-            raise ValueError("no head")
-        told = json.loads(opened.read(size))
-    arrays, last = {}, 0
-    for name, one in told.items():
-        if name != "__metadata__":
-            begin, end = one["data_offsets"]
-            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
-            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != last or min(shape) < 0:
-                raise ValueError(f"{name} is of another size")
-            last = end
-            there = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
-            arrays[name] = np.asarray(there)
-    if whole != 8 + size + last:
-        raise ValueError("cut short")
-    return told["__metadata__"], arrays

@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from forebear.statistics.counting import Counts, counted, merged
+from forebear.statistics.room import UNBOUNDED, Room
 
 MEMORY = 1 << 31  # bytes, unless somebody says otherwise
-A_TOKEN = 20  # bytes that counting takes for each token of a text, and for each of its n-grams of one length
+A_TOKEN, AN_NGRAM = 24, 16  # bytes that counting takes for each token of a text, and for each n-gram that ends there
+FEWEST = 1 << 16  # tokens that are counted at once, however little memory there is
 
 
 class Tally:
-    """What was counted so far, and text that is still to be counted. The result is the same whatever came when."""
+    """What was counted so far, and text that is still to be counted. The result is the same whatever came when.
+
+    memory   bytes that counting may take
+    folder   where counts go that do not fit; None: there is no such place, and they stay in memory
+    threads  that count
+    """
 
     def __init__(self, vocabulary: int, order: int) -> None:
         self.vocabulary, self.order = vocabulary, order
-        self.memory, self.threads = MEMORY, 1
+        self.memory, self.threads, self.folder = MEMORY, 1, None
         self._parts: list[Counts] = []
         self._texts: list[np.ndarray] = []
+        self._is_spilt = False
+
+    memory: int
+    folder: Path | None
+
+    @property
+    def room(self) -> Room:
+        """For what is made of the counts."""
+        return UNBOUNDED if self.folder is None else Room(self.memory, self.folder)
 
     def begin(self, counts: Counts) -> None:
         """Goes on from these."""
-        self._parts, self._texts = [counts], []
+        self._parts, self._texts, self._is_spilt = [counts], [], False
 
     def add(self, text: np.ndarray) -> None:
         """Rows of int32 ids, with a BORDER behind each."""
-        self._texts.append(text)
-        if sum(map(len, self._texts)) > self.most:
+        if self._texts and sum(map(len, self._texts)) + len(text) > self.most:
             self._count()
+            if self.folder is not None:
+                self._parts[-1] = self._parts[-1].on_disk(self.folder)
+                self._is_spilt = True
+            self._join()
+        self._texts.append(text)
 
     @property
     def most(self) -> int:
-        """Tokens that are counted at once."""
-        a_token = A_TOKEN + 12 * max(1, self.order - 1)
-        return max(1 << 16, min(self.memory // (2 * a_token), 1 << 30))
+        """Tokens that are counted at once; their places are small numbers."""
+        a_token = A_TOKEN + AN_NGRAM * (self.order - 1)
+        return max(FEWEST, min(self.memory // a_token, 1 << 30))
 
     def _count(self) -> None:
-        if not self._texts:
-            return
-        text = self._texts[0] if len(self._texts) == 1 else np.concatenate(self._texts)
-        self._texts = []
-        self._parts.append(counted(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
-        # Like with like: each n-gram is merged about as often as the number of batches can be halved.
+        if self._texts:
+            text = self._texts[0] if len(self._texts) == 1 else np.concatenate(self._texts)
+            self._texts = []
+            self._parts.append(counted(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
+
+    def _join(self) -> None:
+        """Like with like: each n-gram is merged about as often as the number of parts can be halved."""
         while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
-            self._parts[-2:] = [merged(self._parts[-2:])]
+            self._parts[-2:] = [merged(self._parts[-2:], self.folder if self._is_spilt else None)]
 
     @property
     def counts(self) -> Counts:
         """All that was counted so far."""
         self._count()
         if len(self._parts) != 1:
-            self._parts = [merged(self._parts) if self._parts else Counts.none(self.vocabulary, self.order)]
+            where = self.folder if self._is_spilt else None
+            self._parts = [merged(self._parts, where) if self._parts else Counts.none(self.vocabulary, self.order)]
         return self._parts[0]

@@ -9,6 +9,7 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.statistics import smoothing
 from forebear.statistics.counting import Counts
+from forebear.statistics.room import UNBOUNDED, Room
 
 SMOOTHINGS = ("none", "add", "witten-bell", "stupid", "kneser-ney", "given")
 PRUNING = ("witten-bell", "kneser-ney")  # ways to which nothing is lost by leaving out what is rare
@@ -59,7 +60,12 @@ class Way:
         return tuple(count + 1 for count in most) if any(most) else ()
 
     def levels(
-        self, counts: Counts, predictable: np.ndarray, end: int, discounts: list[smoothing.Discounts]
+        self,
+        counts: Counts,
+        predictable: np.ndarray,
+        end: int,
+        discounts: list[smoothing.Discounts],
+        room: Room = UNBOUNDED,
     ) -> smoothing.Levels:
         """Probabilities, length by length; Kneser–Ney's discounts are put into that list before the first."""
         discounts.clear()
@@ -71,7 +77,7 @@ class Way:
             return smoothing.witten_bell(counts, predictable, self.least)
         if self.smoothing == "stupid":
             return smoothing.stupid(counts, predictable)
-        return smoothing.kneser_ney(counts, predictable, end, discounts, self.least)
+        return smoothing.kneser_ney(counts, predictable, end, discounts, self.least, room)
 
     def even(self, predictable: np.ndarray) -> np.ndarray | None:
         """What a context that lacks a token falls back to, where that is not the shorter context."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from forebear.errors import ForebearError
 from forebear.statistics.ngram import NgramModel
+from forebear.statistics.room import mapped
 from forebear.statistics.table import Table, sign
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
@@ -34,6 +39,20 @@ def opened(folder: RunFolder) -> tuple[Any, list[str]]:
     return network, notes + more
 
 
+@contextmanager
+def tabled(network: Any, folder: RunFolder) -> Iterator[None]:
+    """While a run learns to count, what does not fit into memory goes to its folder; at last its table stands there."""
+    if not isinstance(network, NgramModel):
+        yield
+        return
+    network.place = folder.path / TABLE
+    with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as aside:
+        network.tally.folder = Path(aside)
+        yield
+        leave_table(network, folder)
+        network.tally.folder = None
+
+
 def leave_table(network: NgramModel, folder: RunFolder) -> None:
     """Makes the table of a run's published weights, if it is large; a folder that cannot be written goes without."""
     file = folder.path / TABLE
@@ -47,6 +66,4 @@ def leave_table(network: NgramModel, folder: RunFolder) -> None:
 
 
 def _state(folder: RunFolder) -> dict[str, Any]:
-    from safetensors.numpy import load_file
-
-    return load_file(folder.weights()[0])
+    return mapped(folder.weights()[0])[1]

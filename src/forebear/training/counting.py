@@ -48,7 +48,10 @@ class Counting:
     def save(self, folder: Path) -> None:
         from safetensors.numpy import save_file
 
-        save_file(self.network.arrays(), folder / WEIGHTS)
+        if isinstance(self.network, NgramModel):
+            self.network.save(folder / WEIGHTS)
+        else:
+            save_file(self.network.arrays(), folder / WEIGHTS)
 
     def load(self, folder: Path) -> None:
         from safetensors.numpy import load_file

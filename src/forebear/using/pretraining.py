@@ -12,7 +12,6 @@ from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective, Prepared
 from forebear.objectives.translation import Translation
-from forebear.statistics.ngram import NgramModel
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion, ParallelCorpus
@@ -22,7 +21,7 @@ from forebear.text.spelling import MARKS, cut_words
 from forebear.training import troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
-from forebear.training.counted import TABLE, leave_table
+from forebear.training.counted import tabled
 from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
@@ -274,13 +273,8 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         way = run.milestone.learning
         once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
         how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
-        network = ready.learner.network
-        if isinstance(network, NgramModel):
-            network.place = run.path / TABLE
-        with group.learner(ready.learner) as learner:
+        with tabled(ready.learner.network, run), group.learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
-        if isinstance(network, NgramModel):
-            leave_table(network, run)
     _measure(run, ready.split.held_out, watcher)
 
 

@@ -1,0 +1,147 @@
+"""Room for large arrays: in memory as long as there is enough of it, and then in files that nobody else sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from forebear.text.aside import written_aside
+
+LARGE = 1 << 24  # bytes from which on an array may have a file of its own
+PART = 1 << 20  # numbers that are written at once
+KINDS = {"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "I64": np.int64, "F32": np.float32}
+
+
+class Room:
+    """Arrays that together take so many bytes of memory; what is beyond is mapped into files of this folder.
+
+    A file has no name from the beginning, so it is gone with the last array that lies in it, however a process ends.
+    """
+
+    def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
+        self.memory, self.folder = memory, folder
+        self.taken = 0
+
+    def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
+        """An array whose values are not set yet; in a file they are 0."""
+        size = int(np.prod(shape)) * np.dtype(kind).itemsize
+        if self.memory is None or self.folder is None or size < LARGE or self.taken + size <= self.memory:
+            self.taken += size
+            return np.empty(shape, kind)
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
+            return np.asarray(np.memmap(file, kind, "r+", shape=shape))
+
+    def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
+        made = self.empty(shape, kind)
+        made[...] = 0
+        return made
+
+    def free(self, *arrays: np.ndarray) -> None:
+        """Says that these are needed no more."""
+        self.taken -= sum(array.nbytes for array in arrays if not _is_mapped(array))
+
+
+UNBOUNDED = Room()
+
+
+def _is_mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+class Growing:
+    """An array that is written part by part: in memory, or in a file of this folder."""
+
+    def __init__(self, kind: Any, folder: Path | None) -> None:
+        self.kind = np.dtype(kind)
+        self._parts: list[np.ndarray] = []
+        self._file: IO[bytes] | None = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+
+    def add(self, part: np.ndarray) -> None:
+        part = np.array(part, self.kind)
+        if self._file is None:
+            self._parts.append(part)
+        else:
+            self._file.write(part.data)
+
+    def whole(self) -> np.ndarray:
+        """All of it; nothing can be added any more."""
+        if self._file is None:
+            made, self._parts = np.concatenate([np.zeros(0, self.kind), *self._parts]), []
+            return made
+        with self._file as file:
+            file.flush()
+            there = os.fstat(file.fileno()).st_size > 0  # nothing cannot be mapped
+            return np.asarray(np.memmap(file, self.kind, "r")) if there else np.zeros(0, self.kind)
+
+
+# -- files of arrays, as safetensors has them
+
+
+def narrow(array: np.ndarray) -> Any:
+    """The narrowest unsigned type that these whole numbers fit in; other numbers keep theirs."""
+    if array.dtype.kind not in "iu":
+        return array.dtype
+    return np.min_scalar_type(max((int(part.max(initial=0)) for part in parts_of(array)), default=0))
+
+
+def parts_of(array: np.ndarray) -> Iterator[np.ndarray]:
+    flat = array.reshape(-1)
+    return (flat[begin : begin + PART] for begin in range(0, len(flat), PART))
+
+
+def save(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> None:
+    """Writes each array as numbers of the type beside it, the widest types first, so that all begin where they may."""
+    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name][1]).itemsize, name))
+    names = {np.dtype(kind): name for name, kind in KINDS.items()}
+    with written_aside(path) as file:
+        shapes = {name: (names[np.dtype(arrays[name][1])], arrays[name][0].shape) for name in order}
+        file.write(head(shapes, {}))
+        for name in order:
+            array, kind = arrays[name]
+            for part in parts_of(array):
+                file.write(np.ascontiguousarray(part, kind).data)
+
+
+def head(shapes: Mapping[str, tuple[str, tuple[int, ...]]], facts: Mapping[str, str]) -> bytes:
+    """What such a file begins with."""
+    told: dict[str, Any] = {"__metadata__": dict(facts)} if facts else {}
+    at = 0
+    for name, (kind, shape) in shapes.items():
+        size = int(np.prod(shape)) * np.dtype(KINDS[kind]).itemsize
+        told[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    made = json.dumps(told).encode()
+    made += b" " * (-len(made) % 8)
+    return len(made).to_bytes(8, "little") + made
+
+
+def mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The facts of such a file and its arrays, where they lie; a ValueError for what is none."""
+    whole = file.stat().st_size
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        if not 0 < size <= whole:
+            raise ValueError("no head")
+        told = json.loads(opened.read(size))
+    arrays, last = {}, 0
+    for name, one in told.items():
+        if name != "__metadata__":
+            begin, end = one["data_offsets"]
+            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
+            if end - begin != int(np.prod(shape)) * kind.itemsize or begin != last or min(shape, default=0) < 0:
+                raise ValueError(f"{name} is of another size")
+            last = end
+            there = np.memmap(file, kind, "r", 8 + size + begin, shape) if end > begin else np.zeros(shape, kind)
+            arrays[name] = np.asarray(there)
+    if whole != 8 + size + last:
+        raise ValueError("cut short")
+    return told.get("__metadata__", {}), arrays
