@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,19 @@ AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
 class Counts:
     """For each length, how often each n-gram ends at a predicted token.
 
-    `suffixes` are the numbers of n-grams without their first token, where counting has found them on its way.
+    `suffixes` are the numbers of n-grams without their first token, where counting has found them on its way and nobody
+    has taken them yet.
     """
 
     ngrams: Ngrams
     times: tuple[np.ndarray, ...]
-    suffixes: tuple[np.ndarray, ...] | None = None
+    suffixes: list[np.ndarray] = field(default_factory=list)
+
+    def take_suffixes(self) -> list[np.ndarray]:
+        """Those, for who asks first; they take much room, and are wanted once."""
+        taken = list(self.suffixes)
+        self.suffixes.clear()
+        return taken
 
     @classmethod
     def none(cls, vocabulary: int, order: int) -> Counts:
@@ -77,7 +84,7 @@ def counted(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) 
     predicted = (text != BORDER) & (np.concatenate(([BORDER], text[:-1])) != BORDER)
     times = np.bincount(text[predicted], minlength=vocabulary)
     ngrams = Ngrams(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
-    suffixes = (np.zeros(vocabulary, np.int32), *(one.suffixes for one in found))
+    suffixes = [np.zeros(vocabulary, np.int32), *(one.suffixes for one in found)]
     return Counts(ngrams, (times, *(one.times for one in found)), suffixes)
 
 

@@ -133,14 +133,16 @@ def kneser_ney(
     adjusted = _adjusted(counts, suffixes, end, room)
     discounts[:] = [Discounts.of(times) for times in adjusted]
     ngrams, adjusted, suffixes, lost = _pruned(counts, adjusted, suffixes, least)
-    shares = even(predictable)
+    shares, nothing = even(predictable), np.zeros(0, np.int32)
     for n, times in enumerate(adjusted, start=1):
         taken = np.array([0.0, *discounts[n - 1].taken])
         many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
         under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
         given = times, many, under, taken, lost[n - 1], shares
         made = _interpolated_in_loops(*given, room) if len(times) > MUCH else _interpolated(*given)
-        room.free(shares)
+        room.free(shares, times, under)
+        adjusted[n - 1] = suffixes[n - 1] = times = under = nothing  # room for what comes
+        del given
         shares = made.shares
         yield made
 
@@ -215,8 +217,8 @@ def _different(suffixes: np.ndarray, size: int, room: Room) -> np.ndarray:
 
 
 def _pruned(
-    counts: Counts, times: list[np.ndarray], suffixes: Sequence[np.ndarray], least: Sequence[int]
-) -> tuple[Ngrams, list[np.ndarray], Sequence[np.ndarray], list[np.ndarray]]:
+    counts: Counts, times: list[np.ndarray], suffixes: list[np.ndarray], least: Sequence[int]
+) -> tuple[Ngrams, list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """N-grams that occur often enough, the numbers `times` of these, what is left without their first tokens; and, for
     each length, how much every context has lost.
     """
@@ -242,7 +244,9 @@ def _pruned(
 
 def pruned(counts: Counts, least: Sequence[int]) -> Ngrams:
     """The n-grams that are left."""
-    return _pruned(counts, list(counts.times), _suffixes(counts), least)[0]
+    if not any(least):
+        return counts.ngrams
+    return _pruned(counts, list(counts.times), counts.ngrams.suffixes(), least)[0]
 
 
 def least_of(least: Sequence[int], n: int) -> int:
@@ -250,8 +254,8 @@ def least_of(least: Sequence[int], n: int) -> int:
     return least[min(n, len(least)) - 1] if least else 0
 
 
-def _suffixes(counts: Counts, room: Room = UNBOUNDED) -> Sequence[np.ndarray]:
-    return counts.suffixes if counts.suffixes is not None else counts.ngrams.suffixes(room)
+def _suffixes(counts: Counts, room: Room = UNBOUNDED) -> list[np.ndarray]:
+    return counts.take_suffixes() or counts.ngrams.suffixes(room)
 
 
 def _summed(prefixes: np.ndarray, values: np.ndarray, contexts: int) -> np.ndarray:
