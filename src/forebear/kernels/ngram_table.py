@@ -20,6 +20,7 @@ from forebear.kernels.compiling import inlined
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 HALF = np.uint64(32)
 LOW = np.uint64(0xFFFF_FFFF)
+SPARE = 512  # slots behind all others, for n-grams whose own are taken
 AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above that
 LONGEST = 16  # tokens of an n-gram, and more than any has
 
@@ -59,9 +60,9 @@ def _joined(before, token):
 
 
 @inlined
-def _home(hashed, size):
-    """Where the search for it begins among so many slots."""
-    return np.int64(((hashed >> HALF) * np.uint64(size)) >> HALF)
+def _home(hashed, slots):
+    """Where the search for it begins among so many slots: the larger a hash, the farther on; never among the spare."""
+    return np.int64(((hashed >> HALF) * np.uint64(slots - SPARE)) >> HALF)
 
 
 def of_tokens_in_loops(tokens, salt):
@@ -82,22 +83,29 @@ def of_level_in_loops(before, continuations, words):
 
 
 def filled_in_loops(slots, hashes, logs, backoffs):
-    """Enters n-grams into slots [hash, log | back-off]; how far from home any of them stands, or -1: two are alike."""
+    """Enters n-grams into slots [hash, log | back-off], in the order of their hashes: who comes later moves the larger.
+
+    How far from home any of them stands; -1: two are alike, or there is no room.
+    """
     size, longest = len(slots), 0
     flat = slots.reshape(-1)
     for number in range(len(hashes)):
         if number + AHEAD < len(hashes):
             _wanted(flat, 2 * _home(hashes[number + AHEAD], size))
-        hashed, steps = hashes[number], 0
+        hashed, rest = hashes[number], np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
         slot = _home(hashed, size)
         while slots[slot, 0]:
             if slots[slot, 0] == hashed:
                 return -1
-            slot = slot + 1 if slot + 1 < size else 0
-            steps += 1
-        slots[slot, 0] = hashed
-        slots[slot, 1] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
-        longest = max(longest, steps)
+            if slots[slot, 0] > hashed:
+                slots[slot, 0], hashed = hashed, slots[slot, 0]
+                slots[slot, 1], rest = rest, slots[slot, 1]
+                longest = max(longest, slot - _home(slots[slot, 0], size))
+            slot += 1
+            if slot == size:
+                return -1
+        slots[slot, 0], slots[slot, 1] = hashed, rest
+        longest = max(longest, slot - _home(hashed, size))
     return longest
 
 
@@ -108,42 +116,49 @@ def filled_with_longest_in_loops(slots, hashes, logs):
     for number in range(len(hashes)):
         if number + AHEAD < len(hashes):
             _wanted(flat, 3 * _home(hashes[number + AHEAD], size))
-        low, high = np.uint32(hashes[number] & LOW), np.uint32(hashes[number] >> HALF)
-        slot, steps = _home(hashes[number], size), 0
-        while slots[slot, 0] or slots[slot, 1]:
-            if slots[slot, 0] == low and slots[slot, 1] == high:
+        hashed, rest = hashes[number], logs[number]
+        slot = _home(hashed, size)
+        while True:
+            other = np.uint64(slots[slot, 0]) | np.uint64(slots[slot, 1]) << HALF
+            if other == 0:
+                break
+            if other == hashed:
                 return -1
-            slot = slot + 1 if slot + 1 < size else 0
-            steps += 1
-        slots[slot, 0], slots[slot, 1], slots[slot, 2] = low, high, logs[number]
-        longest = max(longest, steps)
+            if other > hashed:
+                slots[slot, 0], slots[slot, 1] = np.uint32(hashed & LOW), np.uint32(hashed >> HALF)
+                slots[slot, 2], rest = rest, slots[slot, 2]
+                longest = max(longest, slot - _home(hashed, size))
+                hashed = other
+            slot += 1
+            if slot == size:
+                return -1
+        slots[slot, 0], slots[slot, 1], slots[slot, 2] = np.uint32(hashed & LOW), np.uint32(hashed >> HALF), rest
+        longest = max(longest, slot - _home(hashed, size))
     return longest
 
 
 @inlined
 def _found(slots, begin, size, hashed, most):
     """The slot of an n-gram among so many from `begin` on; -1: there is none."""
-    slot = _home(hashed, size)
-    for _ in range(most + 1):
-        other = slots[begin + slot, 0]
-        if other == hashed:
-            return begin + slot
-        if other == 0:
-            return np.int64(-1)
-        slot = slot + 1 if slot + 1 < size else 0
+    slot = begin + _home(hashed, size)
+    last = min(slot + most + 1, begin + size)
+    while slot < last:
+        other = slots[slot, 0]
+        if other >= hashed or other == 0:  # they rise, so whoever is not there is missed soon
+            return slot if other == hashed else np.int64(-1)
+        slot += 1
     return np.int64(-1)
 
 
 @inlined
 def _found_longest(slots, hashed, most):
-    size, low, high = len(slots), np.uint32(hashed & LOW), np.uint32(hashed >> HALF)
-    slot = _home(hashed, size)
-    for _ in range(most + 1):
-        if slots[slot, 0] == low and slots[slot, 1] == high:
-            return slot
-        if slots[slot, 0] == 0 and slots[slot, 1] == 0:
-            return np.int64(-1)
-        slot = slot + 1 if slot + 1 < size else 0
+    slot = _home(hashed, len(slots))
+    last = min(slot + most + 1, len(slots))
+    while slot < last:
+        other = np.uint64(slots[slot, 0]) | np.uint64(slots[slot, 1]) << HALF
+        if other >= hashed or other == 0:
+            return slot if other == hashed else np.int64(-1)
+        slot += 1
     return np.int64(-1)
 
 

@@ -21,6 +21,7 @@ class Milestone(ABC):
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
     only_counts: ClassVar[bool] = False  # whether, for all its tables, there is nothing to learn but what there is
     learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
+    takes_lines: ClassVar[bool] = False  # whether all of a text may teach, line by line where it is made for that
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
     entries: ClassVar[int] = 50_257  # of the published vocabulary, where there was one; GPT-2's elsewhere

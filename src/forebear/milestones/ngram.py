@@ -43,6 +43,7 @@ class Ngram(Milestone):
     size: ClassVar[str] = "five"
     learning: ClassVar[Literal["descending", "counting"]] = "counting"
     tokenizer: ClassVar[str] = "words"
+    takes_lines: ClassVar[bool] = True
 
     order: int = 5
     smoothing: str = "kneser-ney"

@@ -20,7 +20,7 @@ from forebear.statistics.smoothing import Levels
 from forebear.text.aside import written_aside
 
 FORMAT = "forebear-ngrams/1"
-ROOM = 1.35  # slots for each n-gram: fewer, and they would stand far from home
+ROOM, SPARE = 1.35, 512  # slots for each n-gram: fewer, and they would stand far from home; and for the last of them
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
@@ -178,7 +178,7 @@ class _Making:
         self.ngrams, self.salt, self.room = ngrams, salt, room
         self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
         self.sizes = [ngrams.size(n) for n in range(1, ngrams.order + 1)]
-        slots = [int(size * ROOM) + 2 for size in self.sizes]
+        slots = [int(size * ROOM) + SPARE + 2 for size in self.sizes]
         self.begins = np.zeros(ngrams.order + 1, np.int64)
         self.begins[3:] = np.cumsum(slots[1:-1])  # neither single tokens nor the longest stand there
         self.slots, self.far = slots, np.zeros(ngrams.order + 1, np.int64)

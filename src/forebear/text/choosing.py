@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from forebear.text.tokenizer import Tokenizer
 
 Kind = Literal["words", "characters", "wordpiece", "bytepair"]
-KINDS: tuple[str, ...] = get_args(Kind)
+SPACES = "spaces"  # words again, which nothing but white space parts
+KINDS: tuple[str, ...] = (*get_args(Kind), SPACES)
 COMPRESSED = 20  # times as large as its file a text may be
 
 
@@ -118,6 +119,8 @@ def _learned(
     from forebear.text.training import AUTOMATIC, train
 
     packed = sum(source.stamp()[2] for source in find(paths))
+    if kind == SPACES:
+        kind, learning = "words", replace(learning, split=SPACES)
     options = {**asdict(learning), "segmenter": segmenter or AUTOMATIC}
     told = contents(paths, reading) if held_out else None
     most = packed * COMPRESSED if told is None else int(told[1].sum())  # no character has less than a byte

@@ -138,8 +138,10 @@ class Corpus:
     def split(self, held_out: float = 0.05) -> Split:
         """A share of the documents set apart by what they say: a document keeps its side whatever is added to the text,
         and exact duplicates are always on the same side. Of documents too few for that, the end of the text is."""
-        if not 0 < held_out < 1:
+        if not 0 <= held_out < 1:
             raise BadInput(f"the held-out share is {held_out}", remedy="choose a share between 0 and 1, such as 0.05")
+        if not held_out:
+            return Split(self.whole(), Portion(self, np.zeros((0, 2), np.int64)), "nothing")
         return by_content(self, held_out) or by_position(self, held_out)
 
 

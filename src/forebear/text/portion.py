@@ -120,7 +120,7 @@ class Split:
 
     train: Any  # a Portion, or a PairedPortion of parallel text
     held_out: Any
-    how: Literal["content", "position"]
+    how: Literal["content", "position", "nothing"]
 
 
 def by_content(corpus: Corpus, share: float) -> Split | None:

@@ -14,7 +14,7 @@ import numpy as np
 from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
 from forebear.text.blueprint import ROBERTA
-from forebear.text.choosing import KINDS, Learning, tokenizer_for
+from forebear.text.choosing import KINDS, SPACES, Learning, tokenizer_for
 from forebear.text.corpus import FACTS, Corpus
 from forebear.text.entities import Names
 from forebear.text.preparing import prepare
@@ -95,8 +95,8 @@ def corpus_of(
         if vocabulary is None:
             size = vocabulary_for(str(tokenizer), sum(found.stamp()[2] for found in find(source.paths)))
         learning = Learning(size=size) if str(tokenizer) in KINDS else Learning()
-        if tokenizer == "words" and least_count is not None:
-            learning = replace(learning, size=EVERY_WORD if size is None else size, min_count=least_count)
+        if tokenizer == SPACES or (tokenizer == "words" and least_count is not None):
+            learning = replace(learning, size=EVERY_WORD if size is None else size, min_count=least_count or 1)
         if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
             learning = replace(learning, specials=ROBERTA)
         tokenizer = tokenizer_for(

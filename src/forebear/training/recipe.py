@@ -82,7 +82,7 @@ class Recipe:
             raise BadInput("--fall means nothing to --schedule root", remedy="leave it out")
         if not 0 < self.cooldown <= 1:
             raise BadInput(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
-        if not 0 < self.held_out < 1:
+        if not 0 <= self.held_out < 1:
             raise BadInput(f"--held-out is {self.held_out}", remedy="give a share between 0 and 1, such as 0.05")
         if not 0 < self.memory < 1:
             raise BadInput(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")

@@ -207,7 +207,7 @@ class Trainer:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), rate)
-            bad = sum(held_out.values())
+            bad = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
             if self.last:
                 troubles.of_vectors(step, bad, getattr(self.learner.network, "nothing", None), rate)
             if self.judge is not None:
@@ -240,6 +240,8 @@ class Trainer:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
         sums: dict[str, float] = {}
         asked: dict[str, int] = {}
+        if not len(self.split.held_out):
+            return {}
         steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch))
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):

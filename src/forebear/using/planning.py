@@ -19,6 +19,7 @@ from forebear.text.choosing import KINDS
 from forebear.text.corpus import TOKENIZER, Corpus
 from forebear.text.pairs import ParallelCorpus
 from forebear.text.sides import TARGET_TOKENIZER, Sides
+from forebear.text.tokenised import is_tokenised
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.corpora import Progress, TextSource, corpus_of, is_corpus
 from forebear.training.parallel_corpora import Cutting, parallel_corpus
@@ -32,6 +33,10 @@ DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
 OPTIONS += ("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary")
 OPTIONS += ("processes", "shard")
+OF_LINES = (
+    "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each "
+)
+OF_LINES += "line is a text, and all of it is counted (otherwise: --tokenizer words, --unit document, --held-out 0.05)"
 WRITTEN = ("milestone", "size", "tokenizer", "vocabulary")  # what stands at the top of a recipe file
 
 
@@ -48,6 +53,7 @@ class Plan:
     beginning: Beginning | None = None  # None: from nothing
     target_tokenizer: str | None = None  # of translations, where it is another
     target_vocabulary: int | None = None
+    notes: tuple[str, ...] = ()  # what was decided that a person may want otherwise
 
     def corpus(
         self,
@@ -168,6 +174,13 @@ def plan(
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
     own, given = _shared_out(milestone, kind, settings or {})
+    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
+    notes: tuple[str, ...] = ()
+    free = beginning is None and not (tokenizer or written.get("tokenizer"))
+    if free and "unit" not in {**written.get("fields", {}), **own} and _is_of_lines(kind, source):
+        notes, own, tokenizer = (OF_LINES,), {**own, "unit": "sentence"}, "spaces"
+        source = replace(source, sentences="lines")
+        given = {"held_out": 0.0, **written.get("recipe", {}), **given}
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
     fields_heeded(made, [*(recipe or {}).get("fields", {}), *own])
@@ -175,7 +188,6 @@ def plan(
     slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
     own_rate = {"rate": SLOWER * made.recipe()["rate"]} if slower else {}
     recipe_made = _recipe_of(made, own_rate, written.get("recipe", {}), given)
-    source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     if beginning is not None and made.least_count is not None and beginning.words_file is None and texts:
         beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizers if beginning else None)
@@ -187,6 +199,9 @@ def plan(
         if tokenizer is not None and tokenizer not in KINDS:
             what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
             raise BadInput(what, remedy="leave it out")
+    if not recipe_made.held_out and not kind.takes_lines:
+        what = f"--held-out 0: how well {milestone} has learned is told by text that it has not seen"
+        raise BadInput(what, remedy="give a share above 0, such as 0.05")
     fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
@@ -204,7 +219,20 @@ def plan(
         beginning,
         os.fspath(target_tokenizer) if target_tokenizer is not None else None,
         None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),
+        notes,
     )
+
+
+def _is_of_lines(kind: type[Milestone], source: TextSource) -> bool:
+    """Whether this is text that other programs take line by line, for a milestone that takes it so too."""
+    if (
+        not kind.takes_lines
+        or not source.paths
+        or is_corpus(source)
+        or source != TextSource(source.paths, source.reading)
+    ):
+        return False
+    return source.reading.documents == "blank" and is_tokenised(source.paths, source.reading)
 
 
 def _continued(

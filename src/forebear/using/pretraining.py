@@ -82,6 +82,8 @@ def pretrain(
     if there is not None and goes_on:
         return trained(there, ready, watcher, group)
     watcher = watcher or Watcher()
+    for note in what.notes:
+        watcher.note(note)
     for stage in nine(what, corpus, split, ready.objective, ready.learner, try_loss=False):
         watcher.stage(stage.number, stage.name, stage.words)
     with replaced(there):
@@ -221,7 +223,7 @@ class Ready:
             learner.meet(split.train)
         end = tokenizer.roles.get("end")
         unigram = None
-        if end is not None and milestone.learning != "sweeping":
+        if end is not None and milestone.learning != "sweeping" and len(split.held_out):
             sides = split.train.predicted, split.held_out.predicted
             unigram = troubles.unigram_entropy(*sides, tokenizer.size, end, tokenizer.roles.get("unknown"))
         return cls(split, objective, learner, unigram, [*notes, *told], cut)
@@ -285,7 +287,9 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
 
     opened = Run(run)
     facts: dict[str, Any] = {"parameters": opened.parameters}
-    if isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
+    if not len(held_out):
+        pass  # all of the text has taught
+    elif isinstance(held_out, Portion) and run.milestone.learning == "sweeping":
         told = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": {"loss": run.facts["held_out_loss"], **told}}
         facts["example"] = opened.words.example

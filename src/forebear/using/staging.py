@@ -178,6 +178,8 @@ def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
 
 
 def _evaluated(split: Split) -> Told:
+    if not len(split.held_out):
+        return "nothing is held out: all of the text teaches (forebear measure tells how well, on other text)", {}
     figures = {"documents": len(split.held_out), "bytes": split.held_out.bytes, "by": split.how}
     unit = "pairs" if isinstance(split.held_out, PairedPortion) else "documents"
     words = f"{len(split.held_out):,} held-out {unit} of {split.held_out.bytes:,} bytes, chosen by {split.how}"
