@@ -119,7 +119,9 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
 def test_a_share_is_between_none_and_all(story, pieces):
     corpus = prepare([story], pieces)
     assert corpus.split(1e-9).how == "position"
-    for share in (0, 1, 1.5, float("nan")):
+    nothing = corpus.split(0)
+    assert (nothing.how, len(nothing.held_out), nothing.train.tokens) == ("nothing", 0, corpus.whole().tokens)
+    for share in (-0.1, 1, 1.5, float("nan")):
         with pytest.raises(BadInput, match="share"):
             corpus.split(share)
 

@@ -16,7 +16,9 @@ from forebear.lineage import LINEAGE, milestone_named
 from forebear.milestones.gpt2 import Gpt2
 from forebear.training.corpora import TextSource
 from forebear.training.recipe import read_recipe
+from forebear.using import pretraining
 from forebear.using.planning import WRITTEN, plan
+from forebear.using.run import Run
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
@@ -84,10 +86,42 @@ def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path:
     assert any("the end of the text is held out" in note for note in run.facts["notes"])
 
 
-@pytest.mark.parametrize("share", ["0", "1", "1.5", "-0.1", "nan"])
+@pytest.mark.parametrize("share", ["1", "1.5", "-0.1", "nan"])
 def test_a_share_that_is_none(share: str):
     with pytest.raises(BadInput, match="--held-out is"):
         plan("ngram", ["b"], settings={"held_out": share})
+
+
+def test_all_of_a_text_teaches_who_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And only those: of all others it must be known when they are at their best."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "text.txt"
+    text.write_text(small_runs.text(), encoding="utf-8")
+    run = pretraining.pretrain(plan("ngram", [str(text)], settings={"held_out": "0"}), to=tmp_path / "run")
+    assert run.facts["data"]["split"] == {"train": run.facts["data"]["tokens"], "held_out": 0, "by": "nothing"}
+    assert run.facts["held_out_loss"] is None
+    assert "metrics" not in run.facts
+    with pytest.raises(BadInput, match="text that it has not seen"):
+        plan("gpt2", [str(text)], settings={"held_out": "0"})
+
+
+def test_text_that_is_cut_already_is_counted_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "text.txt"
+    text.write_text("the cat , said he , sat .\nit 's @-@ <unk> .\n\nand so on .\n" * 9, encoding="utf-8")
+    what = plan("ngram", [str(text)])
+    assert (what.tokenizer, what.source.sentences, what.recipe.held_out) == ("spaces", "lines", 0.0)
+    assert what.milestone.unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
+    run = Run(pretraining.pretrain(what, to=tmp_path / "run"))
+    assert run.network.describe()["ngrams"][0] == run.tokenizer.size == 19
+    assert run.measure(text).units == 27  # lines
+    assert run.measure(text).unknown_tokens == 0
+    for asked in ({"settings": {"unit": "document"}}, {"tokenizer": "words"}):
+        assert plan("ngram", [str(text)], **asked).source.sentences == "split"
+    plain = tmp_path / "plain.txt"
+    plain.write_text("The cat, said he, sat. It's so.\n\nAnd so on.\n" * 9, encoding="utf-8")
+    assert plan("ngram", [str(plain)]).recipe.held_out == 0.05
+    assert plan("nnlm", [str(text)]).source.sentences == "split"
 
 
 def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -99,7 +133,7 @@ def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypa
     assert (run.facts["tokens"], run.facts["step"]) == (960, 10)
 
 
-@pytest.mark.parametrize("setting", ["rate", "threads", "patience", "accumulate"])
+@pytest.mark.parametrize("setting", ["rate", "patience", "accumulate"])
 def test_what_would_change_nothing_is_refused(setting: str):
     with pytest.raises(BadInput, match=f"--{setting} means nothing to ngram, which counts"):
         plan("ngram", ["b"], settings={setting: "1"})

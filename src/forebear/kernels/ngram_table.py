@@ -143,7 +143,7 @@ def _found(slots, begin, size, hashed, most):
     slot = begin + _home(hashed, size)
     last = min(slot + most + 1, begin + size)
     while slot < last:
-        other = slots[slot, 0]
+        other = slots[2 * slot]
         if other >= hashed or other == 0:  # they rise, so whoever is not there is missed soon
             return slot if other == hashed else np.int64(-1)
         slot += 1
@@ -152,10 +152,10 @@ def _found(slots, begin, size, hashed, most):
 
 @inlined
 def _found_longest(slots, hashed, most):
-    slot = _home(hashed, len(slots))
-    last = min(slot + most + 1, len(slots))
+    slot, size = _home(hashed, len(slots) // 3), len(slots) // 3
+    last = min(slot + most + 1, size)
     while slot < last:
-        other = np.uint64(slots[slot, 0]) | np.uint64(slots[slot, 1]) << HALF
+        other = np.uint64(slots[3 * slot]) | np.uint64(slots[3 * slot + 1]) << HALF
         if other >= hashed or other == 0:
             return slot if other == hashed else np.int64(-1)
         slot += 1
@@ -168,70 +168,75 @@ def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longe
 
     hashes  (RING, LONGEST) by place: [is it an end, of one token, of two, …], and 0 where a row has none so long
     """
-    mine, before = hashes[place & (RING - 1)], hashes[(place - 1) & (RING - 1)]
-    mine[:] = 0
-    mine[0] = np.uint64(token == end)
-    mine[1] = _joined(salt, token)
-    for n in range(2, min(reach, order) + 1):
-        if before[n - 1] == 0:
-            break
-        mine[n] = _joined(before[n - 1], token)
+    mine, before = place & (RING - 1), (place - 1) & (RING - 1)
+    hashes[mine, 0] = np.uint64(token == end)
+    hashes[mine, 1] = _joined(salt, token)
+    for n in range(2, order + 1):
+        shorter = hashes[before, n - 1]
+        if n > reach or shorter == 0:
+            hashes[mine, n] = 0
+            continue
+        hashed = _joined(shorter, token)
+        hashes[mine, n] = hashed
         if n < order:
-            _wanted(middle, 2 * (begins[n] + _home(mine[n], begins[n + 1] - begins[n])))
+            _wanted(middle, 2 * (begins[n] + _home(hashed, begins[n + 1] - begins[n])))
         else:
-            _wanted(longest, 3 * _home(mine[n], len(longest) // 3))
+            _wanted(longest, 3 * _home(hashed, len(longest) // 3))
 
 
-def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, told):
+def scored_in_loops(
+    tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, hashes, weights, told
+):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
     The first token of a row is only seen; what stands before an end is not looked at behind it.
 
-    begins  (order + 1,) where the slots of n-grams of n tokens begin in `middle`
-    far     (order + 1,) how far from home n-grams of n tokens stand
-    even    (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
+    middle   (2 · slots,), and begins (order + 1,): where the slots of n-grams of n tokens begin in it
+    longest  (3 · slots,)
+    far      (order + 1,) how far from home n-grams of n tokens stand
+    even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
+    hashes   and weights, (2, LONGEST) float64: room to compute in
     """
-    hashes = np.zeros((RING, LONGEST), np.uint64)
-    weights, renewed = np.zeros(LONGEST, np.float32), np.zeros(LONGEST, np.float32)
-    flat_middle, flat_longest = middle.reshape(-1), longest.reshape(-1)
     ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
     for row in range(len(lengths)):
         known = 0
+        weights[0, :] = 0.0
         for _ in range(lengths[row]):
             while ahead < len(tokens) and ahead <= place + AHEAD:
                 reach = 1 if ahead_left == 0 else 2 if hashes[(ahead - 1) & (RING - 1), 0] else order
                 while ahead_left == 0:
                     ahead_row += 1
                     ahead_left = lengths[ahead_row]
-                _hashed(ahead, reach, tokens[ahead], end, order, salt, hashes, flat_middle, begins, flat_longest)
+                _hashed(ahead, reach, tokens[ahead], end, order, salt, hashes, middle, begins, longest)
                 ahead_left, ahead = ahead_left - 1, ahead + 1
-            token, mine = tokens[place], hashes[place & (RING - 1)]
-            log, matched, renewed[1] = np.float64(single[token, 0]), 1, single[token, 1]
+            token, mine = tokens[place], place & (RING - 1)
+            log, matched, weights[1, 1] = np.float64(single[token, 0]), 1, single[token, 1]
             for n in range(2, min(order, known + 1) + 1):
-                if mine[n] == 0:
+                hashed = hashes[mine, n]
+                if hashed == 0:
                     break
-                slot = np.int64(-1)
                 if n < order:
-                    slot = _found(middle, begins[n], begins[n + 1] - begins[n], mine[n], far[n])
-                    if slot >= 0:
-                        bits = middle[slot, 1]
-                        log, renewed[n] = _as_float(np.uint32(bits & LOW)), _as_float(np.uint32(bits >> HALF))
+                    slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
+                    if slot < 0:
+                        break
+                    bits = middle[2 * slot + 1]
+                    log = np.float64(_as_float(np.uint32(bits & LOW)))
+                    weights[1, n] = np.float64(_as_float(np.uint32(bits >> HALF)))
                 else:
-                    slot = _found_longest(longest, mine[n], far[n])
-                    if slot >= 0:
-                        log = _as_float(longest[slot, 2])
-                if slot < 0:
-                    break
+                    slot = _found_longest(longest, hashed, far[n])
+                    if slot < 0:
+                        break
+                    log = np.float64(_as_float(longest[3 * slot + 2]))
                 matched = n
             if len(even) and matched <= known:
-                log = np.float64(even[token]) + weights[known]
+                log = np.float64(even[token]) + weights[0, known]
             elif not len(even):
-                for n in range(matched, known + 1):
-                    log += weights[n]
+                for n in range(1, order):  # always as many rounds, and no jump that would be guessed wrong
+                    log += weights[0, n] if n >= matched else 0.0
             told[place] = log
             known = min(1 if token == end else matched, order - 1)
-            for n in range(1, known + 1):
-                weights[n] = renewed[n]
+            for n in range(1, order):
+                weights[0, n] = weights[1, n] if n <= known else 0.0
             place += 1
 
 
@@ -243,11 +248,11 @@ def asked_in_loops(before, tokens, n, order, middle, begins, longest, far, told)
         if n == order:
             slot = _found_longest(longest, hashed, far[n])
             if slot >= 0:
-                told[number] = _as_float(longest[slot, 2])
+                told[number] = _as_float(longest[3 * slot + 2])
         else:
             slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
             if slot >= 0:
-                told[number] = _as_float(np.uint32(middle[slot, 1] & LOW))
+                told[number] = _as_float(np.uint32(middle[2 * slot + 1] & LOW))
 
 
 def context_in_loops(tokens, salt):
@@ -261,4 +266,4 @@ def context_in_loops(tokens, salt):
 def weight_in_loops(hashed, n, middle, begins, far):
     """The back-off weight of one n-gram of n tokens; no number where it is not there."""
     slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
-    return _as_float(np.uint32(middle[slot, 1] >> HALF)) if slot >= 0 else np.float32(np.nan)
+    return _as_float(np.uint32(middle[2 * slot + 1] >> HALF)) if slot >= 0 else np.float32(np.nan)

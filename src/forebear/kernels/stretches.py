@@ -88,11 +88,12 @@ def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, 
         stop, number = here + 1, np.int64(kind)
         if kind < 0:
             hashed = (np.uint64(SEED) ^ np.uint64(codes[here])) * np.uint64(FACTOR)
-            while kind == RUN and stop < len(codes) and kinds[codes[stop]] == RUN:
-                while cut < len(cuts) and cuts[cut] < stop:
-                    cut += 1
-                if (gap < len(gaps) and gaps[gap] == stop) or (cut < len(cuts) and cuts[cut] == stop):
-                    break
+            while cut < len(cuts) and cuts[cut] <= here:
+                cut += 1
+            limit = len(codes) if kind == RUN else stop  # where it ends at the latest
+            limit = min(limit, gaps[gap]) if gap < len(gaps) else limit
+            limit = min(limit, cuts[cut]) if cut < len(cuts) else limit
+            while stop < limit and kinds[codes[stop]] == RUN:
                 if len(places) and places[stop]:
                     break
                 hashed = (hashed ^ np.uint64(codes[stop])) * np.uint64(FACTOR)

@@ -240,8 +240,12 @@ class NgramModel:
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
         tokens, lengths = self._laid(rows)
-        told, ends = self.settle().score(tokens, lengths, self.end), np.cumsum(lengths)
+        told, ends = self.score_laid(tokens, lengths), np.cumsum(lengths)
         return [told[end - len(row) + 1 : end] for row, end in zip(rows, ends.tolist(), strict=True)]
+
+    def score_laid(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The same of rows one after the other; of the first token of each row, its log P alone."""
+        return self.settle().score(tokens, lengths, self.end)
 
     def follow(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""

@@ -20,7 +20,7 @@ from forebear.statistics.smoothing import Levels
 from forebear.text.aside import written_aside
 
 FORMAT = "forebear-ngrams/1"
-ROOM, SPARE = 1.35, 512  # slots for each n-gram: fewer, and they would stand far from home; and for the last of them
+ROOM, SPARE = 1.8, 512  # slots for each n-gram: fewer, and they would stand far from home; and for the last of them
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
@@ -55,15 +55,25 @@ class Table:
     def order(self) -> int:
         return len(self.sizes)
 
+    @property
+    def _middle(self) -> np.ndarray:
+        return self.middle.reshape(-1)
+
+    @property
+    def _longest(self) -> np.ndarray:
+        return self.longest.reshape(-1)
+
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
         """As `Backoff.score`."""
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import scored_in_loops
+        from forebear.kernels.ngram_table import LONGEST, RING, scored_in_loops
 
         told = np.empty(len(tokens))
-        given = self.single, self.middle, self.begins, self.longest, self.far, self.even
+        given = self.single, self._middle, self.begins, self._longest, self.far, self.even
+        rooms = np.zeros((RING, LONGEST), np.uint64), np.zeros((2, LONGEST))
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        compiled(scored_in_loops)(tokens, lengths, end, self.order, np.uint64(self.salt), *given, told)
+        loop = compiled(scored_in_loops, bare=True)
+        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *rooms, told)
         if not (told <= ROUNDING).all():
             raise self._damaged("holds what is no logarithm of a probability")
         return told
@@ -85,10 +95,10 @@ class Table:
             if n == 1:
                 told += self.single[tokens[0], 1]
             else:
-                told += compiled(kernels.weight_in_loops)(hashed, n, self.middle, self.begins, self.far)
+                told += compiled(kernels.weight_in_loops)(hashed, n, self._middle, self.begins, self.far)
             words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.following(n, number)], np.int32)
             seen = np.empty(len(words))
-            given = n + 1, self.order, self.middle, self.begins, self.longest, self.far
+            given = n + 1, self.order, self._middle, self.begins, self._longest, self.far
             compiled(kernels.asked_in_loops)(hashed, words, *given, seen)
             told[words] = seen
         if not (told <= ROUNDING).all():

@@ -1,0 +1,224 @@
+"""N-grams beside KenLM: the same lines, the same order; perplexities are compared, and ratios printed.
+
+    ./dev bench ngram                       WikiText-2, order 5, one thread
+    ./dev bench ngram --text FILE           a text of one's own, cut into words by spaces, a line a sentence
+    ./dev bench ngram --threads 2           ours with two threads, by the clock
+    ./dev bench ngram --growth              1, 4 and 16 times as much text: seconds and memory
+
+  build    from text to a model that can be asked: theirs `lmplz` and `build_binary` (probing), of $KENLM_BIN or PATH;
+           ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a ledger) and with counts,
+           and `ids`: from the prepared corpus to the table on the disk. Seconds are the processor's, without those of
+           loading Python and compiled loops; memory is that of a whole process, Python included.
+  score    from text: theirs `query` and the `kenlm` module; from ids: theirs `kenlm_benchmark`
+  load     opening a finished model
+Sides alternate; figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ngram_peers import KenLM, programs, timed
+from side_by_side import DATA, machine, natural_text
+
+from forebear.milestones.ngram import Ngram
+from forebear.objectives.batch import Moment
+from forebear.statistics.ngram import NgramModel
+from forebear.statistics.table import Table
+from forebear.text.reading import Reading
+from forebear.training.corpora import TextSource, corpus_of
+
+MARKED = "<unk>", "UNKWORD"  # what KenLM takes for a mark of its own
+
+
+# --- our side: a process of its own, so that its memory can be told ---
+
+
+def built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
+    """Seconds of the processor, and by the clock, from text and from ids to a table in this folder."""
+    told: dict[str, Any] = {}
+    os.environ["FOREBEAR_CACHE"] = str(folder / "cache")
+    began, clock = time.process_time(), time.perf_counter()
+    source = TextSource((str(text),), Reading(documents="lines"), sentences="lines")
+    corpus = corpus_of(source, "spaces", workers=1)
+    told["preparing"] = time.process_time() - began
+    milestone = Ngram(order=order)
+    network, objective = milestone.network(corpus.tokenizer), milestone.objective(corpus.tokenizer)
+    network.tally.threads = threads
+    between, by_clock = time.process_time(), time.perf_counter()
+    size = milestone.recipe()["batch"]
+    for step in range(objective.steps(corpus.whole(), size)):
+        batch = objective.batch(corpus.whole(), size, Moment(0, step))
+        network.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
+    made = network.tabled(folder / "table")
+    told |= {"ids": time.process_time() - between, "ids_by_clock": time.perf_counter() - by_clock}
+    told |= {"text": time.process_time() - began, "text_by_clock": time.perf_counter() - clock}
+    corpus.tokenizer.save(folder / "tokenizer.json")
+    return told | {"sizes": made.sizes if made else [], "tokens": int(corpus.whole().tokens)}
+
+
+def side(text: Path, folder: Path, order: int, threads: int) -> None:
+    """Once on a text that is nothing, so that loops are compiled and loaded, then in earnest."""
+    with tempfile.TemporaryDirectory() as warm:
+        small = Path(warm) / "warm.txt"
+        rng = np.random.default_rng(0)
+        words = rng.zipf(1.3, 200_000).clip(max=20_000)
+        small.write_text("\n".join(" ".join(map(str, row)) for row in np.split(words, 10_000)) + "\n")
+        built(small, Path(warm), order, threads)
+    print(json.dumps(built(text, folder, order, threads)))
+
+
+def ours_built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
+    out = folder / "told.json"
+    command = [sys.executable, __file__, "--side", str(text), str(folder), str(order), str(threads)]
+    cost, _ = timed(command, None, out)
+    return json.loads(out.read_text().splitlines()[-1]) | {"memory": cost.memory}
+
+
+# --- both ---
+
+
+def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds: int) -> None:
+    found, ours, theirs = programs(), [], []
+    for _ in range(rounds):
+        ours.append(ours_built(text, folder, order, threads))
+        if found:
+            theirs.append(KenLM(found, folder, order).build(text))
+    middle = {name: statistics.median(one[name] for one in ours) for name in ours[0] if name != "sizes"}
+    print(f"  {middle['tokens']:,} words, n-grams {ours[0]['sizes']}")
+    print(f"  ours    text {middle['text']:.2f} s   ids {middle['ids']:.2f} s   {middle['memory'] / 1e6:,.0f} MB")
+    if threads > 1:
+        print(f"          by the clock: text {middle['text_by_clock']:.2f} s   ids {middle['ids_by_clock']:.2f} s")
+    if not theirs:
+        print("  KenLM's programs are neither in $KENLM_BIN nor on PATH: nothing to compare with")
+        return
+    seconds = statistics.median(one.seconds for one in theirs)
+    memory = statistics.median(one.memory for one in theirs)
+    print(f"  KenLM   text {seconds:.2f} s   {memory / 1e6:,.0f} MB")
+    for name in ("text", "ids"):
+        ratio = statistics.median(other.seconds / one[name] for one, other in zip(ours, theirs, strict=True))
+        print(f"  KenLM/ours {name} {ratio:.2f}", end="   ")
+    print(f"memory ours/KenLM {middle['memory'] / memory:.2f}")
+
+
+def opened(folder: Path, order: int) -> tuple[NgramModel, Any, float]:
+    from forebear.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    model = Ngram(order=order).network(tokenizer)
+    began = time.perf_counter()
+    table = Table.open(folder / "table")
+    loading = time.perf_counter() - began
+    model.answer_from(table, dict)
+    return model, tokenizer, loading
+
+
+def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> None:
+    from forebear.using.totals import totals
+
+    model, tokenizer, loading = opened(folder, order)
+    lines, found = test.read_text(encoding="utf-8").splitlines(), programs()
+    theirs = KenLM(found, folder, order) if found else None
+    ids, counts = tokenizer.encode_many(lines)
+    lengths = counts.astype(np.int64) + 2
+    tokens = np.full(int(lengths.sum()), tokenizer.roles["end"], np.int32)
+    tokens[np.arange(len(ids)) + np.repeat(2 * np.arange(len(counts)) + 1, counts)] = ids
+    scored = len(ids) + len(counts)
+    ratios: dict[str, list[float]] = {}
+    speeds: dict[str, list[float]] = {}
+    perplexity = {}
+
+    def kept(name: str, seconds: float) -> float:
+        speeds.setdefault(name, []).append(scored / seconds / 1e6)
+        return seconds
+
+    module = None
+    if theirs is not None:
+        import kenlm
+
+        began = time.perf_counter()
+        module = kenlm.Model(str(theirs.binary))
+        print(f"  load: ours {loading * 1e3:.1f} ms, the kenlm module {(time.perf_counter() - began) * 1e3:.1f} ms")
+    for turn in range(rounds + 1):
+        began = time.process_time()
+        mine = totals(model, tokenizer, lines)
+        text = time.process_time() - began
+        began = time.process_time()
+        model.score_laid(tokens, lengths)
+        from_ids = time.process_time() - began
+        perplexity["ours"] = float(np.exp(-mine.sum() / scored))
+        if not turn:
+            continue
+        kept("ours, text", text)
+        kept("ours, ids", from_ids)
+        if theirs is None or module is None:
+            continue
+        perplexity["query"], seconds = theirs.query(test)
+        ratios.setdefault("query/ours text", []).append(kept("query", seconds) / text)
+        began = time.process_time()
+        total = sum(module.score(line) for line in lines)
+        ratios.setdefault("kenlm module/ours text", []).append(kept("kenlm module", time.process_time() - began) / text)
+        perplexity["kenlm module"] = float(10 ** (-total / scored))
+        if (seconds := theirs.score_ids(test)) is not None:
+            ratios.setdefault("kenlm_benchmark/ours ids", []).append(kept("kenlm_benchmark", seconds) / from_ids)
+    print("  perplexity: " + ", ".join(f"{name} {value:.4f}" for name, value in perplexity.items()))
+    if len(perplexity) > 1:
+        assert max(perplexity.values()) / min(perplexity.values()) < 1 + 1e-5, "they do not agree"
+    print("  million words a second: " + ", ".join(f"{k} {statistics.median(v):.2f}" for k, v in speeds.items()))
+    for name, values in ratios.items():
+        print(f"  {name} {statistics.median(values):.2f}")
+
+
+def written(text: str, file: Path) -> Path:
+    """Lines that both take for the same: no blank ones, no marks."""
+    lines = (" ".join(line.split()) for line in text.replace(*MARKED).splitlines())
+    file.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
+    return file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--test", type=Path)
+    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a small text and one round, to see that it runs")
+    given = parser.parse_args()
+    if given.side:
+        text, folder, order, threads = given.side
+        side(Path(text), Path(folder), int(order), int(threads))
+        return
+    print(machine(given.threads, ("numpy", "numba")))
+    rounds = 1 if given.quick else given.rounds
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        whole = given.text.read_text(encoding="utf-8") if given.text else natural_text(1 << (19 if given.quick else 24))
+        test = DATA / "corpora" / "wikitext2" / "test.txt"
+        held = given.test or (test if test.exists() and not given.quick else None)
+        if held is None:
+            cut = len(whole) * 9 // 10
+            whole, rest = whole[:cut], whole[cut:]
+        else:
+            rest = held.read_text(encoding="utf-8")
+        shares = (16, 4, 1) if given.growth else (1,)
+        for share in shares:
+            text = written(whole[: len(whole) // share], folder / "text.txt")
+            print(f"order {given.order}, {text.stat().st_size / 1e6:.1f} MB of text, {given.threads} thread(s)")
+            told_of_building(text, folder, given.order, given.threads, rounds)
+        told_of_scoring(written(rest, folder / "test.txt"), folder, given.order, rounds)
+
+
+if __name__ == "__main__":
+    main()
