@@ -46,6 +46,14 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.onehot:OneHot",
         ),
         Entry(
+            "hmm",
+            "HMM",
+            1989,
+            "Baum et al.; Church; Rabiner",
+            "words are said by states that nobody sees: learn both from the text alone",
+            "forebear.milestones.hmm:Hmm",
+        ),
+        Entry(
             "nnlm",
             "NNLM",
             2003,

@@ -19,6 +19,7 @@ class Milestone(ABC):
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
+    counts_again: ClassVar[bool] = False  # whether what was counted changes what is counted next, epoch after epoch
     only_counts: ClassVar[bool] = False  # whether, for all its tables, there is nothing to learn but what there is
     learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for

@@ -23,6 +23,10 @@ def learner_for(
 ) -> Learner:
     """`given` are tensors to begin with, where it is not from nothing."""
     network = milestone.network(tokenizer)
+    if milestone.counts_again:
+        from forebear.training.expecting import Expecting
+
+        return Expecting(network, recipe)
     if milestone.learning == "counting":
         from forebear.training.counting import Counting
 

@@ -11,6 +11,7 @@ from forebear.training.recipe import OF_DESCENT, OF_TORCH
 
 IDLE = {
     "counting": (("deterministic", *OF_DESCENT), "which counts"),
+    "recounting": (("deterministic", *(name for name in OF_DESCENT if name != "patience")), "which counts"),
     "sweeping": (OF_TORCH, "which has no network"),
     "descending": (("deterministic",), "which always ends alike with as many threads"),
 }
@@ -18,7 +19,7 @@ IDLE = {
 
 def way_of(kind: type[Milestone]) -> str:
     """How it learns, as far as settings are concerned: what only counts is all alike."""
-    return "counting" if kind.only_counts else kind.learning
+    return "recounting" if kind.counts_again else "counting" if kind.only_counts else kind.learning
 
 
 def heeded(milestone: str, way: str, given: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from forebear.text.spelling import MARKS, cut_words
 from forebear.training import troubles
 from forebear.training.card import write_card
 from forebear.training.corpora import Progress, TextSource, corpus_again
+from forebear.training.expecting import Expecting
 from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
 from forebear.training.learners import learner_for
@@ -218,6 +219,8 @@ class Ready:
         notes += long
         if isinstance(learner, Sweeping):
             learner.meet(split.train)
+        if isinstance(learner, Expecting):
+            learner.meet(objective, split.train)
         end = tokenizer.roles.get("end")
         unigram = None
         if end is not None and milestone.learning != "sweeping":
@@ -270,8 +273,9 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
         run.tell(data=run.facts["data"] | {"split": shares}, **facts)
         way = run.milestone.learning
-        once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
-        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
+        again = run.milestone.counts_again
+        once = (way == "counting" and not again) or not ready.learner.network.heads  # what is not predicted is not learned better
+        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "by_epoch": again, "unigram": ready.unigram}
         with group.learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)
