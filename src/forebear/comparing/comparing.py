@@ -282,7 +282,8 @@ def _holds(trial: Trial, folder: Path) -> bool:
 def _depends_on_chance(name: str) -> bool:
     """Counting gives the same whatever the seed."""
     try:
-        return milestone_named(name).learning != "counting"
+        kind = milestone_named(name)
+        return kind.learning != "counting" or kind.counts_again
     except Exception:  # noqa: BLE001 - a milestone that cannot even be loaded: its trial will tell why
         return True
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Hmm(Milestone):
     """A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition (Rabiner, 1989).
 
-    An n-gram knows the last few words and nothing else. Baum and Petrie (1966) looked at a chain of states of which only
-    what they say is seen: one state follows another, each says a word, and both by chance. Two sums that go through a
-    text once, forwards and backwards, tell how probable it is over all chains of states there are; and with them Baum,
-    Petrie, Soules and Weiss (1970) found how to learn from the text alone: count each state as often as it is expected,
-    take the counts for tables, and begin again. Each time the text is more probable than before. Left to itself on
-    plain text, the states become kinds of words. Where people wrote the states down, as parts of speech, counting once
-    is enough, and the best chain (Viterbi, 1967) tags a new sentence (Church, A Stochastic Parts Program and Noun
-    Phrase Parser for Unrestricted Text, 1988).
+    An n-gram knows the last few words and nothing else. Baum and Petrie (1966) looked at a chain of states of which
+    only what they say is seen: one state follows another, each says a word, and both by chance. Two sums that go
+    through a text once, forwards and backwards, tell how probable it is over all chains of states there are; and with
+    them Baum, Petrie, Soules and Weiss (1970) found how to learn from the text alone: count each state as often as it
+    is expected, take the counts for tables, and begin again. Each time the text is more probable than before. Left to
+    itself on plain text, the states become kinds of words. Where people wrote the states down, as parts of speech,
+    counting once is enough, and the best chain (Viterbi, 1967) tags a new sentence (Church, A Stochastic Parts Program
+    and Noun Phrase Parser for Unrestricted Text, 1988).
 
     states     how many there are
     smoothing  the share of its words that a state takes from a table that all of them share; 0: what a state never

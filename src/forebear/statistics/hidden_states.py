@@ -156,7 +156,7 @@ def in_parts(lengths: np.ndarray, work: int) -> list[slice]:
 def _together(
     kernel: Callable[..., Any], tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, *tables: np.ndarray, at=None
 ) -> np.ndarray:
-    """What a kernel finds, with rows shared out among threads; each row is gone through by itself, so no bit changes."""
+    """What a kernel finds, rows shared out among threads; each is gone through by itself, so that no bit changes."""
     ends = np.cumsum(lengths)
 
     def found(part: slice) -> np.ndarray:

@@ -81,7 +81,7 @@ class HmmModel:
         moves[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
         words = self._shared()[:, None] * rng.exponential(1.0, (self.vocabulary, self.states))
         words[self.counts == 0] = 0.0  # what is not there will not be learned
-        self._moves, self._words = _shares(moves, 1), _shares(words, 0)
+        self._moves, self._words = _shares(moves, 1), _shares(words, 0, self._evenly()[1])
         self._told_moves, self._told_words = self._nothing()
         self.iterations, self._settled = 0, None
 
@@ -159,7 +159,7 @@ class HmmModel:
     def _evenly(self) -> tuple[np.ndarray, np.ndarray]:
         """Moves to any state alike, and to the end as often as there is one; words as frequent as they are."""
         ends, all_tokens = int(self.counts[self.end]), int(self.counts.sum())
-        share = (ends + 1) / (all_tokens + 2)
+        share = (ends + 1) / (all_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
         moves = np.full((self.states + 1, self.states + 1), (1 - share) / self.states)
         moves[:, -1] = share
         return moves, np.tile(self._shared()[:, None], self.states)
@@ -230,11 +230,6 @@ class HmmModel:
         """Probabilities in its tables."""
         return self._moves.size + self._words.size
 
-    @property
-    def width(self) -> int:
-        """Numbers with which it tells one text so far from another."""
-        return self.states
-
     def describe(self) -> dict[str, Any]:
         """Facts as JSON values."""
         return {
@@ -263,7 +258,10 @@ def _check_arrays(
     arrays: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[tuple[int, ...], Any]], what: str
 ) -> None:
     """Refuses a missing, extra or misshapen array by its name."""
-    for verb, odd in (("lacks", wanted.keys() - arrays.keys()), ("has, but should not,", arrays.keys() - wanted.keys())):
+    for verb, odd in (
+        ("lacks", wanted.keys() - arrays.keys()),
+        ("has, but should not,", arrays.keys() - wanted.keys()),
+    ):
         if odd:
             raise ForebearError(f"the state of {what} {verb} {sorted(odd)}")
     for name, (shape, kind) in wanted.items():

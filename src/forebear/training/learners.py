@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.batch import Objective
 from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
@@ -39,6 +40,12 @@ def learner_for(
     from forebear.training.device import chosen
 
     return Descending(network, recipe, chosen(recipe), given)
+
+
+def introduced(learner: Learner, objective: Objective, source: Any) -> None:
+    """Shows the text to those that must know all of it before they begin."""
+    if (meet := getattr(learner, "meet", None)) is not None:
+        meet(objective, source)
 
 
 def loaded(

@@ -103,7 +103,7 @@ def explain(
         entry=LINEAGE[name],
         paper=title,
         changed=body,
-        sentence=_sentence(objective, batch, encoder, heads, kind.learning),
+        sentence=_sentence(objective, batch, encoder, heads, way_of(kind)),
         learning=kind.learning,
         tokenizer=kind.tokenizer,
         encoder=encoder,
@@ -115,7 +115,7 @@ def explain(
         size=own.size,
         vocabulary=entries,
         sizes={label: _sized(one, entries) for label, one in made.items()},
-        remark=GROWS if kind.learning == "counting" else "",
+        remark=GROWS if kind.learning == "counting" and not kind.counts_again else "",
     )
 
 
@@ -191,7 +191,8 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
     if not heads:
         answering = "nothing is learned, and nothing answered"
     elif not encoder:
-        does = "counts what follows what" if learning == "counting" else "moves the vectors of words"
+        does = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
+        does = does.get(learning, "moves the vectors of words")
         answering = " and ".join(f"{what} {does} and answers {name}" for name, what in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
     return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
