@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
+from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
@@ -89,7 +90,9 @@ def loaded_for_task(
 
 
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
-    """A linear model over the n-grams of a milestone that counts: the honest baseline."""
+    """A linear model over the n-grams of a milestone that counts, the honest baseline; of one that tags, its own."""
+    if milestone.learns_tags and isinstance(task, Tagging):
+        return milestone.tagger(tokenizer, task.legal)
     from forebear.statistics.linear import LinearModel
     from forebear.statistics.shapes import shapes_of
 
