@@ -61,6 +61,19 @@ def milestones(names: Sequence[str], sizes: Mapping[str, str]) -> list[Contender
     return made
 
 
+def for_task(who: Sequence[Contender], task: str, named: Sequence[str]) -> list[Contender]:
+    """The same for this task: who tags by itself does so; at another, where it would weigh words as the n-gram does, it
+    takes part only if it was named."""
+    made = []
+    for one in who:
+        entry, tags = LINEAGE[one.milestone], milestone_named(one.milestone).learns_tags
+        if tags and not one.given and task == "tagging":
+            made.append(replace(one, title=entry.title, idea=entry.idea))
+        elif one.given or not tags or one.name in named:
+            made.append(one)
+    return made
+
+
 def runs(folders: Sequence[str], taken: Sequence[str]) -> list[Contender]:
     """Finished runs by the names of their folders; a name that is taken gets a number."""
     made: list[Contender] = []

@@ -102,6 +102,7 @@ def compare_on_task(
         form=form,
         **dict(labelled or {}),
     )
+    who = contenders.for_task(who, file.task, only or ())
     budget = None if adapt_time is None else duration(adapt_time)
     pretraining = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
     adapting = {"time": budget, "threads": threads}

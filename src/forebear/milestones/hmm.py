@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.every_text import EveryText
 from forebear.objectives.layout import Layout
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from forebear.statistics.hmm import HmmModel
+    from forebear.statistics.hmm_tagger import HmmTagger
+    from forebear.text.spelling import Spelling
     from forebear.text.tokenizer import Tokenizer
+
+LONGEST = 64  # symbols of a word's spelling, as others have it who read the same words
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Hmm(Milestone):
     size: ClassVar[str] = "base"
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "counting"
     counts_again: ClassVar[bool] = True
+    learns_tags: ClassVar[bool] = True
     tokenizer: ClassVar[str] = "words"
 
     states: int = 64
@@ -68,9 +75,36 @@ class Hmm(Milestone):
             smoothing=self.smoothing,
         )
 
+    def tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> HmmTagger:
+        """States are tags; the fields above are for states that nobody wrote down."""
+        from forebear.statistics.hmm_tagger import HmmTagger
+
+        end, spelling = tokenizer.roles["end"], _spelling(tokenizer)
+        return HmmTagger(
+            words=tokenizer.tokens(),
+            end=end,
+            unknown=tokenizer.roles["unknown"],
+            legal=legal,
+            never=frozenset(tokenizer.specials),
+            spelled=lambda numbers: [spelling.word(number) for number in numbers.tolist()],
+        )
+
+    def reading(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Words that were cut before, as tagged ones are, are each a token; those that it lacks are read by letters."""
+        from forebear.text.unlisted import SpellingTokenizer, plain
+
+        made = plain(tokenizer)
+        return cast("Tokenizer", SpellingTokenizer(made, _spelling(made))) if made.split == "spaces" else made
+
     def layout(self, tokenizer: Tokenizer) -> Layout:
         """Texts as they are; which of two a token belongs to is told."""
         return Layout(segments=True)
 
     def recipe(self) -> dict[str, Any]:
         return {"batch": 250_000, "epochs": 30}
+
+
+def _spelling(tokenizer: Tokenizer) -> Spelling:
+    from forebear.text.spelling import spelling_of
+
+    return spelling_of(tokenizer.tokens(), LONGEST, tokenizer.roles, tokenizer.digest)

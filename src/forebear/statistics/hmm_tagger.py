@@ -15,6 +15,7 @@ from forebear.statistics.spelled_tags import SpelledTags
 
 Arrays = Mapping[str, np.ndarray]
 DOUBT = 0.5  # how much a word's spelling counts beside where it was seen: as seeing it this often
+NEVER = 1e-300  # what is impossible counts as this rare, so that its logarithm is a number
 LEAST = 1e-12  # of a move's probability, so that no chain that may be is impossible
 
 
@@ -92,7 +93,8 @@ class HmmTagger:
         self._move_counts[:, border] += np.bincount(mine[np.roll(begins, -1)], minlength=self.tags + 1)
         self._settled = None
         tables, moves = self.settle().states.emissions, self.settle().states.moves
-        loss = -np.log(moves[before, mine]) - np.log(tables[known[asked], mine])
+        # what people tagged may break the rules of their own scheme
+        loss = -np.log(np.maximum(moves[before, mine], NEVER)) - np.log(np.maximum(tables[known[asked], mine], NEVER))
         return Fitted(1, float(loss.mean()), "found")
 
     def settle(self) -> _Settled:
@@ -206,11 +208,11 @@ class _Settled:
     @cached_property
     def said(self) -> np.ndarray:
         """(V, K) log P(word given tag)."""
-        return np.log(np.maximum(self.states.emissions[:, :-1], 1e-300))
+        return np.log(np.maximum(self.states.emissions[:, :-1], NEVER))
 
     def of_spelling(self, words: Sequence[str]) -> np.ndarray:
         """(n, K) the same of words that are not in the vocabulary, each as probable as all of them together."""
-        return np.log(np.maximum(self._of_unknown * self._spelling.of(words) / self._of_tags, 1e-300))
+        return np.log(np.maximum(self._of_unknown * self._spelling.of(words) / self._of_tags, NEVER))
 
 
 def _moves(tagger: HmmTagger) -> np.ndarray:

@@ -219,7 +219,7 @@ def tokenizer_for(
 
     Where vectors of words learn with the task, words of the examples that have none get one.
     """
-    if beginning is None:
+    if beginning is None or (task == "tagging" and milestone.learns_tags):  # whose words are those that were tagged
         return milestone.reading(_learned_tokenizer(milestone, task, data))
     if not milestone.wants_reader or adaptation.how != "finetune":
         return milestone.reading(beginning.tokenizer)
