@@ -14,15 +14,19 @@ moves (S, S) from, to · emissions (V, S) P(token given state)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from forebear.kernels.compiling import compiled
 
 UNIT = float(1 << 32)  # so many units are one
-LEAST = 1e-300  # what is rarer than this is not counted: its inverse would be no number
+LEAST = 1e-300  # of what is rarer than this the inverse would be no number: it is not counted
 BLOCK = 4096  # tokens whose chances are kept; of longer rows they are found again, block by block
 FREELY = frozenset({"contract"})  # products and sums may be rounded once
+ANY_ORDER = FREELY | {"reassoc"}  # and a row of numbers added up in another order: always in the same one
+FOUR = 4  # lines of a table that are added together, so that sums are fetched and put back less often
 
 
 # -- numpy's way
@@ -148,95 +152,183 @@ def expected(
     return losses
 
 
+# Parts of the loops below.
+
+
+def _part(loops: Callable[..., Any]) -> Callable[..., Any]:
+    return compiled(loops, FREELY)
+
+
+def _summing_part(loops: Callable[..., Any]) -> Callable[..., Any]:
+    return compiled(loops, ANY_ORDER)
+
+
+@_part
+def _moved(state, table, ahead):
+    """ahead = state @ table."""
+    many = len(state)
+    fours = many - many % FOUR
+    ahead[:] = 0.0
+    for one in range(0, fours, FOUR):
+        a, b, c, d = state[one], state[one + 1], state[one + 2], state[one + 3]
+        if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
+            for other in range(many):
+                left = a * table[one, other] + b * table[one + 1, other]
+                ahead[other] += left + (c * table[one + 2, other] + d * table[one + 3, other])
+    for one in range(fours, many):
+        for other in range(many):
+            ahead[other] += state[one] * table[one, other]
+
+
+@_summing_part
+def _heard(state, ahead, said):
+    """P of what was said, where `ahead` tells of the states before that, and `state` of them after it.
+
+    What is impossible in every state tells nothing of the state.
+    """
+    chance = 0.0
+    for one in range(len(state)):
+        state[one] = ahead[one] * said[one]
+        chance += state[one]
+    if chance > LEAST:
+        part = 1.0 / chance
+        for one in range(len(state)):
+            state[one] *= part
+    else:
+        for one in range(len(state)):
+            state[one] = state[one] / chance if chance > 0.0 else ahead[one]
+    return chance
+
+
+@_summing_part
+def _weighed(here, said, behind, weighed):
+    """What of all that comes is expected of each state; Σ of what is known from both sides, and if it was possible."""
+    spoken, total = 0.0, 0.0
+    for one in range(len(here)):
+        spoken += here[one] * said[one]
+        total += here[one] * behind[one]
+    for one in range(len(here)):
+        weighed[one] = said[one] * behind[one] if spoken > 0.0 else behind[one]
+    return total, spoken > 0.0
+
+
+@_summing_part
+def _level(behind):
+    """Makes them sum to 1: only what they are to each other matters."""
+    total = 0.0
+    for one in range(len(behind)):
+        total += behind[one]
+    part = 1.0 / total if total > LEAST else 0.0
+    for one in range(len(behind)):
+        behind[one] = behind[one] * part if part else 1.0
+
+
+@_summing_part
+def _product(one_side, other_side):
+    total = 0.0
+    for one in range(len(one_side)):
+        total += one_side[one] * other_side[one]
+    return total
+
+
+@_part
+def _add_products(sums, lefts, rights):
+    """sums += lefts.T @ rights, of four lines each."""
+    many = len(sums)
+    for one in range(many):
+        a, b, c, d = lefts[0, one], lefts[1, one], lefts[2, one], lefts[3, one]
+        if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
+            for other in range(many):
+                left = a * rights[0, other] + b * rights[1, other]
+                sums[one, other] += left + (c * rights[2, other] + d * rights[3, other])
+    lefts[:] = 0.0
+
+
+@_part
+def _read_block(tokens, moves, emissions, state, ahead, room):
+    """What is known from before, of each token into `room`; -log P of all of them."""
+    loss = 0.0
+    for place in range(len(tokens)):
+        _moved(state, moves, ahead)
+        chance = _heard(state, ahead, emissions[tokens[place]])
+        room[place] = state
+        loss -= math.log(chance) if chance > 0.0 else -np.inf
+    return loss
+
+
+@_part
+def _told_word(told, here, behind, total):
+    """Counts one token in the states that said it."""
+    part = UNIT / total
+    for one in range(len(told)):
+        told[one] += np.int64(here[one] * behind[one] * part + 0.5)
+
+
+@_part
+def _count_block(tokens, mark, room, back, emissions, behind, sums, told_words):
+    """From the last token of a block to the first: adds to what is expected of moves, and of words."""
+    many = len(behind)
+    weighed, lefts, rights = np.zeros(many), np.zeros((FOUR, many)), np.zeros((FOUR, many))
+    for place in range(len(tokens) - 1, -1, -1):
+        here, before, line = room[place], room[place - 1] if place else mark, place % FOUR
+        total, possible = _weighed(here, emissions[tokens[place]], behind, weighed)
+        if possible and total > LEAST:
+            _told_word(told_words[tokens[place]], here, behind, total)
+        _moved(weighed, back, behind)
+        total = _product(before, behind)
+        if total > LEAST:
+            part = 1.0 / total
+            for one in range(many):
+                lefts[line, one] = before[one] * part
+                rights[line, one] = weighed[one]
+        if not line:
+            _add_products(sums, lefts, rights)
+        _level(behind)
+
+
 def _filtered_in_loops(tokens, ends, moves, emissions, logs, last):
-    many, begin = moves.shape[0], 0
-    ahead = np.zeros(many)
+    ahead, begin = np.zeros(len(moves)), 0
     for row in range(len(ends)):
-        state = last[row]
         for place in range(begin, ends[row]):
-            ahead[:] = 0.0
-            for one in range(many):
-                share = state[one]
-                if share != 0.0:
-                    for other in range(many):
-                        ahead[other] += share * moves[one, other]
-            said, chance = emissions[tokens[place]], 0.0
-            for one in range(many):
-                state[one] = ahead[one] * said[one]
-                chance += state[one]
-            if chance > 0.0:
-                logs[place] = math.log(chance)
-                for one in range(many):
-                    state[one] /= chance
-            else:
-                logs[place] = -np.inf
-                state[:] = ahead
+            _moved(last[row], moves, ahead)
+            chance = _heard(last[row], ahead, emissions[tokens[place]])
+            logs[place] = math.log(chance) if chance > 0.0 else -np.inf
         begin = ends[row]
 
 
 def _posteriors_in_loops(tokens, ends, first, moves, back, emissions, found):
     """`found` holds what is known from before, then what is known from both sides."""
-    many, begin = moves.shape[0], 0
+    many, begin = len(moves), 0
     state, ahead, behind, weighed = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros(many)
     for row in range(len(ends)):
         state[:] = first[row]
-        for place in range(begin, ends[row]):
-            ahead[:] = 0.0
-            for one in range(many):
-                share = state[one]
-                if share != 0.0:
-                    for other in range(many):
-                        ahead[other] += share * moves[one, other]
-            said, chance = emissions[tokens[place]], 0.0
-            for one in range(many):
-                state[one] = ahead[one] * said[one]
-                chance += state[one]
-            for one in range(many):
-                state[one] = state[one] / chance if chance > 0.0 else ahead[one]
-            found[place] = state
+        _read_block(tokens[begin : ends[row]], moves, emissions, state, ahead, found[begin : ends[row]])
         behind[:] = 1.0
         for place in range(ends[row] - 1, begin - 1, -1):
-            said, spoken, total = emissions[tokens[place]], 0.0, 0.0
+            here = found[place]
+            total, _ = _weighed(here, emissions[tokens[place]], behind, weighed)
             for one in range(many):
-                spoken += found[place, one] * said[one]
-                total += found[place, one] * behind[one]
-            for one in range(many):
-                # what is impossible in every state says nothing of any: then its state is what it was before
-                weighed[one] = said[one] * behind[one] if spoken > 0.0 else behind[one]
-                found[place, one] = found[place, one] * behind[one] / total if total > 0.0 else found[place, one]
-            behind[:] = 0.0
-            for other in range(many):
-                share = weighed[other]
-                if share != 0.0:
-                    for one in range(many):
-                        behind[one] += share * back[other, one]
-            total = 0.0
-            for one in range(many):
-                total += behind[one]
-            for one in range(many):
-                behind[one] = behind[one] / total if total > 0.0 else 1.0
+                here[one] = here[one] * behind[one] / total if total > 0.0 else here[one]
+            _moved(weighed, back, behind)
+            _level(behind)
         begin = ends[row]
 
 
 def _best_in_loops(tokens, ends, first, moves, emissions, came_from, found):
-    many, begin = moves.shape[0], 0
+    many, begin = len(moves), 0
     scores, ahead = np.zeros(many), np.zeros(many)
     for row in range(len(ends)):
         scores[:] = first[row]
         for place in range(begin, ends[row]):
-            pointers = came_from[place - begin]
-            for other in range(many):
-                ahead[other] = scores[0] + moves[0, other]
-                pointers[other] = 0
+            pointers, said = came_from[place - begin], emissions[tokens[place]]
+            ahead[:] = scores[0] + moves[0]
+            pointers[:] = 0
             for one in range(1, many):
-                score = scores[one]
-                if score > -np.inf:
+                if scores[one] > -np.inf:
                     for other in range(many):
-                        through = score + moves[one, other]
-                        better = through > ahead[other]
-                        ahead[other] = through if better else ahead[other]
-                        pointers[other] = one if better else pointers[other]
-            said = emissions[tokens[place]]
+                        through = scores[one] + moves[one, other]
+                        pointers[other] = one if through > ahead[other] else pointers[other]
+                        ahead[other] = max(through, ahead[other])
             for one in range(many):
                 scores[one] = ahead[one] + said[one]
         state = np.argmax(scores)
@@ -250,73 +342,25 @@ def _expected_in_loops(tokens, ends, moves, back, emissions, room, marks, told_m
     """room   (block, S) what is known from before, of the tokens of a block
     marks  (blocks, S) the same before the first token of each block
     """
-    many, block, begin = moves.shape[0], len(room), 0
-    state, ahead, behind, weighed = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros(many)
-    sums = np.zeros((many, many))
+    many, block, begin = len(moves), max(1, len(room)), 0
+    state, ahead, behind, sums = np.zeros(many), np.zeros(many), np.zeros(many), np.zeros((many, many))
     for row in range(len(ends)):
-        count = ends[row] - begin
-        blocks = (count + block - 1) // block if count else 0
+        row_tokens = tokens[begin : ends[row]]
+        blocks = (len(row_tokens) + block - 1) // block
         state[:] = 0.0
         state[many - 1] = 1.0
         sums[:] = 0.0
         behind[:] = 1.0
-        for turn in range(2 * blocks - 1):  # there, and back; the last block is not left in between
-            number = turn if turn < blocks else 2 * blocks - 2 - turn
-            first, last = begin + number * block, min(begin + (number + 1) * block, ends[row])
-            if turn < blocks:
-                marks[number] = state
-            else:
+        for number in range(blocks):
+            marks[number] = state
+            here = row_tokens[number * block : (number + 1) * block]
+            losses[row] += _read_block(here, moves, emissions, state, ahead, room)
+        for number in range(blocks - 1, -1, -1):
+            here = row_tokens[number * block : (number + 1) * block]
+            if number < blocks - 1:  # that of the last block is still there
                 state[:] = marks[number]
-            for place in range(first, last):
-                ahead[:] = 0.0
-                for one in range(many):
-                    share = state[one]
-                    if share != 0.0:
-                        for other in range(many):
-                            ahead[other] += share * moves[one, other]
-                said, chance = emissions[tokens[place]], 0.0
-                for one in range(many):
-                    state[one] = ahead[one] * said[one]
-                    chance += state[one]
-                for one in range(many):
-                    state[one] = state[one] / chance if chance > 0.0 else ahead[one]
-                room[place - first] = state
-                if turn < blocks:
-                    losses[row] -= math.log(chance) if chance > 0.0 else -np.inf
-            if turn < blocks - 1:
-                continue
-            for place in range(last - 1, first - 1, -1):
-                here = room[place - first]
-                before = room[place - first - 1] if place > first else marks[number]
-                said, spoken, total = emissions[tokens[place]], 0.0, 0.0
-                for one in range(many):
-                    spoken += here[one] * said[one]
-                    total += here[one] * behind[one]
-                for one in range(many):
-                    weighed[one] = said[one] * behind[one] if spoken > 0.0 else behind[one]
-                if spoken > 0.0 and total > LEAST:
-                    told, part = told_words[tokens[place]], UNIT / total
-                    for one in range(many):
-                        told[one] += np.int64(here[one] * behind[one] * part + 0.5)
-                behind[:] = 0.0
-                for other in range(many):
-                    share = weighed[other]
-                    if share != 0.0:
-                        for one in range(many):
-                            behind[one] += share * back[other, one]
-                total, level = 0.0, 0.0
-                for one in range(many):
-                    total += before[one] * behind[one]
-                    level += behind[one]
-                if total > LEAST:
-                    part = 1.0 / total
-                    for one in range(many):
-                        share = before[one] * part
-                        if share != 0.0:
-                            for other in range(many):
-                                sums[one, other] += share * weighed[other]
-                for one in range(many):
-                    behind[one] = behind[one] / level if level > 0.0 else 1.0
+                _read_block(here, moves, emissions, state, ahead, room)
+            _count_block(here, marks[number], room, back, emissions, behind, sums, told_words)
         for one in range(many):
             for other in range(many):
                 told_moves[one, other] += np.int64(sums[one, other] * moves[one, other] * UNIT + 0.5)
