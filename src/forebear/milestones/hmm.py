@@ -51,7 +51,7 @@ class Hmm(Milestone):
     tokenizer: ClassVar[str] = "words"
 
     states: int = 64
-    smoothing: float = 0.02
+    smoothing: float = 0.05
     unit: str = "sentence"
 
     def __post_init__(self) -> None:

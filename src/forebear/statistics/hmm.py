@@ -21,7 +21,7 @@ def check(states: int, smoothing: float) -> None:
     if states < 1:
         raise BadInput(f"a hidden Markov model of {states} states", remedy="choose 1 or more, such as 64")
     if not 0 <= smoothing < 1:
-        remedy = "choose a share from 0 to below 1, such as 0.02; 0: what a state never said is impossible"
+        remedy = "choose a share from 0 to below 1, such as 0.05; 0: what a state never said is impossible"
         raise BadInput(f"smoothing is {smoothing}", remedy=remedy)
 
 
@@ -43,7 +43,7 @@ class HmmModel:
     pseudo = False  # scores are factors of the probability of a row
 
     def __init__(
-        self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.02
+        self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.05
     ) -> None:
         check(states, smoothing)
         self.states, self.end, self.smoothing = states, end, smoothing
