@@ -9,8 +9,10 @@ from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
 from forebear.training.recipe import OF_DESCENT, OF_TORCH
 
+KEPT = ("threads", "patience")  # that mean something to a search for the best weights
 IDLE = {
     "counting": (("deterministic", *OF_DESCENT), "which counts"),
+    "searching": ((*(name for name in OF_DESCENT if name not in KEPT), "batch", "deterministic"), "which has no rate"),
     "sweeping": (OF_TORCH, "which has no network"),
     "descending": (("deterministic",), "which always ends alike with as many threads"),
 }
