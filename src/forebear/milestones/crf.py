@@ -97,4 +97,4 @@ class Crf(Milestone):
         return plain(tokenizer)
 
     def recipe(self) -> dict[str, Any]:
-        return {"epochs": 100}
+        return {"epochs": 60}

@@ -71,7 +71,8 @@ class Search:
     """The same, step by step: where it is, and what it remembers, can be taken elsewhere and gone on with.
 
     memory  steps that are remembered at most; None: as many as fit
-    norm    of the gradient, by which the first step is as long as 1: the sum of its numbers, or (2) its length
+    curvature  about how much the gradient bends along each number, as far as that is known beforehand: where some bend
+            a thousand times as much as others, far fewer steps are needed
     l1      what the sum of all |numbers| counts besides: then many of them become 0 (OWL-QN, Andrew & Gao 2007)
     state   of a search that was broken off, as `arrays` gave it
     """
@@ -82,11 +83,12 @@ class Search:
         begin: np.ndarray,
         *,
         memory: int | None = None,
-        norm: int = 1,
+        curvature: np.ndarray | None = None,
         l1: float = 0.0,
         state: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        self.function, self.l1, self.norm = function, l1, norm
+        self.function, self.l1 = function, l1
+        self.inverse = None if curvature is None else 1 / curvature
         most = max(3, min(MEMORY, KEPT // (2 * max(1, begin.size)))) if memory is None else memory
         self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=most)
         self.values = deque[float](maxlen=LAST + 1)
@@ -143,8 +145,11 @@ class Search:
 
     def _stepped(self) -> tuple[np.ndarray, float, np.ndarray] | None:
         slope = self.slope
-        direction = _direction(slope, self.memory)
-        first = 1.0 if self.memory else min(1.0, 1 / max(float(np.linalg.norm(slope, self.norm)), TINY))
+        direction = _direction(slope, self.memory, self.inverse)
+        first = 1.0
+        if not self.memory:
+            steep = np.abs(slope).sum() if self.inverse is None else np.sqrt(-dot(slope, direction))
+            first = min(1.0, 1 / max(float(steep), TINY))
         if not self.l1:
             return _step(self.function, self.point, self.value, self.gradient, direction, first)
         direction[direction * slope >= 0] = 0.0  # only where it is downhill
@@ -172,16 +177,20 @@ def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.nd
     return np.where(point != 0, gradient + l1 * np.sign(point), beside)
 
 
-def _direction(gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+def _direction(
+    gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
+) -> np.ndarray:
     """Downhill, as the crow flies: the gradient, corrected by the curvature along the remembered steps (two loops)."""
     direction, part = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
     shares = []
     for change, bend, curved in reversed(memory):
         shares.append(dot(change, direction) / curved)
         direction -= np.multiply(bend, shares[-1], out=part)
+    if inverse is not None:
+        direction *= inverse
     if memory:
         _, bend, curved = memory[-1]
-        direction *= curved / dot(bend, bend)
+        direction *= curved / dot(bend, bend if inverse is None else np.multiply(bend, inverse, out=part))
     for (change, bend, curved), share in zip(memory, reversed(shares), strict=True):
         direction += np.multiply(change, share - dot(bend, direction) / curved, out=part)
     return direction

@@ -55,7 +55,8 @@ class Chaining(Counting):
         if self._problem is None:
             self._problem = self.network.problem(batch.inputs, batch.targets["tag"], self.threads)
         if self._search is None:
-            how: dict[str, Any] = {"memory": MEMORY, "norm": 2, "l1": self.network.l1, "state": self._state}
+            how: dict[str, Any] = {"memory": MEMORY, "l1": self.network.l1, "state": self._state}
+            how["curvature"] = self._problem.curvature
             self._search, self._state = Search(self._problem.value, np.zeros(self._problem.size), **how), None
         return self._problem, self._search
 

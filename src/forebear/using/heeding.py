@@ -20,6 +20,8 @@ IDLE = {
 
 def way_of(kind: type[Milestone]) -> str:
     """How it learns, as far as settings are concerned: what only counts is all alike."""
+    if kind.learns_from == "tags":
+        return kind.learns_tags_by
     return "counting" if kind.only_counts else kind.learning
 
 
