@@ -72,6 +72,7 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         "counting": {"epochs": 1, "batch": 300},
         "recounting": {"epochs": 30, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
+        "searching": {"epochs": 30, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
     }[way_of(milestone_named(name))]
     recipe |= {"rate": 2e-2} if "state" in own or name == "elmo" else {}

@@ -182,6 +182,11 @@ def test_what_is_no_model_is_refused():
         HmmModel(states=2, vocabulary=4, end=1, never=[1])
 
 
+def test_more_tokens_than_can_be_counted_are_refused():
+    with pytest.raises(BadInput, match="more than can be counted"):
+        made().meet(np.full(VOCABULARY, 1 << 30))
+
+
 def test_what_is_no_batch_of_texts_is_refused():
     model = taught(made(), [[3]])
     with pytest.raises(ForebearError, match="whole rows"):

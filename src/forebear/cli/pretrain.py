@@ -158,7 +158,7 @@ def pretrain(
     forebear pretrain ngram book.txt --order 5
     forebear pretrain crf peoples-daily-tagged.txt --to runs/speech
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
-    forebear pretrain gpt2 book.txt --recipe recipes/16-gpt2.toml --rate 5e-4
+    forebear pretrain gpt2 book.txt --recipe recipes/17-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain transformer --pairs train.de train.en --to runs/de-en
     forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh

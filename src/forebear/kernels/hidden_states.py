@@ -1,4 +1,6 @@
-"""Chains of hidden states: forwards, backwards, expected counts and the best chain, row by row; beside numpy's way.
+"""Chains of hidden states, by compiled loops: forwards, backwards, expected counts and the best chain of each row.
+
+The same as it is defined, in numpy, is in hidden_states_plainly.py.
 
 The states of a chain are K, and behind them one more, the border, in which every row begins and which alone says `end`.
 So what begins and what ends a row are moves like any other, rows laid end to end are one long chain, and after an end
@@ -29,79 +31,13 @@ ANY_ORDER = FREELY | {"reassoc"}  # and a row of numbers added up in another ord
 FOUR = 4  # lines of a table that are added together, so that sums are fetched and put back less often
 
 
-# -- numpy's way
-
-
-def filtered_in_numpy(
+def filtered(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(T,) log P of each token given those before it, and (B, S) P of each state at the end of each row.
 
     `first` (B, S) are those before the first token. What is impossible in every state tells nothing of the state.
     """
-    logs, last, begin = np.zeros(len(tokens)), first.copy(), 0
-    for row, end in enumerate(ends.tolist()):
-        for place in range(begin, end):
-            before = last[row] @ moves
-            both = before * emissions[tokens[place]]
-            chance = both.sum()
-            logs[place] = math.log(chance) if chance > 0 else -math.inf
-            last[row] = both / chance if chance > 0 else before
-        begin = end
-    return logs, last
-
-
-def posteriors_in_numpy(
-    tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(T, S) P of each state at each token given the whole row, and (S, S) how often each move is expected."""
-    found, moved, begin = np.zeros((len(tokens), len(moves))), np.zeros(moves.shape), 0
-    for row, end in enumerate(ends.tolist()):
-        here = slice(begin, end)
-        before, seen = [first[row]], [emissions[token] for token in tokens[here]]
-        for place, said in enumerate(seen):
-            if not (before[-1] @ moves @ said):
-                seen[place] = said = np.ones(len(moves))
-            both = (before[-1] @ moves) * said
-            before.append(both / both.sum())
-        behind = np.ones(len(moves))
-        for place in range(end - begin - 1, -1, -1):
-            both = before[place + 1] * behind
-            found[begin + place] = both / both.sum()
-            pairs = before[place][:, None] * moves * (seen[place] * behind)
-            moved += pairs / pairs.sum()
-            behind = moves @ (seen[place] * behind)
-            behind /= behind.sum()
-        begin = end
-    return found, moved
-
-
-def best_in_numpy(
-    tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
-) -> np.ndarray:
-    """(T,) the most probable chain of each row, all of whose arrays are logarithms here (Viterbi)."""
-    found, begin = np.zeros(len(tokens), np.int64), 0
-    for row, end in enumerate(ends.tolist()):
-        scores, came_from = first[row], []
-        for token in tokens[begin:end]:
-            through = scores[:, None] + moves
-            came_from.append(through.argmax(0))
-            scores = through.max(0) + emissions[token]
-        state = int(scores.argmax())
-        for place in range(end - begin - 1, -1, -1):
-            found[begin + place] = state
-            state = int(came_from[place][state])
-        begin = end
-    return found
-
-
-# -- loops, compiled
-
-
-def filtered(
-    tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """As `filtered_in_numpy`."""
     logs, last = np.zeros(len(tokens)), first.copy()
     compiled(_filtered_in_loops, FREELY)(tokens, ends, moves, emissions, logs, last)
     return logs, last
@@ -110,7 +46,7 @@ def filtered(
 def posteriors(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
-    """The first of what `posteriors_in_numpy` gives."""
+    """(T, S) P of each state at each token given the whole row."""
     found, behind = np.zeros((len(tokens), len(moves))), np.ascontiguousarray(moves.T)
     compiled(_posteriors_in_loops, FREELY)(tokens, ends, first, moves, behind, emissions, found)
     return found
@@ -119,7 +55,7 @@ def posteriors(
 def best(
     tokens: np.ndarray, ends: np.ndarray, first: np.ndarray, moves: np.ndarray, emissions: np.ndarray
 ) -> np.ndarray:
-    """As `best_in_numpy`."""
+    """(T,) the most probable chain of each row, all of whose arrays are logarithms here (Viterbi)."""
     found = np.zeros(len(tokens), np.int64)
     longest = int(np.diff(ends, prepend=0).max(initial=0))
     kind = np.int16 if len(moves) < 1 << 15 else np.int32

@@ -26,6 +26,7 @@ class Milestone(ABC):
     # From plain text, from texts and their translations, or from words with their tags and nothing else.
     learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "text"
     learns_tags: ClassVar[bool] = False  # whether words with their tags teach it by themselves, as a tagger of its own
+    learns_tags_by: ClassVar[Literal["counting", "searching"]] = "counting"  # all at once, or step by step to the best
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
     entries: ClassVar[int] = 50_257  # of the published vocabulary, where there was one; GPT-2's elsewhere

@@ -13,6 +13,7 @@ from forebear.kernels import hidden_states as kernels
 from forebear.statistics.hidden_states import HiddenStates, Reading, in_parts
 
 OF_MOVES = 0.01  # how much of `smoothing` is taken from moves: there are far fewer of them than of words
+MOST_TOKENS = 1 << 31  # of which what is expected, in units of 2^-32, is sure to fit into 64 bits
 MOST = 0.5  # of what all states share, the most that is left to words which were never seen
 
 
@@ -71,6 +72,9 @@ class HmmModel:
 
     def meet(self, counts: np.ndarray) -> None:
         """Tells how often each id stands in the whole text that it will learn from."""
+        if int(np.sum(counts)) >= MOST_TOKENS:
+            what = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
+            raise BadInput(what, remedy=f"learn from fewer than {MOST_TOKENS:,}: give a part of the text")
         self.counts = np.where(self.predictable, np.asarray(counts, np.int64), 0)
         self._settled = None
 

@@ -33,6 +33,10 @@ def learner_for_task(
 ) -> Learner:
     """`given` are the tensors of the pre-trained run; `weights` those of labels."""
     if milestone.learning == "counting":
+        if searches(milestone, task):
+            from forebear.training.chaining import Chaining
+
+            return Chaining(linear(milestone, tokenizer, task, adaptation), recipe)
         from forebear.training.fitting import Fitting
 
         return Fitting(linear(milestone, tokenizer, task, adaptation), recipe, weights)
@@ -41,6 +45,11 @@ def learner_for_task(
 
     model = network_for(milestone, tokenizer, task, adaptation, weights)
     return Descending(model, recipe, chosen(recipe), taken(given or {}, model), adaptation.shares(model))
+
+
+def searches(milestone: Milestone, task: Task) -> bool:
+    """Whether it learns this task from all examples at once, in steps that lead to the best weights."""
+    return milestone.learns_tags and milestone.learns_tags_by == "searching" and isinstance(task, Tagging)
 
 
 def network_for(

@@ -207,6 +207,7 @@ class Trainer:
         held_out, best = None, False
         if over:
             getattr(self.learner, "conclude", lambda: None)()
+            self._hear()
         if examined(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
@@ -286,7 +287,8 @@ class Trainer:
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        return self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
+        found = getattr(self.learner, "ended", False)  # there is nothing better to be found
+        return found or self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
 
     def _bored(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience

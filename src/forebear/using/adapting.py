@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
 from forebear.lineage import name_of
-from forebear.tasks.every_example import EveryExample
+from forebear.tasks.every_example import AllExamples, EveryExample
 from forebear.tasks.examples import is_labelled, texts_of
 from forebear.tasks.figures.words_metric import of_unknown
 from forebear.tasks.predicting import predicted
@@ -18,7 +18,7 @@ from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task
 from forebear.text.aside import disk_told
 from forebear.text.blueprint import stages
-from forebear.training.adapted import balanced, learner_for_task
+from forebear.training.adapted import balanced, learner_for_task, searches
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledSource, in_other_forms, read_labelled
@@ -132,7 +132,7 @@ class Ready:
     train: Rows
     held_out: Rows
     judged: Rows  # those of held_out that are looked at on the way
-    objective: EveryExample
+    objective: EveryExample | AllExamples
     learner: Learner
     notes: list[str]
     lacked: WithoutVectors | None = None  # where vectors of words were given
@@ -166,6 +166,7 @@ class Ready:
             weights=weights,
         )
         objective = EveryExample(what.adaptation.language, alike=_goes_word_by_word(what, learner))
+        objective = AllExamples() if searches(what.milestone, what.task) else objective
         objective.check(train)
         return cls(what, train, held_out, judged, objective, learner, notes, lacked)
 
@@ -212,7 +213,7 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = AL
         if run.facts["state"] != "trained":
             without = {"without_vectors": ready.lacked.facts()} if ready.lacked is not None else {}
             run.tell(notes=notes, processes=group.size, **without)
-            counting = run.milestone.learning == "counting"
+            counting = run.milestone.learning == "counting" and not searches(run.milestone, ready.what.task)
             with group.learner(ready.learner) as learner:
                 led = replace(ready, learner=learner)
                 Trainer(run, learner, ready.objective, ready, once=counting, judge=led.judge, watcher=watcher).run()

@@ -9,9 +9,11 @@ from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
 from forebear.training.recipe import OF_DESCENT, OF_TORCH
 
+KEPT = ("threads", "patience")  # that mean something to a search for the best weights
 IDLE = {
     "counting": (("deterministic", *OF_DESCENT), "which counts"),
     "recounting": (("deterministic", *(name for name in OF_DESCENT if name != "patience")), "which counts"),
+    "searching": ((*(name for name in OF_DESCENT if name not in KEPT), "batch", "deterministic"), "which has no rate"),
     "sweeping": (OF_TORCH, "which has no network"),
     "descending": (("deterministic",), "which always ends alike with as many threads"),
 }
@@ -19,6 +21,8 @@ IDLE = {
 
 def way_of(kind: type[Milestone]) -> str:
     """How it learns, as far as settings are concerned: what only counts is all alike."""
+    if kind.learns_from == "tags":
+        return kind.learns_tags_by
     return "recounting" if kind.counts_again else "counting" if kind.only_counts else kind.learning
 
 

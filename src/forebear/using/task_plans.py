@@ -16,6 +16,7 @@ from forebear.tasks.examples import texts_of
 from forebear.tasks.task import Task, task_named
 from forebear.text.extending import extended, lacking
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.adapted import searches
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 from forebear.training.recipe import Recipe, recipe_from
@@ -117,7 +118,8 @@ def plan(
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
     tokenizer = tokenizer_for(milestone, beginning, adaptation, source.task, data)
-    heeded(name_of(milestone), "descending" if milestone.learning == "sweeping" else milestone.learning, settings or {})
+    way = "descending" if milestone.learning == "sweeping" else milestone.learning
+    heeded(name_of(milestone), "searching" if searches(milestone, task) else way, settings or {})
     for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
         raise BadInput(f"--{flag} means nothing here: {why}", remedy="leave it out")
     recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
@@ -142,7 +144,7 @@ def adaptation_for(
     told = {name: value for name, value in given.items() if value is not None}
     if not told.get("mixture_norm"):
         told.pop("mixture_norm", None)
-    predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
+    predicts = milestone.learning == "descending" and "next" in _heads(milestone, beginning)
     predicts = predicts and not milestone.spells and not told.get("reader")  # no letters can be predicted
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
@@ -274,6 +276,9 @@ def recipe_for(
     layout = milestone.layout(tokenizer)
     rows = task.rows(data.train[: 20 * MORE], tokenizer, layout, learning=True)
     mean = float(rows.sizes.mean()) if len(rows) else 1.0  # tokens of an example, in all its windows
+    if searches(milestone, task):
+        every = max(1, round(2 * mean * len(data.train)))  # tokens, about
+        return recipe_from({"batch": every, **milestone.recipe()}, settings)
     if milestone.learning == "counting":
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
     rate = _rate(milestone, adaptation, fresh=fresh)
