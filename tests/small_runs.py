@@ -20,7 +20,7 @@ from forebear.using.explaining import abilities
 from forebear.using.heeding import way_of
 from forebear.using.run import Run
 
-SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1}
+SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1, "states": 16}
 NAMES = list(LINEAGE)
 TABLES = [name for name in NAMES if milestone_named(name).learning == "sweeping"]  # word vectors: they predict no text
 READING = [name for name in learning_from_text() if name not in TABLES]
@@ -71,7 +71,9 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     recipe = {
         "counting": {"epochs": 1, "batch": 300},
         "only counts": {"epochs": 1, "batch": 300},
+        "recounting": {"epochs": 30, "batch": 300},
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
+        "searching": {"epochs": 30, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
     }[way_of(milestone_named(name))]
     recipe |= {"rate": 2e-2} if "state" in own or name == "elmo" else {}
@@ -84,7 +86,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
 def to_be_killed(name: str) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
     steps = {"steps": 10_000 if "count" in way_of(milestone_named(name)) else 300, "evaluate_every": 5}
-    return {"batch": 2 if name == "onehot" else 16, "save_every": 0.001, **(steps if name != "ngram" else {})}
+    batch = {"onehot": 2, "hmm": 1000}.get(name, 16)  # of hmm an epoch is over many times, and often is not
+    return {"batch": batch, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 
 def plan(name: str, file: Path, **changes: Any) -> planning.Plan:

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vectors": {"text", "objectives", "kernels"},
     "milestones": {"text", "objectives", "networks", "statistics", "vectors"},
     "lineage": {"milestones"},
-    "tasks": {"text", "objectives", "networks"},
+    "tasks": {"text", "objectives", "networks", "kernels"},
     "training": FIRST | {"lineage"},
     "using": FIRST | {"lineage", "training", "interop", "demo"},
     "inspecting": FIRST | {"lineage", "training", "using"},

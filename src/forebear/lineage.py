@@ -46,6 +46,22 @@ LINEAGE: dict[str, Entry] = {
             "forebear.milestones.onehot:OneHot",
         ),
         Entry(
+            "hmm",
+            "HMM",
+            1989,
+            "Baum et al.; Church; Rabiner",
+            "words are said by states that nobody sees: learn both from the text alone",
+            "forebear.milestones.hmm:Hmm",
+        ),
+        Entry(
+            "crf",
+            "CRF",
+            2001,
+            "Lafferty et al.",
+            "judge all labels of a sentence together, by anything that can be seen of its words",
+            "forebear.milestones.crf:Crf",
+        ),
+        Entry(
             "nnlm",
             "NNLM",
             2003,
@@ -183,6 +199,11 @@ def milestone_named(name: str) -> type[Milestone]:
         raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
     module, _, attribute = LINEAGE[name].place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def learning_from_tags() -> list[str]:
+    """Those that words with their tags teach, and nothing else."""
+    return [name for name in LINEAGE if milestone_named(name).learns_from == "tags"]
 
 
 def learning_from_text() -> list[str]:

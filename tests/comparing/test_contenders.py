@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.comparing.contenders import ablations, runs, taking_part
+from forebear.comparing.contenders import ablations, for_task, runs, taking_part
 from forebear.errors import BadInput
 from forebear.lineage import learning_from_text, milestone_named
 from forebear.using.planning import plan
@@ -23,6 +23,17 @@ def test_all_milestones_or_some():
     ngram, bert = who(only=["ngram", "bert"], sizes={"bert": "laptop"}, tokenizer="characters")
     assert (ngram.counts, ngram.tokenizer) == (True, None)  # it weighs the examples' own words
     assert (bert.counts, bert.tokenizer, bert.size) == (False, "characters", "laptop")
+
+
+def test_who_tags_by_itself_does_so_and_else_only_repeats_the_ngram():
+    everyone = who()
+    assert [one.title for one in for_task(everyone, "tagging", ()) if one.name in ("ngram", "hmm")] == [
+        "N-gram, linear",
+        "HMM",
+    ]
+    assert "hmm" not in [one.name for one in for_task(everyone, "classification", ())]
+    named = for_task(who(only=["hmm", "ngram"]), "classification", ["hmm", "ngram"])
+    assert [one.title for one in named] == ["HMM, linear", "N-gram, linear"]
 
 
 def test_without_a_text_only_what_counts_and_what_is_given(tmp_path: Path):

@@ -172,9 +172,19 @@ def test_the_reason_says_why():
     assert recognised(broken).reason == "1 of 4 tags break it, fewer than any other"
 
 
-def test_tags_of_something_else_are_refused():
-    with pytest.raises(BadInput, match="not tags of entities: DT, NN, VB"):
-        scheme_of([["DT", "NN", "VB"]])
+def test_tags_of_something_else_stand_for_themselves():
+    found = recognised([["DT", "NN", "VB"]])
+    assert (found.scheme, found.faults) == ("plain", 0)
+    assert found.reason.startswith("DT, NN, VB are no tags of entities")
+    assert scheme_of([["O", "O", "V", "N", "N", "B-PER"]]) == "plain"  # most that say anything
+    assert faults(["DT", "NN"], "plain") == []
+    assert into_iobes(["DT", "NN"], "plain") == from_iobes(["DT", "NN"], "plain") == ["DT", "NN"]
+    assert repaired(["DT", "I-X"], "plain") == (["DT", "I-X"], 0)
+
+
+def test_tags_of_entities_that_break_every_scheme_are_refused():
+    with pytest.raises(BadInput, match="most of them break every scheme"):
+        scheme_of([["E-X", "E-Y"]])
     with pytest.raises(BadInput, match="no scheme of tags is called 'IOE2'"):
         faults(["O"], "IOE2")  # pyright: ignore[reportArgumentType]
 

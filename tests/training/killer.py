@@ -22,7 +22,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
     from forebear.using import pretraining
     from small_runs import plan, to_be_killed
 
-    if name != "ngram":
+    if name not in ("ngram", "hmm"):
         import torch  # once, before the forks
 
         torch.set_num_threads(1)

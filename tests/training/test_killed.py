@@ -16,7 +16,19 @@ from small_runs import text, to_be_killed, trained, weights
 KILLS = 24
 # One of each way of learning, and of each kind of network: others differ from these in nothing that is saved. (All are
 # interrupted in test_contract.py.)
-KINDS = ["ngram", "onehot", "nnlm", "lstm", "word2vec", "glove", "seq2seq_attention", "transformer", "elmo", "bert"]
+KINDS = [
+    "ngram",
+    "onehot",
+    "hmm",
+    "nnlm",
+    "lstm",
+    "word2vec",
+    "glove",
+    "seq2seq_attention",
+    "transformer",
+    "elmo",
+    "bert",
+]
 KINDS += ["gpt2"]
 
 

@@ -77,13 +77,14 @@ def demo(
     with disk_told(to):
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
-    descending = sum(milestone_named(name).learning != "counting" for name in learning_from_text())
+    kinds = [milestone_named(name) for name in learning_from_text()]
+    timed = sum(kind.learning != "counting" or kind.counts_again for kind in kinds)
     share = OF_TASKS if tasks and text == "world" else 0.0
     with hearing(speaking) as hear:
         found = compare(
             str(file),
             to=to / text,
-            time=(1 - share) * duration(time) / max(1, descending),
+            time=(1 - share) * duration(time) / max(1, timed),
             limit=limit,
             overwrite=overwrite,
             command=f"forebear demo --text {text} --time {time} --to {to}",

@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ManyOptions
+from forebear.cli.many import STDIN, ManyOptions
 from forebear.cli.printing import Speaking
 from forebear.errors import BadInput
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 STRUCTURED = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
 SHOWN = 10  # bad rows
+LOOKED_AT = 200  # lines that tell whether words have their tags with them
 Make = Callable[[str], Any]  # a line of plain text into an example
 
 
@@ -75,7 +77,16 @@ class Examples:
         if (file := self.many.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
-        return self._structured(file) if name.endswith(STRUCTURED) else self._plain(file)
+        return self._structured(file) if name.endswith(STRUCTURED) or self._is_slashed(file) else self._plain(file)
+
+    def _is_slashed(self, file: Path) -> bool:
+        """Whether the run learned from word/tag, which no name of a file tells, and this looks so too."""
+        from forebear.tasks.files.slashed import is_slashed
+
+        told = self.run.facts.get("labelled")
+        if str(file) == STDIN or told is None or told["source"]["form"]["kind"] != "tagged":
+            return False
+        return is_slashed([line.text for line in islice(self.many.read(), LOOKED_AT)])
 
     def _structured(self, file: Path) -> Iterator[Any]:
         from forebear.tasks.files.reading import examples
@@ -140,7 +151,7 @@ def _told(form: Form) -> str:
     from forebear.tasks.files.forms import KINDS
 
     columns = [*form.texts, *form.choices, *([] if form.label is None else [form.label])]
-    if form.kind in ("squad", "conll") or not columns:
+    if form.kind in ("squad", "conll", "tagged") or not columns:
         return KINDS[form.kind]
     kind = "column" if form.kind in ("tsv", "csv") else "field"
     return f"{KINDS[form.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from forebear.using.examining import Examined
     from forebear.using.run import Run
 
-FIGURES = ("accuracy", "exact_match", "f1", "precision", "recall", "macro_f1", "micro_f1", "weighted_f1", "mcc")
+FIGURES = (
+    "accuracy",
+    "accuracy_unknown",
+    "sentence_accuracy",
+    "exact_match",
+    "f1",
+    "precision",
+    "recall",
+    "macro_f1",
+    "micro_f1",
+    "weighted_f1",
+    "mcc",
+)
 FIGURES += ("pearson", "spearman", "rmse", "mae", "chance")
 CONFUSED = 12  # labels whose confusion fits on a screen
 

@@ -110,9 +110,12 @@ def _draw_sizes(console: Console, told: Explained) -> None:
     batch = next(iter(told.sizes.values()))["figures"]["memory_to_train_parts"]["batch_tokens"]
     parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row"
     parts = parts if told.encoder else "the tables themselves"
+    exact = "float32"
+    if told.learning == "counting":
+        parts, exact = "the tables, and as much for what is expected", "float64"
     console.print(
         f"[dim]Computed for a vocabulary of {told.vocabulary:,} (--vocabulary); FLOPs of reading a token forward;"
-        f" to train: {parts}; float32.[/]"
+        f" to train: {parts}; {exact}.[/]"
     )
 
 

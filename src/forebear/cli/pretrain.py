@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forebear.training.folder import RunFolder
     from forebear.training.together import Together
     from forebear.using.planning import Plan
+    from forebear.using.task_plans import Plan as TaskPlan
 
 
 @Parameter(name="*")
@@ -107,6 +108,9 @@ class PairOptions:
     def told(self, source: TextSource) -> TextSource:
         return replace(source, pairs=self.pairs is not None, columns=self.columns)
 
+    def of_target(self) -> dict[str, Any]:
+        return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
+
     def but_for(self, milestone: str | None, settings: dict[str, Any]) -> PairOptions:
         """To BERT `pairs` are another thing, a field of its own: there they are taken for that."""
         from forebear.using.pair_plans import has_field
@@ -154,8 +158,9 @@ def pretrain(
     ```
     forebear pretrain gpt2 book.txt --time 5m --to runs/book
     forebear pretrain ngram book.txt --order 5
+    forebear pretrain crf peoples-daily-tagged.txt --to runs/speech
     forebear pretrain gpt2 红楼梦.txt --tokenizer characters --width 192 --depth 6 --steps 2000
-    forebear pretrain gpt2 book.txt --recipe recipes/15-gpt2.toml --rate 5e-4
+    forebear pretrain gpt2 book.txt --recipe recipes/17-gpt2.toml --rate 5e-4
     forebear pretrain bert news.txt --from runs/published-bert --add-words terms.txt
     forebear pretrain transformer --pairs train.de train.en --to runs/de-en
     forebear pretrain transformer --pairs cmn.tsv --columns 1,2 --to runs/en-zh
@@ -206,35 +211,30 @@ def pretrain(
     """
     from forebear.training.recipe import read_recipe
     from forebear.training.together import together
-    from forebear.using import pretraining
     from forebear.using.beginning import begun
     from forebear.using.planning import WRITTEN, plan
+    from forebear.using.tag_plans import going_on, learns_by_tags, tag_plan
 
     settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
     parallel = parallel.but_for(milestone, settings)
+    written = read_recipe(recipe, WRITTEN) if recipe else None
+    source = parallel.told(_source(reading, sentences, segment, user_dict, entities))
+    how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
     with together(processes, shard=shard) as group:
         if group is None:
             return
         if resume is not None:
             _alone(milestone, (*texts, *(parallel.pairs or ())), settings)
             with watching(speaking) as watcher:
-                run = pretraining.resume(resume, watcher=watcher, group=group)
+                run = going_on(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
             raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+        elif learns_by_tags(milestone, reading.format):
+            idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
+            run = _taught(tag_plan(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
         else:
-            what = plan(
-                milestone,
-                parallel.or_else(texts),
-                size=size,
-                tokenizer=tokenizer,
-                vocabulary=vocabulary,
-                target_tokenizer=parallel.target_tokenizer,
-                target_vocabulary=parallel.target_vocabulary,
-                source=parallel.told(_source(reading, sentences, segment, user_dict, entities)),
-                recipe=read_recipe(recipe, WRITTEN) if recipe else None,
-                settings=settings,
-                beginning=begun(from_run, add_words),
-            )
+            how |= {**parallel.of_target(), "beginning": begun(from_run, add_words)}
+            what = plan(milestone, parallel.or_else(texts), **how, tokenizer=tokenizer, vocabulary=vocabulary)
             run = _trained(what, to, overwrite, workers, speaking, group)
     speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
 
@@ -272,6 +272,20 @@ def _trained(
         )
 
 
+def _taught(
+    planned: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Speaking, group: Together
+) -> RunFolder:
+    """By words and their tags: what `adapt` does from nothing."""
+    from forebear.using.adapting import adapt
+
+    what, notes = planned
+    with watching(speaking) as watcher:
+        for note in notes:
+            watcher.note(note)
+        command = shlex.join(["forebear", *sys.argv[1:]])
+        return adapt(what, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
+
+
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
     given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
     if given:
@@ -280,8 +294,12 @@ def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, An
 
 
 def _draw(console: Console, run: RunFolder) -> None:
+    from forebear.cli.adapt import drawn
     from forebear.using.explaining import abilities
 
+    if run.task is not None:  # words and their tags have taught it
+        drawn(console, run)
+        return
     facts = run.facts
     held_out = facts.get("metrics", {}).get("held_out", {})
     steps = "1 step" if facts["step"] == 1 else f"{facts['step']:,} steps"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,8 +80,11 @@ def tag(
 
 def _lines(answer: Told) -> str:
     """A word and its tag a line, and a blank line behind."""
-    rows = zip(answer.words, answer.tags, strict=True)
-    return "".join(f"{word}\t{label}\n" for word, label in rows) + "\n"
+    return "".join(f"{word}\t{label}\n" for word, label in _pairs(answer)) + "\n"
+
+
+def _pairs(answer: Told) -> Iterator[tuple[str, str]]:
+    return zip(answer.words, answer.tags, strict=True)
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -92,12 +95,15 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _draw(console: Console, answer: Told, text: str, shown: bool) -> None:
+    if answer.is_plain and not shown:
+        console.print(" ".join(f"{plain(word)}[dim]/{plain(tag)}[/]" for word, tag in _pairs(answer)), soft_wrap=True)
+        return
     found = table("", "kind", ">probability")
     for entity in answer.entities:
         found.add_row(f"[bold]{plain(entity.text)}[/]", plain(entity.kind), f"{entity.probability:.4f}")
     if answer.entities:
         console.print(found)
-    else:
+    elif not answer.is_plain:
         console.print(f"{plain(text[:80])}: nothing found")
     if shown and answer.words:
         used = [number for number, p in enumerate(answer.probabilities.max(axis=0).tolist()) if p >= LEAST]

@@ -160,15 +160,20 @@ def text_key(source: TextSource) -> str:
     return Corpus.open(source.paths[0]).key if is_corpus(source) else survey(source.paths, source.reading).text
 
 
-def names_of(milestones: Sequence[str] | None, sizes: Mapping[str, str]) -> list[str]:
-    """The milestones that are meant, all unless some are named; an error for a name or a size that is not there."""
-    able = learning_from_text()
+def names_of(milestones: Sequence[str] | None, sizes: Mapping[str, str], also: Sequence[str] = ()) -> list[str]:
+    """The milestones that are meant, all unless some are named; an error for a name or a size that is not there.
+
+    `also` are such as do not learn from text, and can be compared here.
+    """
+    able = [name for name in LINEAGE if name in (*learning_from_text(), *also)]
     names = able if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
         if name not in LINEAGE:
             raise BadInput(f"no milestone named {name!r}", remedy=nearest(name, LINEAGE))
         if name not in able:
-            what = f"{name} learns from texts and their translations: it cannot be compared with those that read text"
+            from_tags = milestone_named(name).learns_from == "tags"
+            other = "words and their tags" if from_tags else "texts and their translations"
+            what = f"{name} learns from {other}: it cannot be compared with those that read text"
             raise BadInput(what, remedy=f"choose among: {', '.join(able)}")
     for name, size in sizes.items():
         kind = milestone_named(name)
@@ -282,7 +287,8 @@ def _holds(trial: Trial, folder: Path) -> bool:
 def _depends_on_chance(name: str) -> bool:
     """Counting gives the same whatever the seed."""
     try:
-        return milestone_named(name).learning != "counting"
+        kind = milestone_named(name)
+        return kind.learning != "counting" or kind.counts_again
     except Exception:  # noqa: BLE001 - a milestone that cannot even be loaded: its trial will tell why
         return True
 

@@ -10,7 +10,7 @@ from typing import Any
 from forebear.comparing.comparing import names_of
 from forebear.comparing.task_outcomes import TaskRow
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, milestone_named, nearest
+from forebear.lineage import LINEAGE, learning_from_tags, milestone_named, nearest
 from forebear.training.folder import RunFolder
 
 WHOLE = "bert"
@@ -55,9 +55,22 @@ def milestones(names: Sequence[str], sizes: Mapping[str, str]) -> list[Contender
     made = []
     for name in names:
         entry = LINEAGE[name]
-        counts = milestone_named(name).learning == "counting"
+        counts = milestone_named(name).learning == "counting" and name not in learning_from_tags()
         title, idea = (f"{entry.title}, linear", LINEAR) if counts else (entry.title, entry.idea)
         made.append(Contender(name, title, name, idea, size=sizes.get(name)))
+    return made
+
+
+def for_task(who: Sequence[Contender], task: str, named: Sequence[str]) -> list[Contender]:
+    """The same for this task: who tags by itself does so; at another, where it would weigh words as the n-gram does, it
+    takes part only if it was named."""
+    made = []
+    for one in who:
+        entry, tags = LINEAGE[one.milestone], milestone_named(one.milestone).learns_tags
+        if tags and not one.given and task == "tagging":
+            made.append(replace(one, title=entry.title, idea=entry.idea))
+        elif one.given or not tags or one.name in named:
+            made.append(one)
     return made
 
 
@@ -155,6 +168,7 @@ def taking_part(
     ablate: Sequence[str],
     sizes: Mapping[str, str],
     tokenizer: str | None,
+    task: str = "",
 ) -> list[Contender]:
     """Everyone: milestones (`only` these) and the runs that are given, or variants of BERT.
 
@@ -166,7 +180,9 @@ def taking_part(
         names = [WHOLE]
         found = ablations(ablate, sizes.get(WHOLE), tokenizer)
     else:
-        names = names_of(only if texts or only else ["ngram"], sizes)
+        also = learning_from_tags() if task == "tagging" else []
+        tagging = [name for name in LINEAGE if task == "tagging" and milestone_named(name).learns_tags]
+        names = names_of(only if texts or only else ["ngram", *tagging], sizes, also)
         found = [replace(one, tokenizer=None if one.counts else tokenizer) for one in milestones(names, sizes)]
         found += runs(given, names)
     if strangers := [name for name in sizes if name not in names]:

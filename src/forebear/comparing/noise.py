@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ def parts(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> np.nda
     infinitesimal jackknife), whose spread over √N is the score's standard error.
     """
     both = list(zip(examples, answers, strict=True))
+    if isinstance(task, Tagging) and task.is_plain:
+        right = [sum(map(eq, one.tags or (), answer.tags)) for one, answer in both]
+        return _share_parts(np.array(right, float), np.array([len(one.tags or ()) for one in examples], float))
     if isinstance(task, Tagging):
         found = [({*entities(one.tags or ())}, {*entities(answer.tags)}) for one, answer in both]
         return _f1_parts(found)
@@ -56,6 +60,14 @@ def parts(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> np.nda
     if task.kind == "number":
         return _rank_parts(np.array([float(one.label) for one in examples]), np.array([it.label for it in answers]))
     return np.array([float(str(one.label) == answer.label) for one, answer in both])
+
+
+def _share_parts(right: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Of words that were right and words asked in each example: A + (right − A · asked) / mean of asked."""
+    if not asked.any():
+        return np.zeros(len(asked))
+    whole = right.sum() / asked.sum()
+    return whole + (right - whole * asked) / asked.mean()
 
 
 def _f1_parts(found: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:

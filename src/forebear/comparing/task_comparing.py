@@ -89,7 +89,6 @@ def compare_on_task(
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in given))
     comparing.refuse_stdin(source.paths)
     chosen = comparing.seeds_of(seeds)
-    who = contenders.taking_part(source.paths, [os.fspath(run) for run in runs], only, ablate, size or {}, tokenizer)
     if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
         what = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
         raise BadInput(what, remedy="leave them out; --adapt-time is for learning the task")
@@ -102,6 +101,9 @@ def compare_on_task(
         form=form,
         **dict(labelled or {}),
     )
+    taught = [os.fspath(run) for run in runs]
+    who = contenders.taking_part(source.paths, taught, only, ablate, size or {}, tokenizer, file.task)
+    who = contenders.for_task(who, file.task, only or ())
     budget = None if adapt_time is None else duration(adapt_time)
     pretraining = {"time": duration(TIME if time is None else time), "held_out": held_out, "threads": threads}
     adapting = {"time": budget, "threads": threads}

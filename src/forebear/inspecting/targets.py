@@ -15,13 +15,13 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.inspecting.tracing import written
 from forebear.objectives.batch import NOTHING
-from forebear.tasks import tags as iobes
 from forebear.tasks.answering import NONE, Answer, Answering
 from forebear.tasks.choice import Choice, Chosen
 from forebear.tasks.classification import Classification, Classified
 from forebear.tasks.examples import Asked
 from forebear.tasks.rows import Rows
 from forebear.tasks.tagging import FORBIDDEN, Tagging, Told
+from forebear.tasks.tags import Legal
 from forebear.tasks.task import Logits, Task
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _tags(task: Tagging, answer: Told, rows: Rows, logits: Logits, of: str | Non
     def score(out: Outputs) -> Tensor:
         scores = out["tag"][:, places.tolist()]
         if task.crf and learned is not None:
-            scores = _chained(scores, task.tags, learned)
+            scores = _chained(scores, task.legal, learned)
         return sum((odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
 
     text = written(answer.words[first:last])[0]
@@ -174,6 +174,10 @@ def _other_tag(task: Tagging, tag: str, of: str | None, *, single: bool) -> str:
     """The tag itself; or `of`: another tag for a single word, or the same part of a name of another kind."""
     if of is None:
         return tag
+    if task.is_plain:
+        if of not in task.tags:
+            raise BadInput(f"no tag {of!r} was learned", remedy=f"there are: {', '.join(task.tags)}")
+        return of
     part = tag.partition("-")[0]
     named = of if single and of in task.tags else f"{'S' if part == 'O' else part}-{of}"
     if named not in task.tags:
@@ -183,11 +187,11 @@ def _other_tag(task: Tagging, tag: str, of: str | None, *, single: bool) -> str:
     return named
 
 
-def _chained(scores: Tensor, labels: Sequence[str], learned: Sequence[np.ndarray]) -> Tensor:
+def _chained(scores: Tensor, legal: Legal, learned: Sequence[np.ndarray]) -> Tensor:
     """(S, N, K) emissions → what a CRF makes of them: ln P of each label at each word, up to a constant."""
     import torch
 
-    allowed = zip(iobes.legal(labels), learned, strict=True)
+    allowed = zip(legal, learned, strict=True)
     moves, start, end = (scores.new_tensor(np.where(may, one, FORBIDDEN)) for may, one in allowed)
     words = scores.unbind(1)
     forwards, backwards = [words[0] + start], [end.expand_as(words[0])]

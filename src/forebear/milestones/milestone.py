@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from forebear.objectives.batch import Objective
     from forebear.objectives.layout import Layout, Reader
     from forebear.text.tokenizer import Tokenizer
@@ -19,8 +21,12 @@ class Milestone(ABC):
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
     size: ClassVar[str] = ""  # the one to begin with on a laptop
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
+    counts_again: ClassVar[bool] = False  # whether what was counted changes what is counted next, epoch after epoch
     only_counts: ClassVar[bool] = False  # whether, for all its tables, there is nothing to learn but what there is
-    learns_from: ClassVar[Literal["text", "pairs"]] = "text"  # or from texts and their translations
+    # From plain text, from texts and their translations, or from words with their tags and nothing else.
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "text"
+    learns_tags: ClassVar[bool] = False  # whether words with their tags teach it by themselves, as a tagger of its own
+    learns_tags_by: ClassVar[Literal["counting", "searching"]] = "counting"  # all at once, or step by step to the best
     takes_lines: ClassVar[bool] = False  # whether all of a text may teach, line by line where it is made for that
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
@@ -79,6 +85,11 @@ class Milestone(ABC):
     def takes_reader(self) -> bool:
         """Whether something may read its layers, mixed, when it serves a task; else its own encoder does it alone."""
         return self.wants_reader
+
+    def tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
+        """What learns to tag, of one that `learns_tags`: a model of `statistics` with `logits`, whose `moves` say what
+        follows what. `legal` are which of K tags may follow which (K, K), begin (K,) and end (K,)."""
+        raise NotImplementedError
 
     def reading(self, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer for a task: where words are read by how they are written, none is unknown."""

@@ -46,7 +46,7 @@ class Seq2seq(Milestone):
         "wmt14": {},
     }
     size: ClassVar[str] = "small"
-    learns_from: ClassVar[Literal["text", "pairs"]] = "pairs"
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
     tokenizer: ClassVar[str] = "bytepair"
     entries: ClassVar[int] = 80_000
 

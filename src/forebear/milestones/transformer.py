@@ -46,7 +46,7 @@ class Transformer(Milestone):
         "big": {"width": 1024, "heads": 16, "inner": 4096, "dropout": 0.3},
     }
     size: ClassVar[str] = "small"
-    learns_from: ClassVar[Literal["text", "pairs"]] = "pairs"
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
     tokenizer: ClassVar[str] = "bytepair"
     entries: ClassVar[int] = 37_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
@@ -14,6 +14,7 @@ MEMORY, KEPT = 10, 1 << 27  # steps that are remembered, at most, and numbers in
 ENOUGH, STEEP = 1e-4, 0.9  # Wolfe's conditions: of the promised fall, and of the first slope
 NOISE = 1e-13  # of a value: less tells nothing, and the slope alone has to (Hager & Zhang 2005)
 HALVINGS = 60
+TINY = 1e-300
 LAST = 10  # steps that are looked back on
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -51,46 +52,145 @@ def lowest(
     Nothing is drawn by chance: the same function and beginning give the same bits, unless `seconds` end the search.
     """
     until = None if seconds is None else monotonic() + seconds
-    memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=max(3, min(MEMORY, KEPT // (2 * max(1, begin.size)))))
-    point = begin
-    value, gradient = function(point)
-    values = deque([value], maxlen=LAST + 1)
+    search = Search(function, begin)
     for iteration in range(most):
-        if is_flat(point, gradient):
-            return Lowest(point, value, iteration, "found")
-        if still and len(values) > LAST and values[0] - value < still * abs(value):
-            return Lowest(point, value, iteration, "still")
+        if is_flat(search.point, search.gradient):
+            return Lowest(search.point, search.value, iteration, "found")
+        if still and search.fallen() < still * abs(search.value):
+            return Lowest(search.point, search.value, iteration, "still")
         if until is not None and monotonic() >= until:
-            return Lowest(point, value, iteration, "time")
-        direction = _direction(gradient, memory)
-        first = 1.0 if memory else min(1.0, 1 / float(np.abs(gradient).sum()))
-        step = _step(function, point, value, gradient, direction, first)
-        if step is None:
-            if not memory:
-                return Lowest(point, value, iteration, "exact")
-            memory.clear()  # what was remembered may mislead; the gradient itself does not
-            continue
-        moved, fallen, tilted = step
-        change, bend = moved - point, tilted - gradient
-        if (curved := dot(change, bend)) > 0:
-            memory.append((change, bend, curved))
-        point, value, gradient = moved, fallen, tilted
-        values.append(value)
+            return Lowest(search.point, search.value, iteration, "time")
+        if not search.step():
+            return Lowest(search.point, search.value, iteration, "exact")
         if progress is not None:
-            progress(iteration + 1, value)
-    return Lowest(point, value, most, "iterations")
+            progress(iteration + 1, search.value)
+    return Lowest(search.point, search.value, most, "iterations")
 
 
-def _direction(gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+class Search:
+    """The same, step by step: where it is, and what it remembers, can be taken elsewhere and gone on with.
+
+    memory  steps that are remembered at most; None: as many as fit
+    curvature  about how much the gradient bends along each number, as far as that is known beforehand: where some bend
+            a thousand times as much as others, far fewer steps are needed
+    l1      what the sum of all |numbers| counts besides: then many of them become 0 (OWL-QN, Andrew & Gao 2007)
+    state   of a search that was broken off, as `arrays` gave it
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        begin: np.ndarray,
+        *,
+        memory: int | None = None,
+        curvature: np.ndarray | None = None,
+        l1: float = 0.0,
+        state: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.function, self.l1 = function, l1
+        self.inverse = None if curvature is None else 1 / curvature
+        most = max(3, min(MEMORY, KEPT // (2 * max(1, begin.size)))) if memory is None else memory
+        self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=most)
+        self.values = deque[float](maxlen=LAST + 1)
+        if state is None:
+            self.point = begin
+            self.value, self.gradient = self._looked(begin)
+            self.values.append(self.value)
+            return
+        self.point, self.gradient = state["point"], state["gradient"]
+        self.values.extend(state["values"].tolist())
+        self.value = self.values[-1]
+        for change, bend in zip(state["changes"], state["bends"], strict=True):
+            self.memory.append((change, bend, dot(change, bend)))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on."""
+        empty = np.empty((0, len(self.point)))
+        return {
+            "point": self.point,
+            "gradient": self.gradient,
+            "values": np.array(self.values),
+            "changes": np.stack([change for change, _, _ in self.memory]) if self.memory else empty,
+            "bends": np.stack([bend for _, bend, _ in self.memory]) if self.memory else empty,
+        }
+
+    def fallen(self) -> float:
+        """How much lower it is than LAST steps ago; without end where it has not gone so many."""
+        return self.values[0] - self.value if len(self.values) > LAST else np.inf
+
+    @property
+    def slope(self) -> np.ndarray:
+        """The gradient, with what |numbers| count: at 0 the part that leads away from it, if any."""
+        return pseudo_gradient(self.point, self.gradient, self.l1) if self.l1 else self.gradient
+
+    def step(self) -> bool:
+        """Goes lower by one step; False: numbers of this precision tell nothing lower."""
+        found = self._stepped()
+        while found is None and self.memory:
+            self.memory.clear()  # what was remembered may mislead; the gradient itself does not
+            found = self._stepped()
+        if found is None:
+            return False
+        moved, fallen, tilted = found
+        change, bend = moved - self.point, tilted - self.gradient
+        if (curved := dot(change, bend)) > 0:
+            self.memory.append((change, bend, curved))
+        self.point, self.value, self.gradient = moved, fallen, tilted
+        self.values.append(fallen)
+        return True
+
+    def _looked(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self.function(point)
+        return (value + self.l1 * float(np.abs(point).sum()) if self.l1 else value), gradient
+
+    def _stepped(self) -> tuple[np.ndarray, float, np.ndarray] | None:
+        slope = self.slope
+        direction = _direction(slope, self.memory, self.inverse)
+        first = 1.0
+        if not self.memory:
+            steep = np.abs(slope).sum() if self.inverse is None else np.sqrt(-dot(slope, direction))
+            first = min(1.0, 1 / max(float(steep), TINY))
+        if not self.l1:
+            return _step(self.function, self.point, self.value, self.gradient, direction, first)
+        direction[direction * slope >= 0] = 0.0  # only where it is downhill
+        return self._within(slope, direction, first)
+
+    def _within(
+        self, slope: np.ndarray, direction: np.ndarray, length: float
+    ) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """A lower point of the same signs: a number that would change its own becomes 0."""
+        signs = np.where(self.point != 0, np.sign(self.point), -np.sign(slope))
+        for _ in range(HALVINGS):
+            moved = self.point + length * direction
+            moved[moved * signs <= 0] = 0.0
+            fallen, tilted = self._looked(moved)
+            promised = dot(slope, moved - self.point)
+            if promised < 0 and fallen <= self.value + ENOUGH * promised:
+                return moved, fallen, tilted
+            length /= 2
+        return None
+
+
+def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.ndarray:
+    """Of a function and l1 · Σ|numbers|: that of the side on which it falls; 0 at a 0 from which all rises."""
+    beside = np.where(gradient > l1, gradient - l1, np.where(gradient < -l1, gradient + l1, 0.0))
+    return np.where(point != 0, gradient + l1 * np.sign(point), beside)
+
+
+def _direction(
+    gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
+) -> np.ndarray:
     """Downhill, as the crow flies: the gradient, corrected by the curvature along the remembered steps (two loops)."""
     direction, part = -gradient, np.empty_like(gradient)  # a new array for each sum would take longer than the sum
     shares = []
     for change, bend, curved in reversed(memory):
         shares.append(dot(change, direction) / curved)
         direction -= np.multiply(bend, shares[-1], out=part)
+    if inverse is not None:
+        direction *= inverse
     if memory:
         _, bend, curved = memory[-1]
-        direction *= curved / dot(bend, bend)
+        direction *= curved / dot(bend, bend if inverse is None else np.multiply(bend, inverse, out=part))
     for (change, bend, curved), share in zip(memory, reversed(shares), strict=True):
         direction += np.multiply(change, share - dot(bend, direction) / curved, out=part)
     return direction

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 FORBIDDEN, WORST = -1e12, -1e6  # what a forbidden move costs, and the least that a word may say of a label
+MUCH = 1 << 24  # moves from label to label, of all words; below, loading compiled loops takes longer
 LEAST = 1e-300  # what is rarer counts as this rare, so that its logarithm is a number
 
 
@@ -20,6 +21,10 @@ def best(
     scores: np.ndarray, lengths: Sequence[int], moves: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """(N,) the labels whose scores (N, K), moves (K, K), start and end add up to most: Viterbi's way."""
+    if scores.size * len(start) > MUCH:
+        from forebear.kernels import crf
+
+        return crf.best(scores, np.asarray(lengths, np.int64), moves, start, end)
     times, came_from, found = _times(lengths), np.zeros(scores.shape, np.int64), np.zeros(len(scores), np.int64)
     if not times:
         return found

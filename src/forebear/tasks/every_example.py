@@ -45,6 +45,25 @@ class EveryExample:
             raise BadInput("there is no example to learn from", remedy="give a file with labelled examples")
 
 
+@dataclass(frozen=True)
+class AllExamples:
+    """Every step shows every example, always in the same order: for who learns from all of them at once."""
+
+    def steps(self, source: Rows, size: int) -> int:
+        return 1
+
+    def batch(self, source: Rows, size: int, moment: Moment) -> Batch:
+        return _all(source)
+
+    def check(self, source: Rows) -> None:
+        EveryExample().check(source)
+
+
+@lru_cache(maxsize=1)
+def _all(source: Rows) -> Batch:
+    return source.batch(np.arange(len(source)))
+
+
 @lru_cache(maxsize=4)
 def _epoch(source: Rows, steps: int, seed: int, epoch: int, alike: bool) -> tuple[np.ndarray, np.ndarray]:
     """The order of the examples, and where in it each batch begins: about as many tokens in each, at least one row."""

@@ -54,7 +54,9 @@ def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logit
 
 
 def _moves(model: Any) -> dict[str, Sequence[np.ndarray]]:
-    """What a CRF has learned of which tag follows which, begins and ends; none without one."""
+    """What a chain of tags has learned of which follows which, begins and ends; none without one."""
+    if (moves := getattr(model, "moves", None)) is not None:
+        return {"moves": moves}
     head = dict(getattr(model, "heads", {})).get("tag") if hasattr(model, "encoder") else None
     crf = getattr(head, "crf", None)
     if crf is None:

@@ -1,4 +1,4 @@
-"""What is each word? Names of persons, places and organisations, say: a tag for every word, however long the text."""
+"""What is each word? A part of a name, or a part of speech: a tag for every word, however long the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,9 +18,10 @@ from forebear.tasks import chains
 from forebear.tasks import tags as iobes
 from forebear.tasks.examples import Tagged
 from forebear.tasks.figures.entities_metric import of_entities
+from forebear.tasks.figures.words_metric import of_words
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
-from forebear.text.segmentation import has_han
+from forebear.text.segmentation import Segmenter, has_han
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 FORBIDDEN = -1e4  # what a move costs that IOBES does not allow
 TOGETHER = 1024  # sentences whose chains are judged at once
 MARGIN = 8  # a word is asked about where at least an eighth of a row stands before and behind it, in a long text
+LONGER = 0.1  # of the Chinese words have several characters, where words were tagged and not characters
+SHORT = 4  # characters of what stands between spaces in Chinese, on average, where these are words already
 _WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
@@ -57,6 +60,7 @@ class Told:
     entities: tuple[Entity, ...]
     labels: tuple[str, ...]
     probabilities: np.ndarray  # (words, labels)
+    is_plain: bool = False  # tags stand for themselves, and make up no names
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -72,31 +76,44 @@ class Told:
 
 @dataclass(frozen=True)
 class Tagging(Task):
-    """tags        O, and B, I, E, S for each kind of name
+    """tags        O, and B, I, E, S for each kind of name; of the scheme "plain" the tags as they are written
     characters  words are single characters, as Chinese is mostly tagged; else they are words
-    scheme      in which the examples were written
+    scheme      in which the examples were written; "plain": each tag stands for itself, as parts of speech do
     crf         the tags of a sentence are judged together
+    segmented   words of Chinese have several characters: a plain text is cut into such words first
     """
 
     verb: ClassVar[str] = "tag"
-    score: ClassVar[str] = "f1"
 
     tags: tuple[str, ...] = ("O",)
     characters: bool = False
     scheme: str = "IOBES"
     crf: bool = False
+    segmented: bool = False
 
     @classmethod
     def learned(cls, examples: Sequence[Tagged], **options: Any) -> Tagging:
         given = [example.tags for example in examples if example.tags is not None]
         if not given:
             raise BadInput("no sentence has tags", remedy="give a file with a word and its tag a line")
+        alone = all(len(word) == 1 for example in examples for word in example.words)
+        options = {"characters": alone, "segmented": not alone and _has_long_words(examples), **options}
+        if options.get("scheme") == iobes.PLAIN:
+            return cls(**{"tags": tuple(sorted({*chain.from_iterable(given)})), **options})
         kinds = sorted({tag.partition("-")[2] for tags in given for tag in tags if tag != "O"})
         if not kinds:
             raise BadInput("no word has a tag but O", remedy="give sentences that hold something to find")
         marks = tuple(f"{part}-{kind}" for kind in kinds for part in "BIES")
-        alone = all(len(word) == 1 for example in examples for word in example.words)
-        return cls(**{"tags": ("O", *marks), "characters": alone, **options})
+        return cls(**{"tags": ("O", *marks), **options})
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tags stand for themselves and make up no names."""
+        return self.scheme == iobes.PLAIN
+
+    @property
+    def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the scheme
+        return "accuracy" if self.is_plain else "f1"
 
     @property
     def weighed_as(self) -> tuple[str, bool]:
@@ -110,6 +127,8 @@ class Tagging(Task):
         """A plain text as the words that this task is about."""
         if self.characters:
             return tuple(character for character in text if not character.isspace())
+        if self.segmented and has_han(text):
+            return tuple(_cut(text))
         return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_mixed(text))
 
     def rows(self, examples: Sequence[Tagged], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
@@ -144,12 +163,13 @@ class Tagging(Task):
         from forebear.networks.answers import TagHead
         from forebear.networks.crf import Crf
 
-        crf = Crf(*self._legal) if self.crf else None
+        crf = Crf(*self.legal) if self.crf else None
         return {"tag": TagHead(making.width, len(self.tags), crf=crf, mixture=making.mixture(), dropout=making.dropout)}
 
     @cached_property
-    def _legal(self) -> iobes.Legal:
-        return iobes.legal(self.tags)
+    def legal(self) -> iobes.Legal:
+        """Which tags may follow which, begin and end."""
+        return iobes.free(len(self.tags)) if self.is_plain else iobes.legal(self.tags)
 
     def answers(self, examples: Sequence[Tagged], rows: Rows, logits: Logits) -> list[Told]:
         lengths = [len(example.words) for example in examples]
@@ -171,27 +191,32 @@ class Tagging(Task):
     def _judged(self, scores: np.ndarray, lengths: Sequence[int], logits: Logits) -> tuple[np.ndarray, np.ndarray]:
         """(N,) the label of each word, and (N, K) how probable each is."""
         if not self.crf:
-            return chains.best_allowed(scores, lengths, *self._legal), _softmax(scores)
-        moves = zip(self._legal, logits["moves"], strict=True)
+            return chains.best_allowed(scores, lengths, *self.legal), _softmax(scores)
+        moves = zip(self.legal, logits["moves"], strict=True)
         moves = [np.where(may, learned, FORBIDDEN) for may, learned in moves]
         return chains.best(scores, lengths, *moves), chains.marginals(scores, lengths, *moves)
 
     def _told(self, words: tuple[str, ...], best: np.ndarray, p: np.ndarray) -> Told:
         tags = tuple(self.tags[one] for one in best)
         entities = []
-        for first, last, kind in iobes.entities(tags):
+        for first, last, kind in () if self.is_plain else iobes.entities(tags):
             sure = float(np.exp(np.mean(np.log(np.maximum(p[range(first, last), best[first:last]], 1e-300)))))
             text = "".join(words[first:last] if self.characters else _spaced(words[first:last]))
             entities.append(Entity(text, kind, first, last, sure))
-        return Told(words, tags, tuple(entities), self.tags, p)
+        return Told(words, tags, tuple(entities), self.tags, p, self.is_plain)
 
     def verdict(self, example: Tagged, answer: Told) -> Verdict:
+        if self.is_plain:
+            both = list(zip(example.words, example.tags or (), answer.tags, strict=False))
+            wanted, said = (" ".join(f"{one[0]}/{one[at]}" for one in both if one[1] != one[2]) for at in (1, 2))
+            return Verdict(wanted == said, wanted, said)
         wanted, said = (_named(example.words, tags) for tags in (example.tags or (), answer.tags))
         return Verdict(wanted == said, wanted, said)
 
     def measured(self, examples: Sequence[Tagged], answers: Sequence[Told]) -> dict[str, Any]:
         told = [(one.tags, answer.tags) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
-        figures = of_entities([right for right, _ in told], [said for _, said in told])
+        figure = of_words if self.is_plain else of_entities
+        figures = figure([right for right, _ in told], [said for _, said in told])
         return figures | {"examples": len(told)}
 
 
@@ -227,6 +252,22 @@ def _spaced(words: Sequence[str]) -> Iterator[str]:
         yield words[0]
     for before, word in pairwise(words):
         yield word if has_han(before[-1:]) or has_han(word[:1]) else f" {word}"
+
+
+def _has_long_words(examples: Sequence[Tagged]) -> bool:
+    """Whether a good part of the Chinese words have several characters: then single ones are not what was tagged."""
+    chinese = [word for example in examples for word in example.words if has_han(word)]
+    return sum(len(word) > 1 for word in chinese) > LONGER * len(chinese)
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Words of text that holds Chinese: those that spaces part already, as in 我 爱 北京, or those that are found."""
+    parts = text.split()
+    chinese = [part for part in parts if has_han(part)]
+    if len(chinese) > 1 and sum(map(len, chinese)) <= SHORT * len(chinese):
+        yield from parts
+    else:
+        yield from (word for word in Segmenter().words(text) if not word.isspace())
 
 
 def _mixed(text: str) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """Tags of words: the ways in which people write entities as B, I, E, S and O, and from each of them into ours, IOBES.
 
-All ways are read by one rule, that of conlleval: a word goes on with the entity of the word before it if its tag says
-so (I or E), the one before it leaves it open (B or I), and both have the same kind; any other word that is not O begins
-an entity. So every sequence of tags has entities, also one that breaks its scheme, and what its scheme would have
-written for them is what mends it.
+Tags that say nothing of entities, such as parts of speech, are plain: each word has one by itself, any follows any.
+
+All ways of writing entities are read by one rule, that of conlleval: a word goes on with the entity of the word before
+it if its tag says so (I or E), the one before it leaves it open (B or I), and both have the same kind; any other word
+that is not O begins an entity. So every sequence of tags has entities, also one that breaks its scheme, and what its
+scheme would have written for them is what mends it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import numpy as np
 from forebear.errors import BadInput
 
 Scheme = Literal["BIO", "IOB1", "IOBES", "BMES", "BMEWO", "BILOU"]  # the simplest first: it wins where several hold
+AnyScheme = Scheme | Literal["plain"]
+PLAIN: Literal["plain"] = "plain"  # no scheme of entities: a tag is what it is
 Entity = tuple[int, int, str]  # the number of its first word, that after its last, its kind
 
 # How each writes the first word of several, one inside, the last, and the only word. IOB1 has B besides: it begins an
@@ -37,7 +41,7 @@ SEVERAL = re.compile(f"{ONE}(?:[{PARTED_BY}]+{ONE})+")
 class Recognised:
     """The scheme of some tags, how many of them break it, and why it was taken."""
 
-    scheme: Scheme
+    scheme: AnyScheme
     faults: int
     reason: str
 
@@ -50,25 +54,33 @@ class Legal(NamedTuple):
     end: np.ndarray
 
 
-def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
+def scheme_of(sequences: Iterable[Sequence[str]]) -> AnyScheme:
     """In which way these sequences, best those of a whole file, are tagged."""
     return recognised(sequences).scheme
 
 
 def recognised(sequences: Iterable[Sequence[str]]) -> Recognised:
-    """The scheme that fewest tags break, of several the simplest, and the reason for it."""
+    """The scheme that fewest tags break, of several the simplest, and the reason for it; plain if they are no tags of
+    entities at all."""
     # Whether a tag is right can be told from its neighbours alone, and different threes are few.
     threes: Counter[tuple[str, str, str]] = Counter()
     for tags in sequences:
         threes.update(_threes(tags))
     total = sum(often for three, often in threes.items() if three[1] != "O")
+    other = Counter[str]()
+    for three, often in threes.items():
+        if not _reads(three[1]) and _split(three[1]):  # which refuses several tags of one word
+            other[three[1]] += often
+    if other.total() * 2 > total:
+        some = ", ".join(sorted(other)[:5]) + (", …" if len(other) > 5 else "")
+        return Recognised("plain", 0, f"{some} are no tags of entities, so that each word has its own")
     broken = {
         scheme: sum(often for three, often in threes.items() if _right(*three, scheme) != three[1])
         for scheme in get_args(Scheme)
     }
     fewest = min(broken.values())
     if fewest * 2 > total:
-        some = ", ".join(sorted({three[1] for three in threes if not _reads(three[1])})[:5])
+        some = ", ".join(sorted(other)[:5])
         raise BadInput(
             f"these are not tags of entities: {some or 'most of them break every scheme'}",
             remedy="tag each word O, or with B, I, E or S and a kind, as in B-PER",
@@ -79,14 +91,18 @@ def recognised(sequences: Iterable[Sequence[str]]) -> Recognised:
     return Recognised(alike[0], fewest, holds + why)
 
 
-def into_iobes(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """Tags of this scheme as IOBES; an error for tags that break it."""
+def into_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
+    """Tags of this scheme as IOBES; plain ones as they are; an error for tags that break it."""
+    if scheme == PLAIN:
+        return list(tags)
     _refuse_faults(tags, scheme)
     return _written(tags, "IOBES")
 
 
-def from_iobes(tags: Sequence[str], scheme: Scheme) -> list[str]:
+def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     """Tags in IOBES as this scheme writes them; an error for tags that break IOBES."""
+    if scheme == PLAIN:
+        return list(tags)
     _refuse_faults(tags, "IOBES")
     return _written(tags, scheme)
 
@@ -122,13 +138,13 @@ def spelled(found: Iterable[Entity], words: int) -> list[str]:
     return tags
 
 
-def faults(tags: Sequence[str], scheme: Scheme = "IOBES") -> list[tuple[int, str]]:
+def faults(tags: Sequence[str], scheme: AnyScheme = "IOBES") -> list[tuple[int, str]]:
     """(place, reason) of every tag that breaks the scheme."""
     right = _written(tags, scheme)
     return [(place, _reason(tags, place, scheme)) for place, tag in enumerate(tags) if tag != right[place]]
 
 
-def repaired(tags: Sequence[str], scheme: Scheme = "IOBES") -> tuple[list[str], int]:
+def repaired(tags: Sequence[str], scheme: AnyScheme = "IOBES") -> tuple[list[str], int]:
     """The tags with which the scheme writes the entities of these, as conlleval reads them; how many were changed.
 
     An I after O or after another kind begins an entity, one that is not ended ends with its last word, and what is
@@ -164,12 +180,17 @@ def legal(labels: Sequence[str]) -> Legal:
     parts = [parts_of(label) for label in labels]
     roles, kinds = np.array([role for role, _ in parts]), np.array([kind for _, kind in parts])
     if "O" in roles and "E" not in roles:  # BIO and its kin: nothing says where a name ends, and IOB1 begins with I
-        free = np.ones(len(parts), bool)
-        return Legal(np.ones((len(parts), len(parts)), bool), free, free)
+        return free(len(parts))
     leaves_open, goes_on = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
     same = kinds[:, None] == kinds[None, :]
     moves = np.where(leaves_open[:, None], goes_on[None, :] & same, ~goes_on[None, :])
     return Legal(moves, ~goes_on, ~leaves_open)
+
+
+def free(labels: int) -> Legal:
+    """Of so many labels any may follow any."""
+    one = np.ones(labels, bool)
+    return Legal(np.ones((labels, labels), bool), one, one)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -219,20 +240,24 @@ def _threes(tags: Sequence[str]) -> Iterable[tuple[str, str, str]]:
     return zip(("O", *tags), tags, (*tags[1:], "O"), strict=False)
 
 
-def _written(tags: Sequence[str], scheme: Scheme) -> list[str]:
+def _written(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
+    if scheme == PLAIN:
+        return list(tags)
     if scheme not in LETTERS:
-        raise BadInput(f"no scheme of tags is called {scheme!r}", remedy=f"choose one of {', '.join(LETTERS)}")
+        raise BadInput(
+            f"no scheme of tags is called {scheme!r}", remedy=f"choose one of {', '.join((*LETTERS, PLAIN))}"
+        )
     return [_right(*three, scheme) for three in _threes(tags)]
 
 
-def _refuse_faults(tags: Sequence[str], scheme: Scheme) -> None:
+def _refuse_faults(tags: Sequence[str], scheme: AnyScheme) -> None:
     if wrong := faults(tags, scheme):
         place, reason = wrong[0]
         more = f" (and {len(wrong) - 1} more faults)" if len(wrong) > 1 else ""
         raise BadInput(f"word {place + 1}: {reason}{more}", remedy="mend the tags, or have them repaired")
 
 
-def _reason(tags: Sequence[str], place: int, scheme: Scheme) -> str:
+def _reason(tags: Sequence[str], place: int, scheme: AnyScheme) -> str:
     tag = tags[place]
     before = tags[place - 1] if place else "nothing"
     letters = dict.fromkeys("B" + LETTERS[scheme])

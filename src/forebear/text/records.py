@@ -200,7 +200,7 @@ def untagged(document: Document, ledger: Ledger) -> Document:
         for item in line.split():
             word, _, tag = item.rpartition("/")
             if compounds:
-                word, tag, opens = _unbracketed(word, tag, is_open=told.opened >= 0)
+                word, tag, opens = unbracketed(word, tag, is_open=told.opened >= 0)
             if not word or not tag:
                 raise BadInput(
                     f"{item!r} is not word/tag",
@@ -224,7 +224,7 @@ def untagged(document: Document, ledger: Ledger) -> Document:
     return Document(text, document.file, document.line, document.part, tuple(ends), tuple(told.spans))
 
 
-def _unbracketed(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool]:
+def unbracketed(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool]:
     """Word and tag of `[中央/n` in [中央/n 电台/n]nt, and whether a compound begins with it; `]/nt` becomes `]nt`."""
     opens = word[:1] == "[" and len(word) > 1
     if (is_open or opens) and word[-1:] == "]" and "/" in word:

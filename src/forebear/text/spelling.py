@@ -34,6 +34,7 @@ class Spelling:
         self.longest, self.size = longest, len(tokens)
         self._tokens, self._roles = tokens, dict(roles)
         self._numbers: dict[str, int] = {}
+        self._words: list[str] = []  # the same, by their numbers
         self._rows: np.ndarray | None = None  # (at least as many as there are, longest)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
@@ -50,6 +51,14 @@ class Spelling:
                 self._rows = table = np.concatenate((table, np.full_like(table, BEYOND)))
             table[found] = self.spelled(word)
         return found
+
+    def word(self, number: int) -> str:
+        """What a number stands for: a token of the vocabulary, or a word that came."""
+        if number < self.size:
+            return self._tokens[number]
+        if len(self._words) < len(self._numbers):  # numbers are given one after the other
+            self._words = list(self._numbers)
+        return self._words[number - self.size]
 
     def spelled(self, word: str) -> np.ndarray:
         """(longest,) symbols."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.milestones.milestone import Milestone
 from forebear.tasks.adaptation import Adaptation
+from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Task
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
@@ -32,6 +33,10 @@ def learner_for_task(
 ) -> Learner:
     """`given` are the tensors of the pre-trained run; `weights` those of labels."""
     if milestone.learning == "counting":
+        if searches(milestone, task):
+            from forebear.training.chaining import Chaining
+
+            return Chaining(linear(milestone, tokenizer, task, adaptation), recipe)
         from forebear.training.fitting import Fitting
 
         return Fitting(linear(milestone, tokenizer, task, adaptation), recipe, weights)
@@ -40,6 +45,11 @@ def learner_for_task(
 
     model = network_for(milestone, tokenizer, task, adaptation, weights)
     return Descending(model, recipe, chosen(recipe), taken(given or {}, model), adaptation.shares(model))
+
+
+def searches(milestone: Milestone, task: Task) -> bool:
+    """Whether it learns this task from all examples at once, in steps that lead to the best weights."""
+    return milestone.learns_tags and milestone.learns_tags_by == "searching" and isinstance(task, Tagging)
 
 
 def network_for(
@@ -89,7 +99,9 @@ def loaded_for_task(
 
 
 def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
-    """A linear model over the n-grams of a milestone that counts: the honest baseline."""
+    """A linear model over the n-grams of a milestone that counts, the honest baseline; of one that tags, its own."""
+    if milestone.learns_tags and isinstance(task, Tagging):
+        return milestone.tagger(tokenizer, task.legal)
     from forebear.statistics.linear import LinearModel
     from forebear.statistics.shapes import shapes_of
 

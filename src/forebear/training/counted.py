@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,8 @@ def tabled(network: Any, folder: RunFolder) -> Iterator[None]:
         yield
         return
     network.place = folder.path / TABLE
+    for left in folder.path.glob(".counts-*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as aside:
         network.tally.folder = Path(aside)
         yield

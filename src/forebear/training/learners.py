@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.milestones.milestone import Milestone
+from forebear.objectives.batch import Objective
 from forebear.text.sides import Sides
 from forebear.text.tokenizer import Tokenizer
 from forebear.training.learner import Learner
@@ -23,6 +24,10 @@ def learner_for(
 ) -> Learner:
     """`given` are tensors to begin with, where it is not from nothing."""
     network = milestone.network(tokenizer)
+    if milestone.counts_again:
+        from forebear.training.expecting import Expecting
+
+        return Expecting(network, recipe)
     if milestone.learning == "counting":
         from forebear.training.counting import Counting
 
@@ -35,6 +40,12 @@ def learner_for(
     from forebear.training.device import chosen
 
     return Descending(network, recipe, chosen(recipe), given)
+
+
+def introduced(learner: Learner, objective: Objective, source: Any) -> None:
+    """Shows the text to those that must know all of it before they begin."""
+    if (meet := getattr(learner, "meet", None)) is not None:
+        meet(objective, source)
 
 
 def loaded(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.objectives.batch import Batch
+from forebear.objectives.batch import Batch, Objective
 from forebear.text.portion import Portion
 from forebear.text.workers import cores
 from forebear.training.learner import REMEMBERED, WEIGHTS
@@ -31,7 +31,7 @@ class Sweeping:
         self.threads = recipe.threads or cores()
         self.notes: list[str] = []
 
-    def meet(self, source: Portion) -> None:
+    def meet(self, objective: Objective, source: Portion) -> None:
         """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
         self.network.meet(source, self.given)
         self.notes += self.network.notes

@@ -98,12 +98,14 @@ class Trainer:
         *,
         once: bool = False,
         last: bool = False,
+        by_epoch: bool = False,
         unigram: float | None = None,
         judge: Judge | None = None,
         watcher: Watcher | None = None,
     ) -> None:
         self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
         self.once, self.last = once, last  # everything is shown once; what was learned last is kept, not the best
+        self.by_epoch = by_epoch or last  # held-out text is looked at after every epoch
         self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or Watcher()
@@ -203,7 +205,10 @@ class Trainer:
         step, over = self.at.step, self._over()
         rate = self.recipe.rate * self.pace.share(step - 1)
         held_out, best = None, False
-        if examined(step, self.recipe.evaluate_every or (self.epoch if self.last else None)) or over:
+        if over:
+            getattr(self.learner, "conclude", lambda: None)()
+            self._hear()
+        if examined(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
             held_out = self.examine()
             if not self.once:  # what counts may well hold something impossible
                 troubles.no_number(step, sum(held_out.values()), rate)
@@ -284,7 +289,8 @@ class Trainer:
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        return self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
+        found = getattr(self.learner, "ended", False)  # there is nothing better to be found
+        return found or self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
 
     def _bored(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
 from forebear.lineage import name_of
-from forebear.tasks.every_example import EveryExample
+from forebear.tasks.every_example import AllExamples, EveryExample
 from forebear.tasks.examples import is_labelled, texts_of
+from forebear.tasks.figures.words_metric import of_unknown
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
+from forebear.tasks.tagging import Tagging
+from forebear.tasks.task import Task
 from forebear.text.aside import disk_told
 from forebear.text.blueprint import stages
-from forebear.training.adapted import balanced, learner_for_task
+from forebear.training.adapted import balanced, learner_for_task, searches
 from forebear.training.card import write_card
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledSource, in_other_forms, read_labelled
@@ -129,7 +132,7 @@ class Ready:
     train: Rows
     held_out: Rows
     judged: Rows  # those of held_out that are looked at on the way
-    objective: EveryExample
+    objective: EveryExample | AllExamples
     learner: Learner
     notes: list[str]
     lacked: WithoutVectors | None = None  # where vectors of words were given
@@ -163,6 +166,7 @@ class Ready:
             weights=weights,
         )
         objective = EveryExample(what.adaptation.language, alike=_goes_word_by_word(what, learner))
+        objective = AllExamples() if searches(what.milestone, what.task) else objective
         objective.check(train)
         return cls(what, train, held_out, judged, objective, learner, notes, lacked)
 
@@ -209,7 +213,7 @@ def trained(run: RunFolder, ready: Ready, watcher: Watcher, group: Together = AL
         if run.facts["state"] != "trained":
             without = {"without_vectors": ready.lacked.facts()} if ready.lacked is not None else {}
             run.tell(notes=notes, processes=group.size, **without)
-            counting = run.milestone.learning == "counting"
+            counting = run.milestone.learning == "counting" and not searches(run.milestone, ready.what.task)
             with group.learner(ready.learner) as learner:
                 led = replace(ready, learner=learner)
                 Trainer(run, learner, ready.objective, ready, once=counting, judge=led.judge, watcher=watcher).run()
@@ -232,13 +236,24 @@ def _flattered(run: RunFolder, source: LabelledSource) -> list[str]:
 def _no_better(what: Plan, blind: Baseline, figures: Mapping[str, Any]) -> list[str]:
     """That it does no better than what needs no learning, on the examples that were measured."""
     score = float(figures[what.task.score])
-    nothing_to_find = what.task.name == "tagging" and not figures["entities"]
+    nothing_to_find = figures.get("entities") == 0
     if score > blind.score or score == 1 or nothing_to_find:
         return []
     remedy = "more examples may help"
     if what.milestone.learning != "counting":
         remedy = "give it more time or examples, another --rate, or a run that was pre-trained longer"
     return [f"it does no better than this: {blind.meaning} ({blind.score:.3f}); {remedy}"]
+
+
+def _figures(what: Plan, task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:
+    """The task's own, and of plain tags what only who has the training examples can say: how words it never saw do."""
+    figures = task.measured(examples, answers)
+    if not isinstance(task, Tagging) or not task.is_plain:
+        return figures
+    known = {word for example in what.data.train for word in example.words}
+    both = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
+    words, true = [one.words for one, _ in both], [one.tags for one, _ in both]
+    return figures | of_unknown(words, true, [answer.tags for _, answer in both], known)
 
 
 def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
@@ -250,11 +265,11 @@ def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:
     layout = what.milestone.layout(what.tokenizer)
     logits = predicted(network, ready.held_out)
     task = what.task.calibrated(what.data.dev, ready.held_out, logits)
-    metrics = {"dev": task.measured(what.data.dev, task.answers(what.data.dev, ready.held_out, logits))}
+    metrics = {"dev": _figures(what, task, what.data.dev, task.answers(what.data.dev, ready.held_out, logits))}
     tested = [example for example in what.data.test if is_labelled(example)]
     if tested:
         rows = task.rows(tested, what.tokenizer, layout)
-        metrics["test"] = task.measured(tested, task.answers(tested, rows, predicted(network, rows)))
+        metrics["test"] = _figures(what, task, tested, task.answers(tested, rows, predicted(network, rows)))
     elif what.data.test:
         answer = f"they are answered by: forebear {task.verb} {run.path} --in {what.source.test}"
         watcher.note(f"the test examples have no labels: nothing is measured on them; {answer}")

@@ -22,6 +22,8 @@ from forebear.using.exchanging_vectors import Vectors
 from forebear.using.pair_plans import has_field
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
+from forebear.using.tag_plans import going_on, learns_by_tags, tag_plan
+from forebear.using.task_plans import Plan
 
 PathLike = str | os.PathLike[str]
 FORM = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
@@ -65,33 +67,50 @@ def pretrain(
 
     `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
     fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
+    Words with their tags teach some milestones, such as crf: what comes of it is a run that tags, as of `adapt`.
     `pairs`, instead of texts, are two files line by line, or one with both sides in `columns`, for `transformer`.
     `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """
     if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
         settings["pairs"], pairs = pairs, None  # BERT's, which are another thing
-    paths = texts if pairs is None else pairs
     with _together(processes, shard) as group:
         reading = Reading(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
         dictionary, names = (None if file is None else os.fspath(file) for file in (user_dict, entities))
         finds = segment or dictionary is not None or names is not None
         source = TextSource((), reading, sentences, finds, dictionary, names, pairs is not None, columns)
+        files = _paths(texts if pairs is None else pairs)
+        written = read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None
+        how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
+        place = os.fspath(to) if to is not None else None
+        if learns_by_tags(milestone, format):
+            idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
+            return _taught(tag_plan(milestone, files, **how, idle=idle), place, overwrite, watcher, group)
         what = plan(
             milestone,
-            [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths],
-            size=size,
+            files,
+            **how,
             tokenizer=tokenizer,
             vocabulary=vocabulary,
             target_tokenizer=target_tokenizer,
             target_vocabulary=target_vocabulary,
-            source=source,
-            recipe=read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None,
-            settings=settings,
             beginning=begun(from_run, add_words),
         )
-        place = os.fspath(to) if to is not None else None
         run = pretraining.pretrain(what, place, overwrite=overwrite, workers=workers, watcher=watcher, group=group)
     return Run(run)
+
+
+def _paths(given: PathLike | Sequence[PathLike]) -> list[str]:
+    return [os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given)]
+
+
+def _taught(
+    planned: tuple[Plan, list[str]], to: str | None, overwrite: bool, watcher: Watcher | None, group: Together
+) -> Run:
+    """By words and their tags: what `adapt` does from nothing."""
+    what, notes = planned
+    for note in notes:
+        (watcher or Watcher()).note(note)
+    return Run(adapting.adapt(what, to, overwrite=overwrite, watcher=watcher, group=group))
 
 
 @contextmanager
@@ -108,7 +127,7 @@ def resume(
 ) -> Run:
     """Goes on with a run that was broken off."""
     with _together(processes, shard) as group:
-        return Run(pretraining.resume(os.fspath(folder), watcher=watcher, group=group))
+        return Run(going_on(folder, watcher=watcher, group=group))
 
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: Watcher | None = None) -> Run:

@@ -16,6 +16,11 @@ import numpy as np
 from forebear.lineage import LINEAGE, Entry, milestone_named
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Batch, Moment, Objective
+from forebear.tasks.every_example import AllExamples
+from forebear.tasks.examples import Tagged
+from forebear.tasks.files.slashed import parted
+from forebear.tasks.tagging import Tagging
+from forebear.tasks.tags import free
 from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion
 from forebear.text.sides import Sides
@@ -41,6 +46,13 @@ GROWS = (
     "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of each"
     " length for every token of the text; a prediction costs one search for each length."
 )
+
+
+OF_TAGS = (
+    "Its size follows from the examples: a weight for each feature and each label that it was seen with, and for each"
+    " move from label to label; to tag a word costs as many moves as there are pairs of labels."
+)
+TAGGED = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V warm/A ./.")
 
 
 class Nominal:
@@ -97,26 +109,33 @@ def explain(
     title, body, meanings = _docstring(kind)
     batch, tokenizer = sample(own.milestone)
     encoder, heads = _parts(own.milestone, tokenizer)
-    objective = type(own.milestone.objective(tokenizer)).__name__
+    objective = AllExamples() if kind.learns_from == "tags" else own.milestone.objective(tokenizer)
     values = asdict(own.milestone)
     return Explained(
         entry=LINEAGE[name],
         paper=title,
         changed=body,
-        sentence=_sentence(objective, batch, encoder, heads, kind.learning),
+        sentence=_sentence(type(objective).__name__, batch, encoder, heads, way_of(kind)),
         learning=kind.learning,
         tokenizer=kind.tokenizer,
         encoder=encoder,
         heads=heads,
         verbs=verbs(heads, encodes=kind.learning != "counting", words=kind.tokenizer == "words"),
-        example=_example(batch, tokenizer, own.milestone.objective(tokenizer)),
+        example=_example(batch, tokenizer, objective),
         fields={field: (values[field], meanings.get(field, "")) for field in values},
         recipe=_heeded(own.recipe, kind),
         size=own.size,
         vocabulary=entries,
         sizes={label: _sized(one, entries) for label, one in made.items()},
-        remark=GROWS if kind.learning == "counting" else "",
+        remark=_remark(kind),
     )
+
+
+def _remark(kind: type[Milestone]) -> str:
+    """What is to be said where a size does not say how large a run becomes."""
+    if kind.learning != "counting" or kind.counts_again:
+        return ""
+    return GROWS if kind.learns_from == "text" else OF_TAGS
 
 
 def _heeded(recipe: Recipe, kind: type[Milestone]) -> dict[str, Any]:
@@ -138,6 +157,8 @@ def abilities(name: str) -> tuple[tuple[str, ...], str]:
 
 def _asked(milestone: Milestone) -> Iterable[str]:
     """The names of an objective's targets: as it says itself, or as a batch of it has them."""
+    if milestone.learns_from == "tags":
+        return ("tag",)
     if milestone.learns_from == "text":
         objective = milestone.objective(_as_corpus(EXAMPLE).tokenizer)
         if (asks := getattr(objective, "asks", None)) is not None:
@@ -151,6 +172,12 @@ def _in_size(kind: type[Milestone], size: str) -> Milestone:
 
 def sample(milestone: Milestone) -> tuple[Batch, Any]:
     """The objective's first batch of two tiny documents, and the tokenizer, or both, that cut them."""
+    if milestone.learns_from == "tags":
+        examples = [Tagged(*parted(line)) for line in TAGGED]
+        task = Tagging.learned(examples, scheme="plain")
+        tokenizer = train("words", [" ".join(one.words) for one in examples], split="spaces")
+        rows = task.rows(examples, tokenizer, milestone.layout(tokenizer))
+        return AllExamples().batch(rows, 0, Moment(0, 0)), tokenizer
     if milestone.learns_from == "pairs":
         read, written = (_as_corpus(texts) for texts in (TRANSLATED, EXAMPLE))
         sides = Sides(read.tokenizer, written.tokenizer)
@@ -191,7 +218,9 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
     if not heads:
         answering = "nothing is learned, and nothing answered"
     elif not encoder:
-        does = "counts what follows what" if learning == "counting" else "moves the vectors of words"
+        does = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
+        does = does.get(learning, "moves the vectors of words")
+        does = "weighs what is seen of each word and what follows what" if "tag" in heads else does
         answering = " and ".join(f"{what} {does} and answers {name}" for name, what in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
     return SENTENCE.format(objective=objective, inputs=inputs, targets=targets, answering=answering)
@@ -199,6 +228,8 @@ def _sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, st
 
 def _parts(milestone: Milestone, tokenizer: Any) -> tuple[str, dict[str, str]]:
     """What turns inputs into states (nothing, in a model that counts), and what answers by each name."""
+    if milestone.learns_from == "tags":
+        return "", {"tag": type(milestone.tagger(tokenizer, free(1))).__name__}
     network = milestone.network(tokenizer)
     if milestone.learning != "descending":
         return "", {name: type(network).__name__ for name in network.heads}
@@ -223,6 +254,9 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
     for name, target in per_token.items():
         if target.dtype.kind == "f":
             told[name] = [f"{number:.2f}" for number in target[:length].tolist()]
+            continue
+        if name == "tag":
+            told[name] = [*parted(TAGGED[0])[1]][:length]
             continue
         told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
     answers = getattr(getattr(objective, "inner", None), "answers", ())

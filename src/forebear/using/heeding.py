@@ -9,9 +9,18 @@ from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
 from forebear.training.recipe import OF_DESCENT, OF_TORCH
 
+KEPT = ("threads", "patience")  # that mean something to a search for the best weights
 IDLE = {
     "counting": (("deterministic", *OF_DESCENT), "which counts"),
     "only counts": (("deterministic", "threads", "max_memory", *OF_DESCENT), "which counts"),
+    "recounting": (
+        ("deterministic", "max_memory", *(name for name in OF_DESCENT if name != "patience")),
+        "which counts",
+    ),
+    "searching": (
+        (*(name for name in OF_DESCENT if name not in KEPT), "batch", "deterministic", "max_memory"),
+        "which has no rate",
+    ),
     "sweeping": ((*OF_TORCH, "max_memory"), "which has no network"),
     "descending": (("deterministic", "max_memory"), "which always ends alike with as many threads"),
 }
@@ -19,7 +28,9 @@ IDLE = {
 
 def way_of(kind: type[Milestone]) -> str:
     """How it learns, as far as settings are concerned: what only counts is all alike."""
-    return "only counts" if kind.only_counts else kind.learning
+    if kind.learns_from == "tags":
+        return kind.learns_tags_by
+    return "recounting" if kind.counts_again else "only counts" if kind.only_counts else kind.learning
 
 
 def heeded(milestone: str, way: str, given: Mapping[str, Any]) -> None:

@@ -28,6 +28,9 @@ def fits(milestone: str, kind: type[Milestone], source: TextSource, of_target: M
             raise BadInput(what, file=source.paths[0], remedy=remedy)
         _only_pairs(source)
         return
+    if kind.learns_from == "tags" and source.paths:
+        what = f"{milestone} learns from words with their tags, not from plain text"
+        raise BadInput(what, file=source.paths[0], remedy=f"forebear pretrain {milestone} FILE, of word/tag or CoNLL")
     if source.pairs:
         what = f"{milestone} learns from plain text: --pairs means nothing to it"
         raise BadInput(what, remedy=f"forebear pretrain {milestone} TEXT…, or choose transformer")

@@ -173,7 +173,7 @@ def plan(
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
-    own, given = _shared_out(milestone, kind, settings or {})
+    own, given = shared_out(milestone, kind, settings or {})
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     notes: tuple[str, ...] = ()
     free = beginning is None and not (tokenizer or written.get("tokenizer"))
@@ -182,7 +182,7 @@ def plan(
         source = replace(source, sentences="lines")
         given = {"held_out": 0.0, **written.get("recipe", {}), **given}
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
-    made = _built(milestone, kind, size, {**written.get("fields", {}), **own})
+    made = built(milestone, kind, size, {**written.get("fields", {}), **own})
     fields_heeded(made, [*(recipe or {}).get("fields", {}), *own])
     heeded(milestone, way_of(kind), {**written.get("recipe", {}), **given})
     slower = beginning is not None and kind.learning == "descending"  # new rows of a table must learn as fast as any
@@ -263,7 +263,7 @@ def _recipe_of(milestone: Milestone, *layers: Mapping[str, Any]) -> Recipe:
     return recipe_from(default, own, *layers)
 
 
-def _shared_out(
+def shared_out(
     milestone: str, kind: type[Milestone], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the milestone, and settings of the recipe."""
@@ -287,7 +287,7 @@ def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _built(milestone: str, kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
+def built(milestone: str, kind: type[Milestone], size: str | None, own: Mapping[str, Any]) -> Milestone:
     """The milestone in this size, with these fields; values may be written as on the command line."""
     if size is not None and size not in kind.sizes:
         raise BadInput(f"{milestone} has no size {size!r}", remedy=nearest(str(size), kind.sizes))

@@ -24,10 +24,9 @@ from forebear.training.corpora import Progress, TextSource, corpus_again
 from forebear.training.counted import tabled
 from forebear.training.folder import RunFolder
 from forebear.training.learner import Learner
-from forebear.training.learners import learner_for
+from forebear.training.learners import introduced, learner_for
 from forebear.training.parallel_corpora import parallel_again
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
-from forebear.training.sweeping import Sweeping
 from forebear.training.together import ALONE, Together
 from forebear.training.trainer import Trainer, Watcher
 from forebear.using.abilities import verbs
@@ -219,8 +218,7 @@ class Ready:
         learner = learner_for(milestone, tokenizer, recipe, given)
         cut, long = _cut_words(learner.network, corpus)
         notes += long
-        if isinstance(learner, Sweeping):
-            learner.meet(split.train)
+        introduced(learner, objective, split.train)
         end = tokenizer.roles.get("end")
         unigram = None
         if end is not None and milestone.learning != "sweeping" and len(split.held_out):
@@ -273,8 +271,10 @@ def _finish(run: RunFolder, ready: Ready, watcher: Watcher, group: Together) -> 
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram, "processes": group.size}
         run.tell(data=run.facts["data"] | {"split": shares}, **facts)
         way = run.milestone.learning
-        once = way == "counting" or not ready.learner.network.heads  # what is not predicted is not learned better
-        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "unigram": ready.unigram}
+        again = run.milestone.counts_again
+        once = way == "counting" and not again
+        once = once or not ready.learner.network.heads  # what is not predicted is not learned better
+        how: dict[str, Any] = {"once": once, "last": way == "sweeping", "by_epoch": again, "unigram": ready.unigram}
         with tabled(ready.learner.network, run), group.learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
     _measure(run, ready.split.held_out, watcher)

@@ -15,8 +15,7 @@ from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.translation import Translation
 from forebear.text.pairs import PairedPortion, ParallelCorpus
 from forebear.training.corpora import Progress
-from forebear.training.learners import learner_for
-from forebear.training.sweeping import Sweeping
+from forebear.training.learners import introduced, learner_for
 from forebear.using.previewing_hidden import hidden_figures
 from forebear.vectors.together import Together
 
@@ -51,8 +50,7 @@ def stages(what: Plan, *, workers: int | None = None, progress: Progress | None 
         tokenizer: Any = corpus.tokenizer
         given, _ = what.beginning.tensors(what.milestone, tokenizer) if what.beginning else (None, [])
     learner = learner_for(what.milestone, corpus.tokenizer, what.recipe, given)
-    if isinstance(learner, Sweeping):
-        learner.meet(split.train)
+    introduced(learner, objective, split.train)
     return nine(what, corpus, split, objective, learner, try_loss=True)
 
 
@@ -60,7 +58,7 @@ def nine(
     what: Plan, corpus: Corpus | ParallelCorpus, split: Split, objective: Objective, learner: Learner, *, try_loss: bool
 ) -> list[Stage]:
     """All nine, of what training is made of; with `try_loss` a batch goes through the untrained network."""
-    recipe, way = what.recipe, what.milestone.learning
+    recipe, way = what.recipe, "recounting" if what.milestone.counts_again else what.milestone.learning
     counting = way == "counting"
     batch = objective.batch(split.train, recipe.batch, Moment(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
@@ -167,6 +165,8 @@ def _lost(learner: Learner, batch: Batch, vocabulary: int, way: str, try_loss: b
 def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
     if way == "counting":
         return "no descent: everything is counted once", {}
+    if way == "recounting":
+        return "no descent: states are counted as often as they are expected, anew in every epoch", {}
     if way == "sweeping":
         if not learner.network.heads:
             return learner.network.descent, {}

@@ -16,11 +16,13 @@ from forebear.tasks.examples import texts_of
 from forebear.tasks.task import Task, task_named
 from forebear.text.extending import extended, lacking
 from forebear.text.tokenizer import Tokenizer
+from forebear.training.adapted import searches
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import LabelledData, LabelledSource, read_labelled
 from forebear.training.recipe import Recipe, recipe_from
 from forebear.using.beginning import Beginning
 from forebear.using.heeding import heeded
+from forebear.using.planning import built
 
 EXAMPLES, MORE = 16, 32  # in a step, about; more where everything is learned from nothing
 LEAST_STEPS = 300  # that a task wants, even where examples are few
@@ -29,6 +31,7 @@ LOOKS, LOOKING = 12, 0.1  # at held-out examples, in the course of a run; and ab
 JUDGED = 2000  # held-out examples that are looked at on the way
 TEACHING = 3  # what a token costs that teaches, beside one that is only read
 OFTEN = 2  # how often a word without a vector must stand in the examples to get one
+EVERY_WORD = 1 << 20  # entries of a vocabulary of words that were cut before
 OF_READERS, OF_VECTORS = 3e-3, 1e-2  # rates of what reads vectors of words, and of a head that reads them as they are
 FROZEN_STEPS = 2000  # the fewest where such vectors stay as they are: a step costs little, and they are not forgotten
 OF_HEADS = 2e-3  # the rate where only a head learns
@@ -77,17 +80,17 @@ def plan(
     size: str | None = None,
     dropout: float | None = None,
     data: LabelledData | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> Plan:
     """`begin` is a run's folder or a milestone's name; `how` and `options` are fields of Adaptation and of the task.
 
+    `fields` are those of a milestone that begins from nothing.
     `dropout` is the encoder's while it is adapted, or that of what reads it; None: as it is in the run.
     """
     if begin in LINEAGE and not Path(begin).is_dir():
         kind, beginning = milestone_named(begin), None
         named = size or kind.size or None
-        if named is not None and named not in kind.sizes:
-            raise BadInput(f"{begin} has no size {named!r}", remedy=f"there are: {', '.join(kind.sizes)}")
-        milestone = kind(**kind.sizes.get(named or "", {}))
+        milestone = built(begin, kind, named, fields or {})
     else:
         beginning = _beginning(begin)
         milestone, named = beginning.folder.milestone, beginning.folder.facts.get("size")
@@ -96,6 +99,10 @@ def plan(
     if milestone.learns_from == "pairs":
         what, remedy = "translates: tasks are learned by those that read one text", "choose another, such as bert"
         raise BadInput(what, file=begin, remedy=remedy)
+    if milestone.learns_from == "tags" and source.task != "tagging":
+        what = f"{name_of(milestone)} learns to tag words and nothing else; these examples are of {source.task}"
+        remedy = "give words with their tags, or choose another milestone, such as ngram"
+        raise BadInput(what, file=source.train, remedy=remedy)
     reads_features = (how or {}).get("how") == "features"
     if dropout is not None and (milestone.learning == "counting" or reads_features):
         nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
@@ -106,10 +113,13 @@ def plan(
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
+    if milestone.learns_tags and source.task == "tagging":
+        given["crf"] = True  # it is a chain by itself
     task = task_named(source.task).learned(data.train, **given)
     adaptation = adaptation_for(milestone, beginning, len(data.train), how or {})
     tokenizer = tokenizer_for(milestone, beginning, adaptation, source.task, data)
-    heeded(name_of(milestone), "descending" if milestone.learning == "sweeping" else milestone.learning, settings or {})
+    way = "only counts" if milestone.learning == "counting" else "descending"
+    heeded(name_of(milestone), "searching" if searches(milestone, task) else way, settings or {})
     for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
         raise BadInput(f"--{flag} means nothing here: {why}", remedy="leave it out")
     recipe = recipe_for(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
@@ -134,7 +144,7 @@ def adaptation_for(
     told = {name: value for name, value in given.items() if value is not None}
     if not told.get("mixture_norm"):
         told.pop("mixture_norm", None)
-    predicts = "next" in _heads(milestone, beginning) and milestone.learning == "descending"
+    predicts = milestone.learning == "descending" and "next" in _heads(milestone, beginning)
     predicts = predicts and not milestone.spells and not told.get("reader")  # no letters can be predicted
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
@@ -211,7 +221,7 @@ def tokenizer_for(
 
     Where vectors of words learn with the task, words of the examples that have none get one.
     """
-    if beginning is None:
+    if beginning is None or (task == "tagging" and milestone.learns_tags):  # whose words are those that were tagged
         return milestone.reading(_learned_tokenizer(milestone, task, data))
     if not milestone.wants_reader or adaptation.how != "finetune":
         return milestone.reading(beginning.tokenizer)
@@ -228,6 +238,8 @@ def _learned_tokenizer(milestone: Milestone, task: str, data: LabelledData) -> T
     texts = [text for example in data.train for text in texts_of(example)]
     kind = milestone.tokenizer
     more: dict[str, Any] = {}
+    if task == "tagging" and milestone.learns_tags:
+        return train("words", texts, split="spaces", segmenter=None, size=EVERY_WORD)
     if task == "tagging" and milestone.learning == "counting":
         kind, more["lower"] = "wordpiece", False  # parts and capitals of names that nobody has seen before
     if kind == "bytepair" and "mask" in milestone.needs:
@@ -264,6 +276,9 @@ def recipe_for(
     layout = milestone.layout(tokenizer)
     rows = task.rows(data.train[: 20 * MORE], tokenizer, layout, learning=True)
     mean = float(rows.sizes.mean()) if len(rows) else 1.0  # tokens of an example, in all its windows
+    if searches(milestone, task):
+        every = max(1, round(2 * mean * len(data.train)))  # tokens, about
+        return recipe_from({"batch": every, **milestone.recipe()}, settings)
     if milestone.learning == "counting":
         return recipe_from({"batch": max(1, round(2 * mean * len(data.train))), "epochs": 1}, settings)
     rate = _rate(milestone, adaptation, fresh=fresh)

@@ -65,9 +65,11 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
 
     The network is built, and one full row goes through it, on torch's meta device: shapes without numbers.
     """
-    if milestone.learning == "counting":
+    if milestone.learning == "counting" and not milestone.counts_again:
         return None
     network = milestone.network(tokenizer)
+    if milestone.counts_again:
+        return _of_states(network)
     if milestone.learning == "sweeping":
         return _of_tables(network)
     own = network.encoder.context or getattr(network.encoder, "window", None)
@@ -93,6 +95,14 @@ def _of_tables(network: Any) -> Weight:
     parameters, width = network.parameter_count, network.width
     nothing = {"gradients": 0, "moments": NUMBER * network.remembered_count, "activations": 0, "batch": 0, "cache": 0}
     return Weight(parameters=parameters, longest=None, flops=width, weights=NUMBER * parameters, **nothing)
+
+
+def _of_states(network: Any) -> Weight:
+    """Probabilities are double numbers, as many are expected beside them, and a token moves each state to any other."""
+    parameters, states = network.parameter_count, network.states + 1
+    nothing = {"gradients": 0, "activations": 0, "batch": 0}
+    own = {"weights": 2 * NUMBER * parameters, "moments": 2 * NUMBER * parameters, "cache": 2 * NUMBER * states}
+    return Weight(parameters=parameters, longest=None, flops=2 * states * states + 3 * states, **nothing, **own)
 
 
 def _cache(encoder: Any, longest: int) -> int:

@@ -15,7 +15,7 @@ from forebear.text.sources import Source
 
 TASKS = ("classification", "pairs", "answering", "tagging", "choice")
 
-Kind = Literal["tsv", "csv", "jsonl", "json", "squad", "conll"]
+Kind = Literal["tsv", "csv", "jsonl", "json", "squad", "conll", "tagged"]
 Column = str | int  # by its name in a header or a JSON object, or by its place, counted from 1
 Answer = Literal["one", "several", "number"]
 Labels = Literal["wanted", "optional", "absent"]
@@ -28,9 +28,10 @@ KINDS: dict[str, str] = {
     "json": "a JSON array of objects",
     "squad": "SQuAD's JSON, questions about passages",
     "conll": "a word and its tag a line (CoNLL)",
+    "tagged": "a sentence a line, word/tag word/tag",
 }
 # Where the name of the file format leaves no choice, what it can be used for.
-ONLY_FOR = {"squad": "answering", "conll": "tagging"}
+ONLY_FOR = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
 SKIPPING = "mend it, or leave bad rows out with --on-bad-rows skip"
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may spell half a character
 

@@ -69,6 +69,8 @@ def guess(
     form = Form(looks, encoding=encoding)
     if looks == "squad":
         return Guess("answering", form, [KINDS["squad"]])
+    if looks == "tagged":
+        return _slashed(head, form)
     if looks == "conll":
         return _words_and_tags(head, asking, form)
     if looks in ("json", "jsonl"):
@@ -90,9 +92,20 @@ def _words_and_tags(head: Head, asking: Asking, form: Form) -> Guess:
     if tag is None:
         return Guess("tagging", form, [f"{about}, there are no tags"])
     kinds = Counter(row[tag - 1].strip() for row in rows if len(row) == width)
+    return Guess("tagging", form, [f"{about}, column {tag} the tag ({_told_tags(kinds)})"])
+
+
+def _slashed(head: Head, form: Form) -> Guess:
+    kinds: Counter[str] = Counter()
+    for item in (item for line in head.lines for item in line.split()):
+        kinds[item.rpartition("/")[2].partition("]")[0]] += 1
+    about = f"{KINDS['tagged']}: {_told_tags(kinds)}"
+    return Guess("tagging", replace(form, texts=(1,), label=2, width=2), [about])
+
+
+def _told_tags(kinds: Counter[str]) -> str:
     shown = ", ".join(sorted(kinds)[:12]) + (", …" if len(kinds) > 12 else "")
-    count = f"{len(kinds)} tag{'s' * (len(kinds) != 1)} among the first {len(rows)} words: {shown}"
-    return Guess("tagging", form, [f"{about}, column {tag} the tag ({count})"])
+    return f"{len(kinds)} tag{'s' * (len(kinds) != 1)} among the first {kinds.total():,} words: {shown}"
 
 
 def _fields(head: Head, asking: Asking, form: Form) -> Guess:

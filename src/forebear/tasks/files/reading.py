@@ -1,4 +1,4 @@
-"""Labelled data in a person's own files becomes examples: tables, JSON, SQuAD and CoNLL, one after the other."""
+"""Labelled data in a person's own files becomes examples: tables, JSON, SQuAD, CoNLL and word/tag, one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import get_args
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example
-from forebear.tasks.files import conll, json_records, squad_files, tables
+from forebear.tasks.files import conll, json_records, slashed, squad_files, tables
 from forebear.tasks.files.forms import TASKS, BadRow, Faults, Form, Labels, OnBadRows, Wanted, check
 from forebear.tasks.files.guessing import Guess, guess
 from forebear.text.blocks import OnBadBytes
@@ -22,6 +22,7 @@ READERS: dict[str, Callable[[Source, Wanted], Iterator[Example]]] = {
     "json": json_records.examples,
     "squad": squad_files.examples,
     "conll": conll.examples,
+    "tagged": slashed.examples,
 }
 
 

@@ -1,4 +1,4 @@
-"""What kind of file this is, told from its beginning: a table, JSON, SQuAD's form, or words and tags."""
+"""What kind of file this is, told from its beginning: a table, JSON, SQuAD's form, or words and tags in two ways."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from forebear.errors import BadInput
 from forebear.tasks.files.columns import is_header
 from forebear.tasks.files.conll import DOCUMENT, GAP
 from forebear.tasks.files.forms import Kind
+from forebear.tasks.files.slashed import is_slashed
 from forebear.tasks.files.squad_files import is_squad
 from forebear.text.blocks import Blocks, OnBadBytes
 from forebear.text.ledger import Ledger
@@ -66,6 +67,8 @@ class Head:
         start = self.text.lstrip()
         if re.match(r'\[\s*\{|\{\s*["}]', start):
             return self._json(start), ""
+        if is_slashed(self.lines):
+            return "tagged", ""
         if is_tagged(self.lines, is_asked=task == "tagging"):
             return "conll", ""
         return self.table()

@@ -1,0 +1,112 @@
+"""Milestones that words with their tags teach by themselves: `pretrain` with such text is `adapt` from nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forebear.errors import BadInput
+from forebear.lineage import LINEAGE, milestone_named
+from forebear.tasks.files.recognising import Head, cells, sentences
+from forebear.text.blocks import OnBadBytes
+from forebear.text.reading import Reading
+from forebear.text.sources import find
+from forebear.training.corpora import TextSource
+from forebear.training.folder import RunFolder
+from forebear.training.labelled import labelled_source
+from forebear.using import adapting, pretraining, task_plans
+from forebear.using.planning import shared_out
+
+ALIKE = 0.9  # of the lines have as many columns, in a file of words and tags
+
+
+def learns_by_tags(milestone: str | None, form: str) -> bool:
+    """Whether this milestone, given text of this --format, learns to tag."""
+    if milestone not in LINEAGE:
+        return False
+    kind = milestone_named(milestone)
+    return kind.learns_from == "tags" or (kind.learns_tags and form == "tagged")
+
+
+def going_on(folder: str | os.PathLike[str], **how: Any) -> RunFolder:
+    """Goes on with a run that `pretrain` began: one of a milestone that tags teach knows a task already."""
+    run = RunFolder.open(folder)
+    taught = run.task is not None and run.facts.get("parent") is None and run.milestone.learns_tags
+    return (adapting.resume if taught else pretraining.resume)(os.fspath(folder), **how)
+
+
+def tag_plan(
+    milestone: str,
+    texts: Sequence[str],
+    source: TextSource,
+    *,
+    size: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    idle: Mapping[str, Any] | None = None,
+) -> tuple[task_plans.Plan, list[str]]:
+    """What `adapt MILESTONE FILE --task tagging` plans, and what was guessed of the file, in words.
+
+    `settings` are fields of the milestone and settings of the recipe; `idle` are options that mean nothing here.
+    """
+    written = dict(recipe or {})
+    if written.get("milestone", milestone) != milestone:
+        told = written["milestone"]
+        raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
+    _refuse_idle(milestone, source, {**(idle or {}), **{name: written.get(name) for name in ("tokenizer",)}})
+    if len(texts) != 1:
+        what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
+        raise BadInput(what, remedy="join them into one")
+    kind = milestone_named(milestone)
+    own, given = shared_out(milestone, kind, settings or {})
+    given = {**written.get("recipe", {}), **given}
+    held_out = given.pop("held_out", None)
+    reading = source.reading
+    form: dict[str, Any] = {"encoding": reading.encoding}
+    if reading.format == "tagged":
+        form["kind"] = "tagged"
+    elif reading.format in ("auto", "text"):
+        _refuse_plain(milestone, texts[0], reading.encoding, reading.on_bad_bytes)
+    labelled, notes = labelled_source(
+        texts[0], task="tagging", form=form, dev_share=None if held_out is None else _share(held_out)
+    )
+    fields = {**written.get("fields", {}), **own}
+    size = size or written.get("size")
+    return task_plans.plan(milestone, labelled, settings=given, size=size, fields=fields), notes
+
+
+def _share(value: Any) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise BadInput(f"--held-out is {value}", remedy="give a share between 0 and 1, such as 0.1")
+    return share
+
+
+def _refuse_idle(milestone: str, source: TextSource, idle: Mapping[str, Any]) -> None:
+    """Options of plain text mean nothing to words that were cut and tagged before."""
+    usual, reading = TextSource(()), source.reading
+    told = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
+    told |= {"sentences": source.sentences != usual.sentences, "user-dict": source.user_dict}
+    told |= {"documents": reading.documents != Reading().documents, "entities": source.entities}
+    for name, value in {**told, **idle}.items():
+        if value:
+            what = f"--{name} means nothing to {milestone}, which learns from words and their tags"
+            raise BadInput(what, remedy="leave it out")
+
+
+def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
+    """An error, with what is wanted, for a text whose words have no tags."""
+    head = Head.of(next(find([path])), encoding, on_bad_bytes)
+    kind, _ = head.kind("tagging")
+    if kind != "conll":
+        return
+    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
+    most = max(set(widths), key=widths.count, default=1)
+    if most == 1 or widths.count(most) < ALIKE * len(widths):
+        what = f"this looks like plain text, and {milestone} learns from words with their tags"
+        remedy = "give a sentence a line, word/tag word/tag, or a word and its tag a line; for plain text choose ngram"
+        raise BadInput(what, file=path, remedy=remedy)
