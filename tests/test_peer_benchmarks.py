@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
         ("seq2seq", 7, "100.0% are the same"),
         ("word2vec", 8, "two threads, in step"),
         ("recurrent", 15, "held-out tokens"),
+        ("crf", 7, "all best paths are the same"),
     ],
 )
 def test_benchmark_runs(name, cases, said, tmp_path):
