@@ -153,6 +153,15 @@ def test_it_is_compared_where_words_are_tagged(home: Path, tmp_path: Path, capsy
     assert found["rows"][1]["score"] == 1.0
 
 
+def test_what_it_will_see(home: Path, capsys: Captured):
+    shown = told(capsys, "preview", "crf", home / "speech.txt", "--rows", "2")
+    assert shown["rows"][0]["tokens"] == ["猫", "看见", "猫", "。"]
+    assert shown["rows"][0]["asked"]["tag"] == ["n", "v", "n", "w"]
+    assert shown["figures"]["asked"]["tag"] == shown["figures"]["tokens"]
+    assert "learns from words" in refused(capsys, "preview", "crf", home / "speech.txt", "--tokenizer", "words")
+    assert "猫" in said(capsys, "preview", "crf", home / "speech.txt")
+
+
 def test_why(home: Path, capsys: Captured):
     shown = told(capsys, "inspect", "why", home / "run", "小狗 有 想 。", "--at", "3")
     (why,) = shown["texts"]

@@ -16,7 +16,6 @@ from forebear.kernels import crf as kernels
 from forebear.statistics.crf import CrfModel
 from forebear.statistics.crf_features import Written
 from forebear.statistics.crf_objective import Pairs, Problem
-from forebear.statistics.crf_templates import attributes, shape, templates_of
 from forebear.statistics.lbfgs import Search, pseudo_gradient
 from forebear.tasks import chains
 from forebear.tasks.tags import free, labels_of, legal
@@ -324,28 +323,6 @@ def test_a_sentence_of_a_hundred_thousand_words():
     scores, moves = made.logits(inputs)["tag"], moves_of(made)
     assert np.isfinite(problem.value(np.ones(problem.size) * problem.learned)[0])
     assert (kernels.best(scores, inputs["lengths"], *moves) == tokens % 3).mean() > 0.9
-
-
-def test_templates_and_what_is_wrong_with_them():
-    assert [str(one) for one in templates_of("word[0],word[-1]+suffix2[+1]")] == ["word[0]", "word[-1]+suffix2[1]"]
-    for wrong, what in (
-        ("", "no template"),
-        ("word", "is no template"),
-        ("wurd[0]", "is no template"),
-        ("word[9]", "further than 8"),
-        ("word[0] word[0]", "twice"),
-        ("word[0]+word[0]", "joins too much"),
-    ):
-        with pytest.raises(BadInput, match=what):
-            templates_of(wrong)
-
-
-def test_how_words_are_written():
-    assert [shape(word) for word in ("Paris", "iPhone", "1998年", "U.S.", "，", "北京", "")] == [
-        "Aa", "aAa", "0字", "A.A.", "p", "字", "",
-    ]  # fmt: skip
-    told = attributes("北京市")
-    assert told[2:10] == ("北", "北京", "北京市", "", "市", "京市", "北京市", "")
 
 
 def test_rare_features_are_left_out():
