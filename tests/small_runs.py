@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, learning_from_text, milestone_named
+from forebear.lineage import LINEAGE, learning_from_tags, learning_from_text, milestone_named
 from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 from forebear.training.corpora import TextSource
@@ -21,7 +21,7 @@ from forebear.using.heeding import way_of
 from forebear.using.run import Run
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1, "states": 16}
-NAMES = list(LINEAGE)
+NAMES = [name for name in LINEAGE if name not in learning_from_tags()]  # who learns from text, alone or in pairs
 TABLES = [name for name in NAMES if milestone_named(name).learning == "sweeping"]  # word vectors: they predict no text
 READING = [name for name in learning_from_text() if name not in TABLES]
 NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]

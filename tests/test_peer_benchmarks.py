@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
         ("hmm", 3, "of its states the same"),
         ("word2vec", 8, "two threads, in step"),
         ("recurrent", 15, "held-out tokens"),
+        ("crf", 7, "all best paths are the same"),
     ],
 )
 def test_benchmark_runs(name, cases, said, tmp_path):

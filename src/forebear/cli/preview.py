@@ -55,6 +55,7 @@ def preview(
     forebear preview ngram book.txt --tokenizer characters --rows 8
     forebear preview gpt2 红楼梦.txt --context 32 --batch 256 --step 7 --json
     forebear preview transformer train.de train.en
+    forebear preview crf peoples-daily-tagged.txt
     ```
 
     Parameters
@@ -90,19 +91,29 @@ def preview(
     from forebear.training.corpora import TextSource
     from forebear.using.planning import plan
     from forebear.using.previewing import preview as previewed
+    from forebear.using.previewing_tags import tags_preview
     from forebear.using.staging import stages as staged
+    from forebear.using.tag_plans import learns_by_tags, tag_plan
 
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
     translates = milestone_named(milestone).learns_from == "pairs"
+    source = TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns)
+    settings = {name.replace("-", "_"): value for name, value in fields.items()}
+    if learns_by_tags(milestone, reading.format):
+        idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
+        taught, _ = tag_plan(milestone, texts, source, size=size, settings=settings, idle=idle)
+        seen = tags_preview(taught, rows=rows)
+        speaking.tell(seen.facts(), lambda console: _draw(console, seen))
+        return
     what = plan(
         milestone,
         texts,
         size=size,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
-        source=TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns),
-        settings={name.replace("-", "_"): value for name, value in fields.items()},
+        source=source,
+        settings=settings,
     )
     if stages:
         with speaking.progress("preparing") as progress:

@@ -82,6 +82,9 @@ def _logit(logits: Logits, point: Point, *, centred: bool) -> float:
 
 def _places(share: Any, traced: Traced, inputs: Arrays, head: str, number: int, skipped: Any) -> list[int | None]:
     """The tokens that a feature is made of; None for one that lies outside of the row; none for a figure."""
+    if share.at is not None:
+        begin, end = _row_of(inputs, number)
+        return [number + one if begin <= number + one < end else None for one in share.at]
     if not share.tokens:
         return []
     if head in ("tag", "start", "end"):

@@ -112,7 +112,6 @@ class CrfModel:
         index, _ = self._settled()
         tokens, lengths = _rows(inputs)
         features = index.of(self.written, tokens, lengths)[number]
-        first = number - int(np.cumsum([0, *lengths])[np.searchsorted(np.cumsum(lengths), number, side="right")])
         shares = []
         for feature in features[features != NONE].tolist():
             number = feature if self.numbers is None else int(self.numbers[feature])
@@ -123,10 +122,8 @@ class CrfModel:
             which = int(np.argmax(each)) if answer is None else answer
             if value := float(each[which] - each.mean()):
                 template, parts = index.feature(feature, self.written)
-                inside = [place for place, _ in parts if 0 <= first + place < lengths.max()]
-                ids = tuple(int(tokens[number + place]) for place in inside if 0 <= number + place < len(tokens))
                 shown = "+".join(text or "outside" for _, text in parts)
-                shares.append(Share(ids, f"{template} = {shown}", value))
+                shares.append(Share((), f"{template} = {shown}", value, tuple(place for place, _ in parts)))
         return sorted(shares, key=lambda share: (-abs(share.value), share.where))
 
     def _numbered(self, features: np.ndarray) -> np.ndarray:

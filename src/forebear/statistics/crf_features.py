@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class Index:
 
     templates: tuple[Template, ...]
     keys: tuple[np.ndarray, ...]  # int64, for each template
+    _tables: dict[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def firsts(self) -> np.ndarray:
@@ -99,11 +100,22 @@ class Index:
         first = 0
         for number, values in enumerate(_values(self.templates, written, tokens, lengths)):
             keys = self.keys[number]
-            if len(keys):
+            if len(self.templates[number].parts) == 1:
+                made[:, number] = self._table(number, written)[values]
+            elif len(keys):
                 place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
                 made[:, number] = np.where(keys[place] == values, first + place, NONE)
             first += len(keys)
         return made
+
+    def _table(self, number: int, written: Written) -> np.ndarray:
+        """For each value of a template of one part its feature; for NONE, which is the last, none."""
+        table = self._tables.get(number)
+        if table is None:
+            table = np.full(written.sizes()[self.templates[number].parts[0][0]] + 1, NONE, np.int32)
+            table[self.keys[number]] = self.firsts[number] + np.arange(len(self.keys[number]))
+            self._tables[number] = table
+        return table
 
     def feature(self, number: int, written: Written) -> tuple[str, list[tuple[int, str]]]:
         """What a feature stands for: its template, and (place, value) of each part."""

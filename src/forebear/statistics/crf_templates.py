@@ -71,7 +71,7 @@ def templates_of(written: str) -> tuple[Template, ...]:
 
 def _template(written: str) -> Template:
     parts = []
-    for part in written.split("+"):
+    for part in re.split(r"\+(?=[a-z])", written):
         match = _PART.fullmatch(part)
         if match is None or match[1] not in ATTRIBUTES:
             remedy = f"write NAME[PLACE], joined by + where several count together; names: {', '.join(ATTRIBUTES)}"

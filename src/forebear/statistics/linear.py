@@ -34,6 +34,7 @@ class Share:
     tokens: tuple[int, ...]
     where: str
     value: float
+    at: tuple[int, ...] | None = None  # where its parts stand, counted from the word, if that is known
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def preview(
     steps = objective.steps(split.train, what.recipe.batch)
     end = tokenizer.roles.get("end")
     whole = getattr(objective, "lead", None) is not None  # then no row is cut by the context
-    figures = _figures(batch, steps, tokenizer, None if whole else getattr(what.milestone, "context", None))
+    figures = batch_figures(batch, steps, tokenizer, None if whole else getattr(what.milestone, "context", None))
     if isinstance(objective, MaskedTokens):
         figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
@@ -110,7 +110,7 @@ def _together(batch: Batch, tokenizer: Tokenizer) -> list[dict[str, Any]]:
     ]
 
 
-def _figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
+def batch_figures(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
     tokens, lengths = batch.inputs["tokens"], batch.inputs["lengths"]
     starts = np.cumsum(lengths) - lengths
     end, unknown = tokenizer.roles.get("end"), tokenizer.unknown

@@ -54,7 +54,7 @@ def tag_plan(
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
-    _refuse_idle(milestone, source, {**(idle or {}), **{name: written.get(name) for name in ("tokenizer",)}})
+    _refuse_idle(milestone, source, {"tokenizer": written.get("tokenizer"), **(idle or {})})
     if len(texts) != 1:
         what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
         raise BadInput(what, remedy="join them into one")
