@@ -167,7 +167,7 @@ def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longe
             _wanted(longest, 3 * _home(mine[n], len(longest) // 3))
 
 
-def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, told):
+def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, told, matches):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
     The first token of a row is only seen; what stands before an end is not looked at behind it.
@@ -175,6 +175,7 @@ def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, l
     begins  (order + 1,) where the slots of n-grams of n tokens begin in `middle`
     far     (order + 1,) how far from home n-grams of n tokens stand
     even    (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
+    told    (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
     """
     hashes = np.zeros((RING, LONGEST), np.uint64)
     weights, renewed = np.zeros(LONGEST, np.float32), np.zeros(LONGEST, np.float32)
@@ -214,6 +215,8 @@ def scored_in_loops(tokens, lengths, end, order, salt, single, middle, begins, l
                 for n in range(matched, known + 1):
                     log += weights[n]
             told[place] = log
+            if len(matches):
+                matches[place] = matched
             known = min(1 if token == end else matched, order - 1)
             for n in range(1, known + 1):
                 weights[n] = renewed[n]

@@ -55,7 +55,7 @@ class Table:
     def order(self) -> int:
         return len(self.sizes)
 
-    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `Backoff.score`."""
         from forebear.kernels.compiling import compiled
         from forebear.kernels.ngram_table import scored_in_loops
@@ -63,7 +63,10 @@ class Table:
         told = np.empty(len(tokens))
         given = self.single, self.middle, self.begins, self.longest, self.far, self.even
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        compiled(scored_in_loops)(tokens, lengths, end, self.order, np.uint64(self.salt), *given, told)
+        found = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
+        compiled(scored_in_loops)(tokens, lengths, end, self.order, np.uint64(self.salt), *given, told, found)
+        if matched is not None:
+            matched[:] = found
         if not (told <= ROUNDING).all():
             raise self._damaged("holds what is no logarithm of a probability")
         return told
@@ -93,6 +96,25 @@ class Table:
             told[words] = seen
         if not (told <= ROUNDING).all():
             raise self._damaged("does not hold what was counted")
+
+    def entry(self, tokens: np.ndarray) -> tuple[float, float] | None:
+        """As `Backoff.entry`."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.compiling import compiled
+
+        n, tokens = len(tokens), np.ascontiguousarray(tokens, np.int32)
+        if n == 1:
+            log, weight = self.single[tokens[0]].tolist()
+            return log, weight if self.order > 1 else 0.0
+        before, told = np.uint64(compiled(kernels.context_in_loops)(tokens[:-1], np.uint64(self.salt))), np.empty(1)
+        given = n, self.order, self.middle, self.begins, self.longest, self.far
+        compiled(kernels.asked_in_loops)(before, tokens[-1:], *given, told)
+        if np.isnan(told[0]):
+            return None
+        if n == self.order:
+            return float(told[0]), 0.0
+        hashed = np.uint64(compiled(kernels.context_in_loops)(tokens, np.uint64(self.salt)))
+        return float(told[0]), float(compiled(kernels.weight_in_loops)(hashed, n, self.middle, self.begins, self.far))
 
     def _damaged(self, what: str) -> ForebearError:
         return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")

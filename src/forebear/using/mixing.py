@@ -67,9 +67,9 @@ def mixed(
         weights, tuned = weighed(predictors, first.tokenizer, portion, unit=first.unit)
     portion = prepared(first, texts, reading, workers, preparing)
     portion = portion if limit is None else portion.first(limit)
-    heard = [_Heard(one) for one in predictors]
+    heard = [_Heard(one, first.tokenizer.unknown) for one in predictors]
     together = measure(MixedPredictor(heard, weights), first.tokenizer, portion, unit=first.unit, progress=progress)
-    alone = (replace(together, nats=one.nats, impossible=one.impossible) for one in heard)
+    alone = (replace(together, nats=one.nats, known_nats=one.known, impossible=one.impossible) for one in heard)
     known = [run.learned_from(portion.corpus, together.documents) for run in runs]
     least = max((count for count in known if count is not None), default=None)
     return Mixture(
@@ -194,8 +194,9 @@ class _Heard:
 
     pseudo = False
 
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.nats, self.impossible = predictor, 0.0, 0
+    def __init__(self, predictor: Predictor, unknown: int | None) -> None:
+        self.predictor, self.unknown = predictor, unknown
+        self.nats, self.known, self.impossible = 0.0, 0.0, 0  # `known`: without what unknown tokens cost
 
     @property
     def vocabulary(self) -> int:
@@ -208,6 +209,7 @@ class _Heard:
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         told = log_probabilities(self.predictor, rows)
         self.nats -= sum(float(scores.sum()) for scores in told)
+        self.known -= sum(float(scores[row[1:] != self.unknown].sum()) for row, scores in zip(rows, told, strict=True))
         self.impossible += sum(int(np.isneginf(scores).sum()) for scores in told)
         return told
 
