@@ -69,7 +69,7 @@ def test_what_was_never_seen_backs_off(capsys):
     assert "; backed off to the token alone" in printed
     printed = said(capsys, "next", "kneser-ney", "单词的", "--why", "--top", "1")
     assert "2 of the 3 times after 的 (2 different tokens), less " in printed
-    assert "by what differs before: 2 of " in printed
+    assert "by different tokens before it: 2 of " in printed
 
 
 def test_who_cannot_tell_why_says_so(capsys):
@@ -123,7 +123,7 @@ def test_every_kind_of_step_is_a_sentence():
         "    ‘of the’ was seen 9 times: too rare for this model (--prune); backed off to ‘the’",
         "    1 of the 9 times after ‘the’ (4 different tokens): too rare for this model (--prune); "
         "backed off to the token alone",
-        "    3 of the 9 times in all, by what differs before: 2 of 5, less 0.25, × 0.5 left → 0.175",
+        "    3 of the 9 times in all, by different tokens before it: 2 of 5, less 0.25, × 0.5 left → 0.175",
         "  + it is one of 10 tokens, × 0.25 left → 0.025",
         "  = 0.2",
     ]

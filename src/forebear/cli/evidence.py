@@ -75,7 +75,7 @@ def _taken(found: Evidence, step: Step) -> str:
     """What was made of the count."""
     told = ""
     if (step.counted, step.of) != (step.times, step.seen):
-        told = f", by what differs before: {step.counted:,} of {step.of:,}"
+        told = f", by different tokens before it: {step.counted:,} of {step.of:,}"
     if step.pruned:
         told += f", {step.pruned:,} of them pruned"
     if step.discount:

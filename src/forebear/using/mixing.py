@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ENOUGH = 4 << 20  # bytes of text: so few weights are known from far less
+SLIGHT = 1e-6  # what the others keep where one alone is best: it may hold impossible what they do not
 SETTLED, MOST = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
 
 
@@ -105,7 +106,7 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
     if not possible.shape[1]:
         return weights
     shares = np.exp(possible - possible.max(axis=0))  # by the largest of each, so that none is lost in rounding
-    before = -np.inf
+    before = reached = -np.inf
     for _ in range(MOST):
         parts = weights[:, None] * shares
         totals = parts.sum(axis=0)
@@ -113,6 +114,11 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
         if reached - before < SETTLED:
             break
         before, weights = reached, (parts / totals).mean(axis=1)
+    with np.errstate(divide="ignore"):
+        alone = np.log(shares).mean(axis=1)
+    best = int(np.argmax(alone))
+    if alone[best] > reached:  # where one alone is best, rounds help ever less on the way to it
+        weights = SLIGHT * weights + (1 - SLIGHT) * (np.arange(len(weights)) == best)
     return weights / weights.sum()
 
 
