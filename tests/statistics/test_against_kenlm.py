@@ -13,6 +13,10 @@ import pytest
 
 from forebear.interop import arpa
 from forebear.statistics.ngram import NgramModel
+from forebear.statistics.table import Table
+from forebear.text.reading import Reading
+from forebear.using.exchanging import imported
+from forebear.using.run import Run
 
 kenlm = pytest.importorskip("kenlm", reason="kenlm is not installed")
 
@@ -75,9 +79,11 @@ def test_kenlm_says_the_same_of_what_is_written(wikitext, tmp_path: Path, order:
     random = [[words[i] for i in rng.integers(0, len(words), rng.integers(0, 12))] for _ in range(100)]
     natural = test[:100] + train[:50]
     unknown = 0
-    for sentence, mine in zip(random + natural, model.score(rows_of(random + natural, ids)), strict=True):
+    scores, lengths = model.score_matching(rows_of(random + natural, ids))
+    for sentence, mine, used in zip(random + natural, scores, lengths, strict=True):
         told = list(theirs.full_scores(" ".join(sentence)))
         assert np.abs(mine / np.log(10) - [score for score, _, _ in told]).max() < 1e-5
+        assert used.tolist() == [length for _, length, _ in told]
         unknown += sum(lacks for _, _, lacks in told)
     assert unknown > 100
 
@@ -116,11 +122,47 @@ def test_kenlm_says_the_same_of_every_order(tmp_path: Path, kind: str, order: in
     numbers = {word: i for i, word in enumerate(told.words)}
     theirs = kenlm.Model(str(path))
     assert theirs.order == order
-    mine, back = model.score(rows_of(sentences, ids)), again.score(rows_of(sentences, numbers))
-    for sentence, first, second in zip(sentences, mine, back, strict=True):
-        expected = [score for score, _, _ in theirs.full_scores(" ".join(sentence))]
-        assert np.abs(first / np.log(10) - expected).max() < 1e-5
+    (mine, lengths), back = model.score_matching(rows_of(sentences, ids)), again.score(rows_of(sentences, numbers))
+    table = Table.made(model.ngrams, model._levels).score  # what a large model answers from
+    for sentence, first, used, second in zip(sentences, mine, lengths, back, strict=True):
+        told = list(theirs.full_scores(" ".join(sentence)))
+        assert np.abs(first / np.log(10) - [score for score, _, _ in told]).max() < 1e-5
         assert np.abs(second - first).max() < 1e-6
+        (row,), matched = rows_of([sentence], ids), np.zeros(len(sentence) + 2, np.uint8)
+        table(row, np.array([len(row)]), END, matched)
+        assert used.tolist() == matched[1:].tolist() == [length for _, length, _ in told]
+
+
+def test_perplexity_with_and_without_unknown_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """KenLM's "including OOVs" and "excluding OOVs", of a corpus and of sentences."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    train, _ = texts("words")
+    ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
+    arpa.write(tmp_path / "m.arpa", list(ids), *learned(rows_of(train, ids), len(ids), 3).written(), end=END, unknown=0)
+    theirs, run = kenlm.Model(str(tmp_path / "m.arpa")), Run(imported(str(tmp_path / "m.arpa"), str(tmp_path / "run")))
+    rng = np.random.default_rng(1)
+    sentences = [" ".join(word if rng.random() < 0.9 else "neverseen" for word in row) for row in train[:50] if row]
+    told = [list(theirs.full_scores(sentence)) for sentence in sentences]
+
+    def perplexity(scores: list[tuple[float, int, bool]]) -> float:
+        return 10 ** -np.mean([score for score, _, _ in scores])
+
+    every = [one for sentence in told for one in sentence]
+    measured = run.measure(prepared_lines(tmp_path, sentences), reading=Reading(documents="lines"))
+    assert measured.tokens == len(every)
+    assert measured.unknown_tokens == sum(lacks for _, _, lacks in every) > 20
+    assert measured.perplexity == pytest.approx(perplexity(every), rel=1e-5)
+    assert measured.perplexity_known == pytest.approx(perplexity([one for one in every if not one[2]]), rel=1e-5)
+    assert measured.ngram_length == pytest.approx(np.mean([length for _, length, _ in every]))
+    for mine, expected in zip(run.score(sentences, ends=True), told, strict=True):
+        assert mine.perplexity == pytest.approx(perplexity(expected), rel=1e-5)
+        assert mine.perplexity_known == pytest.approx(perplexity([one for one in expected if not one[2]]), rel=1e-5)
+        assert [token.ngram_length for token in mine.tokens] == [length for _, length, _ in expected]
+
+
+def prepared_lines(folder: Path, sentences: Sequence[str]) -> Path:
+    (folder / "test.txt").write_text("".join(sentence + "\n" for sentence in sentences), encoding="utf-8")
+    return folder / "test.txt"
 
 
 @pytest.mark.parametrize("kind", ["words", "characters"])

@@ -8,6 +8,7 @@ import pytest
 from bigrams import Dreaming, Tabled, counted, uniform
 
 from forebear.errors import BadInput
+from forebear.milestones.ngram import Ngram
 from forebear.text.training import train
 from forebear.using import following
 from forebear.using.following import next as what_follows
@@ -137,3 +138,32 @@ def test_names_with_underscores_are_no_blanks(words):
     assert not what_follows(predictor, words, "the __init__ cat").has_blank
     assert what_follows(predictor, words, "the __init__ ____").has_blank
     assert what_follows(predictor, words, "the __.").has_blank
+
+
+def test_why_tells_the_counts_behind_each_probability(words):
+    model = Ngram(order=3).network(words)
+    lines = ["the cat sat", "the dog sat", "the dog", "the"]
+    rows = [np.array([model.end, *words.encode(line).ids]) for line in lines]
+    targets = np.concatenate([np.append(row[1:], model.end) for row in rows])
+    model.count(np.concatenate(rows), np.array(list(map(len, rows))), targets)
+    result = what_follows(model, words, "the", top=4, why=True)
+    assert result.candidates[0].text == "dog"
+    for candidate in result.candidates:
+        parts = [step.part for step in candidate.why.steps]
+        assert sum(parts) + candidate.why.even == pytest.approx(candidate.probability, abs=1e-6)
+    first, second, _ = result.candidates[0].why.steps
+    assert (first.words, first.times, first.seen, first.followers) == (("[SEP]", "the"), 2, 4, 3)
+    assert (second.words, second.times, second.seen) == (("the",), 2, 4)
+    facts = result.facts()
+    json.dumps(facts, allow_nan=False)
+    assert facts["candidates"][0]["why"]["steps"][1]["context"] == ["the"]
+    assert what_follows(model, words, "the").candidates[0].why is None
+
+
+def test_why_is_refused_where_nothing_was_counted_or_a_blank_is_to_be_filled(words):
+    with pytest.raises(BadInput, match="did not count") as caught:
+        what_follows(uniform(words), words, "the", why=True)
+    assert "--why" in caught.value.remedy
+    with pytest.raises(BadInput, match="blank") as caught:
+        what_follows(Ngram(order=2).network(words), words, "the ____", why=True)
+    assert "where the blank begins" in caught.value.remedy

@@ -99,3 +99,27 @@ def test_a_tokenizer_without_an_end_is_refused():
     endless = train("words", ["the cat"], min_count=1, specials={"unknown": "[UNK]"})
     with pytest.raises(BadInput, match="end of a text"):
         measure(uniform(endless), endless, ["the cat"])
+
+
+def test_perplexity_without_unknown_tokens_by_hand(words):
+    predictor = counted(words, ["the cat sat", "the dog sat"], add=0.5)
+    texts = ["the cat zebra", "斑马 sat", "the dog"]
+    measured = measure(predictor, words, texts)
+    known = [
+        token.log_probability
+        for one in score(predictor, words, texts, ends=True)
+        for token in one.tokens
+        if token.id != words.unknown
+    ]
+    assert len(known) == measured.tokens - measured.unknown_tokens
+    assert measured.perplexity_known == pytest.approx(math.exp(-sum(known) / len(known)))
+    assert measured.facts()["perplexity_known"] == measured.perplexity_known != measured.perplexity
+    assert measured.ngram_length is None
+    without = measure(predictor, words, ["the dog"])
+    assert without.perplexity_known == without.perplexity
+
+
+def test_unknown_tokens_that_are_impossible_are_left_out_too(words):
+    measured = measure(counted(words, ["the cat sat", "the zebra"]), words, ["the cat sat", "the cat zebra"])
+    assert measured.perplexity == math.inf
+    assert measured.perplexity_known == pytest.approx(2 ** (2 / 7))  # two of P(cat after the) = 1/2, five of 1

@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
+from forebear.statistics import ngram
+from forebear.statistics.ngram import NgramModel
+from forebear.statistics.table import Table
 from forebear.text.training import train
+from forebear.training.counted import TABLE
 from forebear.using.measuring import measure
 from forebear.using.mixing import MixedPredictor, best_weights, mixed, weighed
 from forebear.using.run import Run
-from small_runs import opened, text
+from small_runs import opened, text, trained
 
 WORDS = train("words", ["the cat sat on the mat", "a dog sat on a log"], min_count=1)
 TEXTS = ["the cat sat", "a dog sat on the mat", "the log"]
@@ -34,6 +38,18 @@ def test_weights_are_the_best_of_a_fine_grid(seed: int, count: int, spread: floa
 
     grid = max(reached(weight) for weight in np.linspace(0.0005, 0.9995, 1000))
     assert np.log(np.array([first, second]) @ np.exp(scores)).mean() >= grid - 1e-5
+
+
+@given(seed=st.integers(0, 999), count=st.integers(1, 40), runs=st.integers(2, 4), worse=st.integers(-6, 0))
+def test_no_one_alone_is_better_on_the_text_for_tuning(seed: int, count: int, runs: int, worse: int):
+    """Also where all others are worse at every token, a little or much."""
+    rng = np.random.default_rng(seed)
+    scores = np.tile(rng.normal(-3, 1, count), (runs, 1))
+    scores[1:] -= abs(rng.normal(0, 10.0**worse, (runs - 1, count)))
+    weights = best_weights(scores)
+    assert weights.sum() == pytest.approx(1)
+    reached = float(np.log(weights @ np.exp(scores)).mean())
+    assert reached >= scores.mean(axis=1).max() - 1e-9
 
 
 def test_what_one_holds_impossible_the_other_explains():
@@ -109,3 +125,28 @@ def test_what_cannot_be_mixed_is_refused(pair: tuple[Run, Run], tmp_path: Path):
     sentences = opened("ngram", pair[0].folder.path.parent, to="sentences", unit="sentence")
     with pytest.raises(BadInput, match="takes a sentence"):
         mixed([pair[0], sentences], more)
+
+
+def test_ngrams_of_several_orders_are_mixed_from_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Large ones: each answers from the table in its folder, and its counts are never read."""
+    monkeypatch.setattr(ngram, "MUCH", -1)
+    for order in (2, 3, 5):
+        trained("ngram", tmp_path, to=f"order{order}", order=order)
+    (tmp_path / "more.txt").write_text(text(60)[-2000:], encoding="utf-8")
+    (tmp_path / "other.txt").write_text(text(50)[-3000:], encoding="utf-8")
+    folders = [tmp_path / f"order{order}" for order in (2, 3, 5)]
+    assert all((folder / TABLE).exists() for folder in folders)
+    runs = [Run.open(folder) for folder in folders]
+    found = mixed(runs, tmp_path / "more.txt", tune=tmp_path / "more.txt")
+    assert sum(found.weights) == pytest.approx(1)
+    assert found.together.nats <= min(one.nats for one in found.alone) + 1e-6
+    assert found.together.known_nats <= found.together.nats
+    for run, alone in zip(runs, found.alone, strict=True):
+        assert isinstance(run.predictor, NgramModel)
+        assert isinstance(run.predictor.settle(), Table)
+        assert run.predictor._later is not None
+        told = run.measure(tmp_path / "more.txt")
+        assert (alone.nats, alone.known_nats) == pytest.approx((told.nats, told.known_nats))
+        assert alone.perplexity_known == pytest.approx(told.perplexity_known)
+    tuned = mixed(runs, tmp_path / "more.txt", tune=tmp_path / "other.txt")
+    assert tuned.together.nats >= found.together.nats - 1e-6

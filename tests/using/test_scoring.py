@@ -105,3 +105,16 @@ def test_scores_that_are_no_numbers_are_told(words):
     broken = Tabled([[math.nan] * words.size] * words.size)
     with pytest.raises(ForebearError, match="no numbers"):
         score(broken, words, "the cat")
+
+
+def test_perplexity_without_unknown_tokens_by_hand(words):
+    predictor = counted(words, ["the cat sat", "the dog sat"], add=0.5)
+    (one,) = score(predictor, words, "the zebra cat")
+    the, zebra, cat = (token.probability for token in one.tokens)
+    assert one.perplexity == pytest.approx((the * zebra * cat) ** (-1 / 3))
+    assert one.perplexity_known == one.facts()["perplexity_known"] == pytest.approx((the * cat) ** (-1 / 2))
+    (known,) = score(predictor, words, "the cat")
+    assert known.perplexity_known == known.perplexity
+    (unheard,) = score(predictor, words, "zebra")
+    assert unheard.perplexity_known is unheard.facts()["perplexity_known"] is None
+    assert "ngram_length" not in one.facts()["tokens"][0]

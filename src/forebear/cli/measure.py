@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 ROWS = (  # name among the facts, in words, digits
     ("bits_per_byte", "bits per byte", 4),
     ("perplexity", "perplexity, by its own tokens", 2),
+    ("perplexity_known", "perplexity without unknown tokens", 2),
     ("nats_per_token", "nats per token", 4),
     ("tokens", "tokens predicted, ends included", 0),
     ("bytes", "bytes of text", 0),
     ("documents", "documents", 0),
     ("units", "texts scored, each by itself", 0),
+    ("ngram_length", "tokens of the n-gram used, in the mean", 2),
     ("seconds", "seconds", 2),
 )
 OF_HIDDEN = (  # of runs that find hidden tokens
@@ -187,7 +189,9 @@ def drawn(console: Console, facts: dict[str, Any]) -> None:
     """What was measured, as a table."""
     made = table("", ">")
     for name, about, digits in [*(OF_HIDDEN if facts["pseudo"] else ()), *ROWS]:
-        if name in ("accuracy", "guess", "pair_accuracy") and facts[name] is None:
+        if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and facts[name] is None:
+            continue
+        if name == "perplexity_known" and (facts["pseudo"] or not facts["unknown_tokens"]):
             continue
         value = "infinite" if facts[name] is None else f"{facts[name]:,.{digits}f}"
         made.add_row(about, value, style="bold" if name == "bits_per_byte" else "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from forebear.cli.evidence import draw_evidence
 from forebear.cli.many import ONE, Given, ManyOptions, asked_singly, number, opened, plain
 from forebear.cli.printing import Speaking, bar, table
 
@@ -25,6 +26,7 @@ def next(  # noqa: A001 - the command's name
     top: int = 10,
     ends: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     among: int | None = None,
+    why: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     many: ManyOptions = ONE,
     speaking: Speaking = Speaking(),
 ) -> None:
@@ -38,6 +40,7 @@ def next(  # noqa: A001 - the command's name
     forebear next runs/ngram "判断这个词的____"
     forebear next runs/gpt2 "Once upon a" --top 5
     forebear next runs/ngram "the ____ sat on the mat" --json
+    forebear next runs/ngram "判断单词的" --top 3 --why
     ```
 
     Parameters
@@ -52,11 +55,14 @@ def next(  # noqa: A001 - the command's name
         The text with the blank filled ends after its last character.
     among
         Candidates tried where text follows the blank. [default: all, or as many as take seconds, which is told]
+    why
+        The evidence behind each probability, of a run that counts: how often which context was seen, how often the
+        token after it, and what the shorter contexts add.
     """
     from forebear.using.following import next as following
 
     using = opened(run, "next", speaking)
-    how = {"top": top, "ends": ends, "among": among}
+    how = {"top": top, "ends": ends, "among": among, "why": why}
     asked_singly(
         using,
         texts,
@@ -81,6 +87,9 @@ def _draw(console: Console, answer: Following, tokenizer: Tokenizer) -> None:
         shown = plain(candidate.text if answer.has_blank else readable(tokenizer, candidate.id))
         made.add_row(str(place), shown, f"{share:.2%}", bar(share, 20), number(candidate.log_probability), *cells)
     console.print(made)
+    for candidate in answer.candidates:
+        if candidate.why is not None:
+            draw_evidence(console, candidate.why, readable(tokenizer, candidate.id), tokenizer.roles["end"])
     if not answer.candidates:
         console.print("[yellow]nothing that this run holds possible fits here[/]")
     if answer.considered < answer.fitting:

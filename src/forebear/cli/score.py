@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forebear.using.scoring import Scored, ScoredToken
 
 COLOURS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
+COLUMNS = (">bits/byte", ">tokens", "text")
 WIDEST = 16  # bits that fill a bar
 
 
@@ -50,7 +51,7 @@ def score(
     texts
         What to score, each argument by itself; - for the lines of standard input.
     tokens
-        Show every token, coloured by how much it surprises.
+        Show every token, coloured by how much it surprises; of a run that counts, how many tokens the n-gram had.
     ends
         Score also that each text ends where it does.
     """
@@ -86,12 +87,14 @@ def score(
 
 
 def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
-    made = table(">rank", ">log P", ">perplexity", ">bits/byte", ">tokens", "text")
+    unknown = sum(answer.unknown for answer in answers)
+    made = table(">rank", ">log P", ">perplexity", *([">without unknown"] if unknown else []), *COLUMNS)
     for rank, answer in sorted(zip(places, answers, strict=True), key=lambda pair: pair[0]):
         made.add_row(
             str(rank),
             number(answer.log_probability),
             number(answer.perplexity, 2),
+            *([_known(answer)] if unknown else []),
             number(answer.bits_per_byte),
             str(len(answer.tokens)),
             brief(answer.text),
@@ -100,12 +103,16 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
     if any(answer.pseudo for answer in answers):
         told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    if unknown := sum(answer.unknown for answer in answers):
+    if unknown:
         told = f"{unknown:,} unknown tokens: bits, and the rank, charge their spelling; log P and perplexity do not"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if impossible := sum(answer.impossible for answer in answers):
         told = f"{impossible:,} tokens have the probability 0 for this run, which makes their texts impossible (-inf)"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
+
+
+def _known(answer: Scored) -> str:
+    return "" if answer.perplexity_known is None else number(answer.perplexity_known, 2)
 
 
 def _draw_tokens(console: Console, answer: Scored, tokenizer: Tokenizer) -> None:
@@ -115,7 +122,8 @@ def _draw_tokens(console: Console, answer: Scored, tokenizer: Tokenizer) -> None
     spaced = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
     coloured = (f"[{_colour(token)}]{plain(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True))
     console.print("".join(coloured), soft_wrap=True)
-    made = table("token", "original", ">P", ">log P", ">bits", "")
+    counts = any(token.ngram_length is not None for token in answer.tokens)
+    made = table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
     for token in answer.tokens:
         made.add_row(
             plain(readable(tokenizer, token.id)),
@@ -124,6 +132,7 @@ def _draw_tokens(console: Console, answer: Scored, tokenizer: Tokenizer) -> None
             number(token.log_probability),
             number(token.bits, 2),
             bar(min(token.bits / WIDEST, 1)),
+            *([str(token.ngram_length)] if counts else []),
             style=_colour(token),
         )
     console.print(made)

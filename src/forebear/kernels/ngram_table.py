@@ -185,7 +185,7 @@ def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longe
 
 
 def scored_in_loops(
-    tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, hashes, weights, told
+    tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, hashes, weights, told, matches
 ):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
@@ -196,6 +196,7 @@ def scored_in_loops(
     far      (order + 1,) how far from home n-grams of n tokens stand
     even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
     hashes   and weights, (2, LONGEST) float64: room to compute in
+    told     (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
     """
     ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
     for row in range(len(lengths)):
@@ -234,6 +235,8 @@ def scored_in_loops(
                 for n in range(1, order):  # always as many rounds, and no jump that would be guessed wrong
                     log += weights[0, n] if n >= matched else 0.0
             told[place] = log
+            if len(matches):
+                matches[place] = matched
             known = min(1 if token == end else matched, order - 1)
             for n in range(1, order):
                 weights[0, n] = weights[1, n] if n <= known else 0.0

@@ -48,14 +48,17 @@ class Backoff:
         """How many n-grams there are of each length."""
         return [self.ngrams.size(n) for n in range(1, self.ngrams.order + 1)]
 
-    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """log P of each token of rows that stand one after the other, after those before it in its row.
 
-        Of the first token of a row, only its log P alone. What stands before an end is not looked at behind it.
+        Of the first token of a row, only its log P alone. What stands before an end is not looked at behind it. Into
+        `matched` (tokens,) goes the length of the longest n-gram that is there and ends at each token.
         """
         order, places = self.ngrams.order, _reach(tokens, lengths, end)
         numbers = self.ngrams.ending(tokens, places, order)
         told = self.logs[0][tokens].astype(np.float64)
+        if matched is not None:
+            matched[:] = 1
         for n in range(2, order + 1):
             inside = np.flatnonzero(places >= n - 1)
             context, whole = numbers[n - 2][inside - 1], numbers[n - 1][inside]
@@ -67,7 +70,16 @@ class Backoff:
             seen = whole >= 0
             lower[seen] = self.logs[n - 1][whole[seen]]
             told[inside] = lower
+            if matched is not None:
+                matched[inside[seen]] = n
         return told
+
+    def entry(self, tokens: np.ndarray) -> tuple[float, float] | None:
+        """log P of one n-gram's last token and its back-off (0 of the longest); None: it is not there."""
+        n, number = len(tokens), self.ngrams.number(tokens)
+        if number < 0:
+            return None
+        return float(self.logs[n - 1][number]), float(self.backoffs[n - 1][number]) if n < self.ngrams.order else 0.0
 
     def follow(self, context: np.ndarray, told: np.ndarray) -> None:
         """Writes log P of every token after this context, of fewer tokens than the order, into `told` (V,).
@@ -155,3 +167,9 @@ def _reach(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
     last = np.maximum.accumulate(np.where(tokens == end, here, 0))
     before = np.concatenate(([0], last[:-1])) if len(tokens) else last  # an end itself is predicted from before it
     return here - np.maximum(begins, before)
+
+
+def in_rows(told: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """What was told of all tokens, row by row, their first ones left out."""
+    ends = np.cumsum(lengths).tolist()
+    return [told[end - length + 1 : end] for end, length in zip(ends, lengths.tolist(), strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.statistics.backoff import Backoff, logarithms
+from forebear.statistics.backoff import Backoff, in_rows, logarithms
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
 from forebear.statistics.room import save
@@ -126,8 +126,8 @@ class NgramModel:
         if self._ngrams is None:
             if self.is_given:
                 if self._later is not None:
-                    later, self._later = self._later, None
-                    self._ngrams = Ngrams.load(_without_logs(later()), vocabulary=self.vocabulary, order=self.order)
+                    arrays = _without_logs(self._later())
+                    self._ngrams = Ngrams.load(arrays, vocabulary=self.vocabulary, order=self.order)
                 else:
                     settled = self.settle()
                     assert isinstance(settled, Backoff)
@@ -240,8 +240,14 @@ class NgramModel:
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
         tokens, lengths = self._laid(rows)
-        told, ends = self.score_laid(tokens, lengths), np.cumsum(lengths)
-        return [told[end - len(row) + 1 : end] for row, end in zip(rows, ends.tolist(), strict=True)]
+        return in_rows(self.score_laid(tokens, lengths), lengths)
+
+    def score_matching(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The same; and the length of the longest n-gram that the model has and that ends at each token."""
+        tokens, lengths = self._laid(rows)
+        matched = np.empty(len(tokens), np.uint8)
+        told = self.settle().score(tokens, lengths, self.end, matched)
+        return in_rows(told, lengths), in_rows(matched, lengths)
 
     def score_laid(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """The same of rows one after the other; of the first token of each row, its log P alone."""

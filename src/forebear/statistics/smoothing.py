@@ -28,11 +28,15 @@ Levels = Iterator[Level]
 def maximum_likelihood(counts: Counts, predictable: np.ndarray) -> Levels:
     """Shares of counts. A context that was never seen has none; the shorter context answers for it."""
     for n, times in enumerate(counts.times, start=1):
-        prefixes = counts.ngrams.prefixes(n)
-        total = _summed(prefixes, times, counts.ngrams.size(n - 1))
-        shares = times / np.maximum(total, 1)[prefixes]
+        made = in_proportion(times, counts.ngrams.prefixes(n), counts.ngrams.size(n - 1))
         # Of nothing, all is equally likely.
-        yield Level(shares if times.any() or n > 1 else even(predictable), np.where(total > 0, 0.0, 1.0))
+        yield made if times.any() or n > 1 else Level(even(predictable), made.left)
+
+
+def in_proportion(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> Level:
+    """Of n-grams of one length with these prefixes, of which there are so many; and so below."""
+    total = _summed(prefixes, times, contexts)
+    return Level(times / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
 
 
 def added(counts: Counts, predictable: np.ndarray, k: float) -> Levels:
@@ -42,10 +46,13 @@ def added(counts: Counts, predictable: np.ndarray, k: float) -> Levels:
     """
     size = int(np.count_nonzero(predictable))
     for n, times in enumerate(counts.times, start=1):
-        prefixes = counts.ngrams.prefixes(n)
-        total = _summed(prefixes, times, counts.ngrams.size(n - 1)) + k * size
-        shares = (times + k) / total[prefixes]
-        yield Level(np.where(predictable, shares, 0.0) if n == 1 else shares, k * size / total)
+        made = with_more(times, counts.ngrams.prefixes(n), counts.ngrams.size(n - 1), k, size)
+        yield Level(np.where(predictable, made.shares, 0.0), made.left) if n == 1 else made
+
+
+def with_more(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float, size: int) -> Level:
+    total = _summed(prefixes, times, contexts) + k * size
+    return Level((times + k) / total[prefixes], k * size / total)
 
 
 def witten_bell(counts: Counts, predictable: np.ndarray, least: Sequence[int] = ()) -> Levels:
@@ -53,14 +60,17 @@ def witten_bell(counts: Counts, predictable: np.ndarray, least: Sequence[int] = 
     ngrams, times, suffixes, lost = _pruned(counts, list(counts.times), _suffixes(counts), least)
     shares = even(predictable)
     for n, mine in enumerate(times, start=1):
-        prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
-        new = _summed(prefixes, mine > 0, contexts)
-        gone = lost[n - 1] if len(lost[n - 1]) else 0.0
-        total = _summed(prefixes, mine, contexts) + gone + new
-        left = np.divide(new + gone, total, out=np.ones(contexts), where=total > 0)
         lower = shares if n == 1 else shares[suffixes[n - 1]]
-        shares = mine / np.maximum(total, 1)[prefixes] + left[prefixes] * lower
-        yield Level(shares, left)
+        made = with_new(mine, ngrams.prefixes(n), ngrams.size(n - 1), lost[n - 1], lower)
+        shares = made.shares
+        yield made
+
+
+def with_new(times: np.ndarray, prefixes: np.ndarray, contexts: int, lost: np.ndarray, lower: np.ndarray) -> Level:
+    new, gone = _summed(prefixes, times > 0, contexts), lost if len(lost) else 0.0
+    total = _summed(prefixes, times, contexts) + gone + new
+    left = np.divide(new + gone, total, out=np.ones(contexts), where=total > 0)
+    return Level(times / np.maximum(total, 1)[prefixes] + left[prefixes] * lower, left)
 
 
 def stupid(counts: Counts, predictable: np.ndarray) -> Levels:
@@ -68,17 +78,28 @@ def stupid(counts: Counts, predictable: np.ndarray) -> Levels:
     to 1 after each context, which changes no order among tokens.
     """
     ngrams, suffixes = counts.ngrams, _suffixes(counts)
-    times = counts.times[0]
-    plain = np.where(times > 0, times / max(1, int(times.sum())), STUPID * even(predictable))
-    sums = np.array([plain.sum()])
+    plain, sums = plain_alone(counts.times[0], predictable)
     yield Level(plain / sums[0], np.ones(1))
     for n, times in enumerate(counts.times[1:], start=2):
-        prefixes, contexts = ngrams.prefixes(n), ngrams.size(n - 1)
-        total, lower = _summed(prefixes, times, contexts), plain[suffixes[n - 1]]
-        shorter = sums[suffixes[n - 2]]
-        plain = times / np.maximum(total, 1)[prefixes]
-        sums = 1 + STUPID * (shorter - _summed(prefixes, lower, contexts))
-        yield Level(plain / sums[prefixes], np.where(total > 0, STUPID * shorter / sums, 1.0))
+        lower, shorter = plain[suffixes[n - 1]], sums[suffixes[n - 2]]
+        plain, sums, made = cut_back(times, ngrams.prefixes(n), ngrams.size(n - 1), lower, shorter)
+        yield made
+
+
+def plain_alone(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of single tokens, before they are made to sum to 1; and their sum."""
+    plain = np.where(times > 0, times / max(1, int(times.sum())), STUPID * even(predictable))
+    return plain, np.array([plain.sum()])
+
+
+def cut_back(
+    times: np.ndarray, prefixes: np.ndarray, contexts: int, lower: np.ndarray, shorter: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Level]:
+    """The same of longer n-grams, of which shorter contexts said `lower`, in all `shorter`; and made to sum to 1."""
+    total = _summed(prefixes, times, contexts)
+    plain = times / np.maximum(total, 1)[prefixes]
+    sums = 1 + STUPID * (shorter - _summed(prefixes, lower, contexts))
+    return plain, sums, Level(plain / sums[prefixes], np.where(total > 0, STUPID * shorter / sums, 1.0))
 
 
 # -- Kneser and Ney
@@ -139,7 +160,7 @@ def kneser_ney(
         many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
         under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
         given = times, many, under, taken, lost[n - 1], shares
-        made = _interpolated_in_loops(*given, room) if len(times) > MUCH else _interpolated(*given)
+        made = _interpolated_in_loops(*given, room) if len(times) > MUCH else interpolated(*given)
         room.free(shares, times, under)
         adjusted[n - 1] = suffixes[n - 1] = times = under = nothing  # room for what comes
         del given
@@ -147,7 +168,7 @@ def kneser_ney(
         yield made
 
 
-def _interpolated(
+def interpolated(
     times: np.ndarray, many: np.ndarray, under: np.ndarray, taken: np.ndarray, lost: np.ndarray, lower: np.ndarray
 ) -> Level:
     """Shares, and what is left: numpy's way, whose compiled twin is in `kernels.smoothing`."""

@@ -63,7 +63,7 @@ class Table:
     def _longest(self) -> np.ndarray:
         return self.longest.reshape(-1)
 
-    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `Backoff.score`."""
         from forebear.kernels.compiling import compiled
         from forebear.kernels.ngram_table import LONGEST, RING, scored_in_loops
@@ -72,8 +72,11 @@ class Table:
         given = self.single, self._middle, self.begins, self._longest, self.far, self.even
         rooms = np.zeros((RING, LONGEST), np.uint64), np.zeros((2, LONGEST))
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
+        found = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         loop = compiled(scored_in_loops, bare=True)
-        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *rooms, told)
+        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *rooms, told, found)
+        if matched is not None:
+            matched[:] = found
         if not (told <= ROUNDING).all():
             raise self._damaged("holds what is no logarithm of a probability")
         return told
@@ -103,6 +106,25 @@ class Table:
             told[words] = seen
         if not (told <= ROUNDING).all():
             raise self._damaged("does not hold what was counted")
+
+    def entry(self, tokens: np.ndarray) -> tuple[float, float] | None:
+        """As `Backoff.entry`."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.compiling import compiled
+
+        n, tokens = len(tokens), np.ascontiguousarray(tokens, np.int32)
+        if n == 1:
+            log, weight = self.single[tokens[0]].tolist()
+            return log, weight if self.order > 1 else 0.0
+        before, told = np.uint64(compiled(kernels.context_in_loops)(tokens[:-1], np.uint64(self.salt))), np.empty(1)
+        given = n, self.order, self._middle, self.begins, self._longest, self.far
+        compiled(kernels.asked_in_loops)(before, tokens[-1:], *given, told)
+        if np.isnan(told[0]):
+            return None
+        if n == self.order:
+            return float(told[0]), 0.0
+        hashed = np.uint64(compiled(kernels.context_in_loops)(tokens, np.uint64(self.salt)))
+        return float(told[0]), float(compiled(kernels.weight_in_loops)(hashed, n, self._middle, self.begins, self.far))
 
     def _damaged(self, what: str) -> ForebearError:
         return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.errors import BadInput
 from forebear.text.characters import codes_of, is_han
-from forebear.using.continuing import bytes_of
+from forebear.using.continuing import bytes_of, readable
 from forebear.using.measuring import finite
 from forebear.using.texts import batches, end_of, log_probabilities, no_numbers, row_of
 
 if TYPE_CHECKING:
+    from forebear.statistics.evidence import Evidence
+    from forebear.statistics.ngram import NgramModel
     from forebear.text.tokenizer import Tokenizer
     from forebear.using.predicting import Predictor
 
@@ -35,12 +38,14 @@ class Candidate:
     probability: float
     log_probability: float
     whole: str | None = None
+    why: Evidence | None = None  # what was counted, where that was asked
 
     def facts(self) -> dict[str, Any]:
         """As JSON values; a log-probability of minus infinity is null."""
         told: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
         told |= {"probability": self.probability, "log_probability": finite(self.log_probability)}
-        return told if self.whole is None else {**told, "whole": self.whole}
+        told |= {} if self.whole is None else {"whole": self.whole}
+        return told if self.why is None else {**told, "why": self.why.facts()}
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,13 @@ def next(  # noqa: A001 - the command's word for it
     top: int = 10,
     ends: bool = False,
     among: int | None = None,
+    why: bool = False,
 ) -> Following:
     """The `top` tokens that may come next, or that may fill the blank (two underscores or more) in the text.
 
     With `ends`, a filled text is to end after its last character. `among` is how many candidates are tried where text
-    follows the blank, the likeliest after the text before it; None: all, or as many as are affordable.
+    follows the blank, the likeliest after the text before it; None: all, or as many as are affordable. `why` tells the
+    counts behind each probability, of a run that counts.
     """
     if top < 1:
         raise BadInput(f"top is {top}", remedy="ask for at least 1 candidate")
@@ -89,19 +96,46 @@ def next(  # noqa: A001 - the command's word for it
     if len(blanks) > 1:
         raise BadInput(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
     if not blanks:
-        return _after(predictor, tokenizer, text, top)
+        return _after(predictor, tokenizer, text, top, why)
+    if why:
+        what = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
+        raise BadInput(what, remedy="leave out --why, or end the text where the blank begins")
     blank = _Blank(text, blanks[0].start(), blanks[0].end())
     return _filled(predictor, tokenizer, blank, top=top, ends=ends, among=among)
 
 
-def _after(predictor: Predictor, tokenizer: Tokenizer, text: str, top: int) -> Following:
+def _after(predictor: Predictor, tokenizer: Tokenizer, text: str, top: int, why: bool) -> Following:
+    if why:
+        _counts(predictor)
     row = row_of(tokenizer.encode(text).ids, end_of(tokenizer), ends=False)
     scores = _following(predictor, row)
     candidates = (
         Candidate(tokenizer.token(i), i, shown(tokenizer, i), math.exp(scores[i]), float(scores[i]))
         for i in _best(scores[: tokenizer.size], top)
     )
+    if why:
+        candidates = _with_evidence(_counts(predictor), tokenizer, row, list(candidates))
     return Following(text, False, tuple(candidates), tokenizer.size, tokenizer.size, 1.0)
+
+
+def _counts(predictor: Predictor) -> NgramModel:
+    """The predictor, if it has counts to show."""
+    from forebear.statistics.ngram import NgramModel
+
+    if not isinstance(predictor, NgramModel):
+        what = "this run did not count n-grams, so there are no counts that could tell why"
+        raise BadInput(what, remedy="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
+    return predictor
+
+
+def _with_evidence(
+    model: NgramModel, tokenizer: Tokenizer, row: np.ndarray, candidates: Sequence[Candidate]
+) -> Iterator[Candidate]:
+    from forebear.statistics.evidence import evidence
+
+    ids = [candidate.id for candidate in candidates]
+    told = evidence(model, row, ids, lambda token: readable(tokenizer, token))
+    return (replace(candidate, why=one) for candidate, one in zip(candidates, told, strict=True))
 
 
 def _following(predictor: Predictor, row: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from forebear.errors import BadInput
 from forebear.text.characters import sound
 from forebear.text.ledger import size
 from forebear.text.sentences import split_sentences
-from forebear.using.texts import batches, end_of, log_probabilities, row_of, spelling_bits, unknown_sizes
+from forebear.using.texts import batches, end_of, matched, row_of, spelling_bits, unknown_sizes
 
 if TYPE_CHECKING:
     from forebear.text.portion import Portion
@@ -54,6 +54,8 @@ class Measured:
     accuracy: float | None = None  # of hidden tokens found again
     guess: float | None = None  # of them, if always the commonest were said
     pair_accuracy: float | None = None  # of questions about two halves answered right
+    known_nats: float | None = None  # without what unknown tokens cost; None: none of them was asked for
+    ngram_length: float | None = None  # tokens of the n-gram by which a run that counts told a token, in the mean
 
     @property
     def bits_per_byte(self) -> float:
@@ -68,7 +70,14 @@ class Measured:
     @property
     def perplexity(self) -> float:
         """Of the run's own tokens: comparable among runs of one tokenizer only."""
-        return math.exp(self.nats_per_token) if self.nats_per_token < 700 else math.inf
+        return perplexity_of(self.nats, self.tokens)
+
+    @property
+    def perplexity_known(self) -> float:
+        """The same of those tokens that are not unknown (KenLM's "excluding OOVs")."""
+        if self.known_nats is None:
+            return self.perplexity
+        return perplexity_of(self.known_nats, self.tokens - self.unknown_tokens)
 
     @property
     def unknown_rate(self) -> float:
@@ -82,6 +91,7 @@ class Measured:
         return {
             "bits_per_byte": finite(self.bits_per_byte),
             "perplexity": finite(self.perplexity),
+            "perplexity_known": finite(self.perplexity_known),
             "nats_per_token": finite(self.nats_per_token),
             "tokens": self.tokens,
             "bytes": self.bytes,
@@ -97,8 +107,15 @@ class Measured:
             "accuracy": self.accuracy,
             "guess": self.guess,
             "pair_accuracy": self.pair_accuracy,
+            "ngram_length": self.ngram_length,
             "seconds": round(self.seconds, 3),
         }
+
+
+def perplexity_of(nats: float, tokens: int) -> float:
+    """What so many nats for so many tokens come to."""
+    mean = nats / tokens
+    return math.exp(mean) if mean < 700 else math.inf
 
 
 def finite(value: float) -> float | None:
@@ -155,18 +172,23 @@ def measure(
     began = time.monotonic()
     units, total = _units(source, tokenizer, unit)
     nats: list[float] = []
+    known: list[float] = []
+    lengths: list[int] = []
     tokens = count = documents = done = unknown_tokens = unknown_bytes = impossible = 0
     for group in batches(units, lambda unit: len(unit.row)):
-        scores = np.concatenate(log_probabilities(predictor, [unit.row for unit in group]))
+        told, used = matched(predictor, [unit.row for unit in group])
+        scores = np.concatenate(told)
         nats.append(-float(scores.sum()))
+        lengths += [] if used is None else [int(np.concatenate(used).sum(dtype=np.int64))]
         tokens += len(scores)
         impossible += int(np.isneginf(scores).sum())
         count += len(group)
         documents += sum(unit.is_first for unit in group)
         done += sum(unit.bytes for unit in group)
         unknown_bytes += sum(unit.unknown_bytes for unit in group)
-        if tokenizer.unknown is not None:
-            unknown_tokens += sum(int(np.count_nonzero(unit.row[1:] == tokenizer.unknown)) for unit in group)
+        lacking = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unknown
+        known.append(-float(scores[~lacking].sum()))
+        unknown_tokens += int(np.count_nonzero(lacking))
         if progress is not None:
             progress(done, max(total, done))
     if not done:
@@ -182,6 +204,8 @@ def measure(
         impossible=impossible,
         seconds=time.monotonic() - began,
         forgotten=tokenizer.forgets,
+        known_nats=math.fsum(known),
+        ngram_length=sum(lengths) / tokens if lengths else None,
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ENOUGH = 4 << 20  # bytes of text: so few weights are known from far less
+SLIGHT = 1e-6  # what the others keep where one alone is best: it may hold impossible what they do not
 SETTLED, MOST = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
 
 
@@ -67,9 +68,9 @@ def mixed(
         weights, tuned = weighed(predictors, first.tokenizer, portion, unit=first.unit)
     portion = prepared(first, texts, reading, workers, preparing)
     portion = portion if limit is None else portion.first(limit)
-    heard = [_Heard(one) for one in predictors]
+    heard = [_Heard(one, first.tokenizer.unknown) for one in predictors]
     together = measure(MixedPredictor(heard, weights), first.tokenizer, portion, unit=first.unit, progress=progress)
-    alone = (replace(together, nats=one.nats, impossible=one.impossible) for one in heard)
+    alone = (replace(together, nats=one.nats, known_nats=one.known, impossible=one.impossible) for one in heard)
     known = [run.learned_from(portion.corpus, together.documents) for run in runs]
     least = max((count for count in known if count is not None), default=None)
     return Mixture(
@@ -105,7 +106,7 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
     if not possible.shape[1]:
         return weights
     shares = np.exp(possible - possible.max(axis=0))  # by the largest of each, so that none is lost in rounding
-    before = -np.inf
+    before = reached = -np.inf
     for _ in range(MOST):
         parts = weights[:, None] * shares
         totals = parts.sum(axis=0)
@@ -113,6 +114,11 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
         if reached - before < SETTLED:
             break
         before, weights = reached, (parts / totals).mean(axis=1)
+    with np.errstate(divide="ignore"):
+        alone = np.log(shares).mean(axis=1)
+    best = int(np.argmax(alone))
+    if alone[best] > reached:  # where one alone is best, rounds help ever less on the way to it
+        weights = SLIGHT * weights + (1 - SLIGHT) * (np.arange(len(weights)) == best)
     return weights / weights.sum()
 
 
@@ -194,8 +200,9 @@ class _Heard:
 
     pseudo = False
 
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.nats, self.impossible = predictor, 0.0, 0
+    def __init__(self, predictor: Predictor, unknown: int | None) -> None:
+        self.predictor, self.unknown = predictor, unknown
+        self.nats, self.known, self.impossible = 0.0, 0.0, 0  # `known`: without what unknown tokens cost
 
     @property
     def vocabulary(self) -> int:
@@ -208,6 +215,7 @@ class _Heard:
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         told = log_probabilities(self.predictor, rows)
         self.nats -= sum(float(scores.sum()) for scores in told)
+        self.known -= sum(float(scores[row[1:] != self.unknown].sum()) for row, scores in zip(rows, told, strict=True))
         self.impossible += sum(int(np.isneginf(scores).sum()) for scores in told)
         return told
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -47,6 +47,15 @@ class Predictor(Protocol):
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> Reader:
         """Begin to continue these rows (of any lengths) by up to `room` tokens each."""
+        ...
+
+
+@runtime_checkable
+class Matching(Protocol):
+    """A model of the next token that knows n-grams: it also tells how long the one was that it used."""
+
+    def score_matching(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What `score` says, and for each of those tokens the length of the longest known n-gram that ends there."""
         ...
 
 

@@ -103,11 +103,13 @@ class Run(WithVectors):
             raise BadInput("was adapted to no task", file=self.folder.path, remedy=self._able())
         return examine(self, file, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
 
-    def next(self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None) -> Following:
-        """What comes next, or what fills the blank (____) in the text."""
+    def next(
+        self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None, why: bool = False
+    ) -> Following:
+        """What comes next, or what fills the blank (____) in the text; `why`: by which counts, of a run that counts."""
         from forebear.using.following import next  # noqa: A004 - the command's word
 
-        return next(self.predictor, self.tokenizer, text, top=top, ends=ends, among=among)
+        return next(self.predictor, self.tokenizer, text, top=top, ends=ends, among=among, why=why)
 
     def ask(
         self,

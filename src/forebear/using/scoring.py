@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from forebear.errors import BadInput
 from forebear.text.characters import sound
 from forebear.text.ledger import size
-from forebear.using.measuring import finite
-from forebear.using.texts import batches, end_of, log_probabilities, row_of, spelling_bits, unknown_sizes
+from forebear.using.measuring import finite, perplexity_of
+from forebear.using.texts import batches, end_of, matched, row_of, spelling_bits, unknown_sizes
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
@@ -25,7 +27,8 @@ class ScoredToken:
     """A token of a text, where it stands (code points), and how probable it was after all before it.
 
     The end of a text has the empty span behind its last character. `spelling` is what an unknown token costs in bits
-    beside its own probability, because its text has yet to be spelled; 0 for all others.
+    beside its own probability, because its text has yet to be spelled; 0 for all others. `ngram_length` is how many
+    tokens the n-gram has by which a run that counts told it: the longest it knows that ends there.
     """
 
     token: str
@@ -35,6 +38,7 @@ class ScoredToken:
     original: str
     log_probability: float
     spelling: float
+    ngram_length: int | None = None
 
     @property
     def probability(self) -> float:
@@ -47,7 +51,7 @@ class ScoredToken:
 
     def facts(self) -> dict[str, Any]:
         """As JSON values; a log-probability of minus infinity is null."""
-        return {
+        told: dict[str, Any] = {
             "token": self.token,
             "id": self.id,
             "start": self.start,
@@ -57,6 +61,7 @@ class ScoredToken:
             "probability": self.probability,
             "bits": finite(self.bits),
         }
+        return told if self.ngram_length is None else {**told, "ngram_length": self.ngram_length}
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,13 @@ class Scored:
     @property
     def perplexity(self) -> float:
         """Of the run's own tokens: comparable among runs of one tokenizer only."""
-        mean = -self.log_probability / len(self.tokens)
-        return math.exp(mean) if mean < 700 else math.inf
+        return perplexity_of(-self.log_probability, len(self.tokens))
+
+    @property
+    def perplexity_known(self) -> float | None:
+        """The same of those tokens that are not unknown; None where all are."""
+        known = [token.log_probability for token in self.tokens if not token.spelling]
+        return perplexity_of(-math.fsum(known), len(known)) if known else None
 
     @property
     def bytes(self) -> int:
@@ -112,6 +122,7 @@ class Scored:
             "log_probability": finite(self.log_probability),
             "probability": self.probability,
             "perplexity": finite(self.perplexity),
+            "perplexity_known": None if self.perplexity_known is None else finite(self.perplexity_known),
             "bits_per_byte": finite(self.bits_per_byte),
             "pseudo": self.pseudo,
             "token_count": len(self.tokens),
@@ -142,23 +153,29 @@ def score(
             remedy = "leave it out, or write some text"
             raise BadInput("this text has no tokens, so there is nothing to score", line=number, remedy=remedy)
     rows = [row_of(pieces.ids, end, ends=ends) for pieces in cuts]
-    told = [scores for group in batches(rows, len) for scores in log_probabilities(predictor, group)]
+    told: list[tuple[np.ndarray, np.ndarray | None]] = []
+    for group in batches(rows, len):
+        scores, lengths = matched(predictor, group)
+        told += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
     return [
-        Scored(text, tuple(_tokens(text, pieces, scores.tolist(), tokenizer)), predictor.pseudo)
-        for text, pieces, scores in zip(texts, cuts, told, strict=True)
+        Scored(text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.pseudo)
+        for text, pieces, (scores, lengths) in zip(texts, cuts, told, strict=True)
     ]
 
 
-def _tokens(text: str, pieces: Pieces, scores: Sequence[float], tokenizer: Tokenizer) -> Iterator[ScoredToken]:
+def _tokens(
+    text: str, pieces: Pieces, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
+) -> Iterator[ScoredToken]:
     """The text's tokens with their scores, and its end if that was scored too."""
     missed = unknown_sizes(sound(text), pieces, tokenizer.unknown).tolist()
-    parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, strict=False)
-    for token, i, (start, stop), count, value in parts:
+    used = [None] * len(scores) if lengths is None else lengths.tolist()
+    parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, used, strict=False)
+    for token, i, (start, stop), count, value, length in parts:
         spelling = spelling_bits(1, count) if i == tokenizer.unknown else 0.0
-        yield ScoredToken(token, i, start, stop, text[start:stop], value, spelling)
+        yield ScoredToken(token, i, start, stop, text[start:stop], value, spelling, length)
     if len(scores) > len(pieces.ids):
         end = end_of(tokenizer)
-        yield ScoredToken(tokenizer.token(end), end, len(text), len(text), "", scores[-1], 0.0)
+        yield ScoredToken(tokenizer.token(end), end, len(text), len(text), "", scores[-1], 0.0, used[-1])
 
 
 def ranks(scored: Sequence[Scored]) -> list[int]:

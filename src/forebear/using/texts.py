@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.text.ledger import size
+from forebear.using.predicting import Matching
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
@@ -53,11 +54,25 @@ def spelling_bits(tokens: int, count: int) -> float:
 
 def log_probabilities(predictor: Predictor | Restorer, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What the predictor says of each row, in float64; what is no logarithm of a probability is refused."""
-    told = [np.asarray(scores, np.float64) for scores in predictor.score(rows)]
-    for row, scores in zip(rows, told, strict=True):
+    return _sound(rows, predictor.score(rows))
+
+
+def matched(
+    predictor: Predictor | Restorer, rows: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+    """The same; and of a predictor that counts, for each token, how long the n-gram was by which it was told."""
+    if not isinstance(predictor, Matching):
+        return log_probabilities(predictor, rows), None
+    told, lengths = predictor.score_matching(rows)
+    return _sound(rows, told), lengths
+
+
+def _sound(rows: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> list[np.ndarray]:
+    sound = [np.asarray(scores, np.float64) for scores in told]
+    for row, scores in zip(rows, sound, strict=True):
         if scores.shape != (len(row) - 1,) or np.isnan(scores).any():
             raise no_numbers()
-    return told
+    return sound
 
 
 def no_numbers() -> ForebearError:
