@@ -5,7 +5,7 @@
     ./dev bench ngram --threads 2           ours with two threads, by the clock
     ./dev bench ngram --growth              1, 4 and 16 times as much text: seconds and memory
 
-  build    from text to a model that can be asked: theirs `lmplz` and `build_binary` (probing), of $KENLM_BIN or PATH;
+  build    from text to a model that can be asked: theirs `lmplz` (500 MB to sort in) and `build_binary` (probing), of $KENLM_BIN or PATH;
            ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a ledger) and with counts,
            and `ids`: from the prepared corpus to the table on the disk. Seconds are the processor's, without those of
            loading Python and compiled loops; memory is that of a whole process, Python included.
@@ -94,7 +94,7 @@ def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds:
         if found:
             theirs.append(KenLM(found, folder, order).build(text))
     middle = {name: statistics.median(one[name] for one in ours) for name in ours[0] if name != "sizes"}
-    print(f"  {middle['tokens']:,} words, n-grams {ours[0]['sizes']}")
+    print(f"  {round(middle['tokens']):,} words, n-grams {ours[0]['sizes']}")
     print(f"  ours    text {middle['text']:.2f} s   ids {middle['ids']:.2f} s   {middle['memory'] / 1e6:,.0f} MB")
     if threads > 1:
         print(f"          by the clock: text {middle['text_by_clock']:.2f} s   ids {middle['ids_by_clock']:.2f} s")
