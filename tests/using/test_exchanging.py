@@ -13,6 +13,9 @@ import pytest
 import forebear as fb
 from forebear.cli.main import main
 from forebear.errors import BadInput
+from forebear.interop import arpa
+from forebear.statistics import ngram
+from forebear.training.counted import TABLE
 from forebear.using import exchanging
 from forebear.using.run import Run
 from small_runs import opened
@@ -302,3 +305,20 @@ def test_what_cannot_be_exchanged_is_refused(tmp_path: Path):
     with pytest.raises(BadInput, match="no such folder or file"):
         exchanging.imported(str(tmp_path / "no where" / "x"), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
+
+
+def test_a_large_arpa_file_is_written_again_also_where_its_table_was_lost(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(ngram, "MUCH", -1)
+    exchanging.exported(opened("ngram", tmp_path), "arpa", str(tmp_path / "first.arpa"))
+    folder = exchanging.imported(str(tmp_path / "first.arpa"), str(tmp_path / "back")).path
+    for number, is_lost in enumerate((False, True)):
+        if is_lost:
+            (folder / TABLE).unlink()
+        run = Run.open(folder)
+        assert run.next("The", why=True).candidates[0].why.steps[-1].log is not None
+        again = exchanging.exported(run, "arpa", str(tmp_path / f"again{number}.arpa"))
+        one, other = (arpa.read(path) for path in (tmp_path / "first.arpa", again))
+        assert one.words == other.words
+        for mine, theirs in zip((*one.logs, *one.backoffs), (*other.logs, *other.backoffs), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-6)
+        assert (folder / TABLE).exists()

@@ -11,6 +11,7 @@ from forebear.errors import BadInput
 from forebear.statistics.ngrams import Ngrams, damaged
 from forebear.statistics.smoothing import Level, Levels
 
+NOBODY = -1  # no token's id
 ROUNDING = 1e-6  # by which rounding may make a share exceed 1
 
 
@@ -105,7 +106,38 @@ class Backoff:
         backoffs: Sequence[np.ndarray],
         vocabulary: int,
     ) -> Backoff:
-        """From n-grams written out, (size, n) for n = 1, 2, …; a token that is not among them gets probability 0."""
+        """From n-grams written out, (size, n) for n = 1, 2, …; a token that is not among them gets probability 0.
+
+        Who pruned them may have left `a b c` without `b c`: then `b c` is put in with the probability that it has
+        anyway, because n-grams are looked for from the shortest to the longest. KenLM does the same.
+        """
+        made = cls._as_listed(ngrams, logs, backoffs, vocabulary)
+        lacking = made.ngrams.lacking()
+        if not any(map(len, lacking)):
+            return made
+        more = [made._anyway(rows) for rows in lacking]
+        nothing = [np.zeros(len(rows), np.float32) for rows in lacking]
+        return cls._as_listed(
+            [np.concatenate(pair) for pair in zip(ngrams, lacking, strict=True)],
+            [np.concatenate(pair) for pair in zip(logs, more, strict=True)],
+            [np.concatenate(pair) for pair in zip(backoffs, nothing, strict=False)],
+            vocabulary,
+        )
+
+    def _anyway(self, rows: np.ndarray) -> np.ndarray:
+        """log P of the last tokens of n-grams that are not there."""
+        size, n = rows.shape
+        told = self.score(rows.reshape(-1).astype(np.int64), np.full(size, n), NOBODY).reshape(size, n)
+        return told[:, -1].astype(np.float32)
+
+    @classmethod
+    def _as_listed(
+        cls,
+        ngrams: Sequence[np.ndarray],
+        logs: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
+        vocabulary: int,
+    ) -> Backoff:
         found, numbers = Ngrams.of(ngrams[1:], vocabulary)
         numbers = [ngrams[0][:, 0], *numbers]
 

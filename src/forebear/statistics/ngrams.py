@@ -109,6 +109,19 @@ class Ngrams:
                 told.append(self.find(n - 1, told[-1][self.prefixes(n)], self.last(n)))
         return told
 
+    def lacking(self) -> list[np.ndarray]:
+        """For n = 1, 2, … the n-grams (size, n) that are not there, though one is that ends with them."""
+        suffixes, told = self.suffixes(), [np.zeros((0, n), np.int32) for n in range(1, self.order + 1)]
+        for n in range(self.order - 1, 1, -1):
+            rows, gone = told[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
+            if len(gone):
+                rows = np.concatenate((rows, self.tokens(n + 1)[gone, 1:]))
+            numbers = rows[:, 0].astype(np.int64)
+            for length in range(2, n + 1):
+                numbers = self.find(length, numbers, rows[:, length - 1].astype(np.int64))
+            told[n - 1] = np.unique(rows[numbers == ABSENT], axis=0)
+        return told
+
     def _suffixes(self, n: int, before: np.ndarray, room: Room = UNBOUNDED) -> np.ndarray:
         from forebear.kernels.compiling import compiled
         from forebear.kernels.smoothing import suffixes_in_loops

@@ -60,8 +60,10 @@ def leave_table(network: NgramModel, folder: RunFolder) -> None:
     """Makes the table of a run's published weights, if it is large; a folder that cannot be written goes without."""
     file = folder.path / TABLE
     try:
-        if network.tabled(file) is not None:
+        if (table := network.tabled(file)) is not None:
             sign(file, folder.facts["weights"]["sha256"])
+            if network.is_given:  # a table cannot be written out again, and nothing else is left of what was given
+                network.answer_from(table, lambda: _state(folder))
         else:
             file.unlink(missing_ok=True)  # of what stood here before
     except OSError:
