@@ -5,10 +5,10 @@
     ./dev bench ngram --threads 2           ours with two threads, by the clock
     ./dev bench ngram --growth              1, 4 and 16 times as much text: seconds and memory
 
-  build    from text to a model that can be asked: theirs `lmplz` (500 MB to sort in) and `build_binary` (probing), of $KENLM_BIN or PATH;
-           ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a ledger) and with counts,
-           and `ids`: from the prepared corpus to the table on the disk. Seconds are the processor's, without those of
-           loading Python and compiled loops; memory is that of a whole process, Python included.
+  build    from text to a model that can be asked: theirs `lmplz` (500 MB to sort in) and `build_binary` (probing), of
+           $KENLM_BIN or PATH; ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a
+           ledger) and with counts, and `ids`: from the prepared corpus to the table on the disk. Seconds are the
+           processor's, without those of loading Python and compiled loops; memory is that of a whole process.
   score    from text: theirs `query` and the `kenlm` module; from ids: theirs `kenlm_benchmark`
   load     opening a finished model
 Sides alternate; figures are medians over the rounds.
@@ -204,7 +204,7 @@ def main() -> None:
     rounds = 1 if given.quick else given.rounds
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        whole = given.text.read_text(encoding="utf-8") if given.text else natural_text(1 << (19 if given.quick else 24))
+        whole = given.text.read_text(encoding="utf-8") if given.text else natural_text(1 << (21 if given.quick else 24))
         test = DATA / "corpora" / "wikitext2" / "test.txt"
         held = given.test or (test if test.exists() and not given.quick else None)
         if held is None:

@@ -148,8 +148,8 @@ def learned(data: Path, tmp_path: Path) -> Callable[..., Run]:
 def test_it_beats_added_counts_and_makes_kneser_ney_better(learned: Callable[..., Run], tmp_path: Path):
     """On WikiText-2, as the paper found on the Brown corpus."""
     network = learned("nnlm", "nnlm", steps=150, threads=1, batch=512)
-    added = learned("ngram", "added", order=2, smoothing="add")
-    smoothed = learned("ngram", "smoothed", order=5)
+    added = learned("ngram", "added", order=2, smoothing="add", unit="document")
+    smoothed = learned("ngram", "smoothed", order=5, unit="document")
     held = tmp_path / "test.txt"
     assert network.measure(held).perplexity < 0.8 * added.measure(held).perplexity
     found = mixed([network, smoothed], held, tune=tmp_path / "valid.txt")

@@ -109,9 +109,7 @@ def test_odd_texts(words: str, smoothing: str, tmp_path: Path, monkeypatch: pyte
     """Orders longer than any sentence, a single word, one word again and again: probabilities stay such."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text(words, encoding="utf-8")
-    run = fb.pretrain(
-        "ngram", tmp_path / "text.txt", to=tmp_path / "run", order=10, held_out=0, smoothing=smoothing, quiet=True
-    )
+    run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=10, held_out=0, smoothing=smoothing)
     told = run.predictor.follow([np.array([run.tokenizer.roles["end"]])])
     assert np.exp(told).sum() == pytest.approx(1, abs=1e-6)
     assert run.measure(tmp_path / "text.txt").perplexity >= 1 - 1e-6
@@ -121,7 +119,7 @@ def test_odd_texts(words: str, smoothing: str, tmp_path: Path, monkeypatch: pyte
 def test_no_text(words: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(words, encoding="utf-8")
     with pytest.raises(BadInput, match=r"no text|empty"):
-        fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", held_out=0, quiet=True)
+        fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", held_out=0)
 
 
 def test_a_sentence_of_a_million_words():

@@ -19,6 +19,7 @@ from forebear.training.recipe import read_recipe
 from forebear.using import pretraining
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
+from forebear.using.tag_plans import tag_plan
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
@@ -30,8 +31,13 @@ def test_every_milestone_has_a_recipe_in_the_order_of_the_lineage():
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_recipes_make_plans(file: Path):
+def test_recipes_make_plans(file: Path, tmp_path: Path):
     written = read_recipe(file, WRITTEN)
+    if milestone_named(written["milestone"]).learns_from == "tags":
+        (tmp_path / "tagged.txt").write_text("the/d cat/n sat/v\na/d dog/n ran/v\n" * 9, encoding="utf-8")
+        made, _ = tag_plan(written["milestone"], [str(tmp_path / "tagged.txt")], TextSource(()), recipe=written)
+        assert all(getattr(made.recipe, name) is not None for name in written["recipe"])
+        return
     pairs = TextSource((), pairs=milestone_named(written["milestone"]).learns_from == "pairs")
     made = plan(written["milestone"], ["book.txt"], recipe=written, source=pairs)
     assert made.tokenizer == written.get("tokenizer")

@@ -9,7 +9,7 @@ from forebear.text.training import train
 from forebear.training.corpora import corpus_of
 from forebear.using.continuing import readable
 from forebear.using.planning import plan
-from forebear.using.previewing import _figures, _rows, preview
+from forebear.using.previewing import _rows, batch_figures, preview
 
 TEXTS = [f"line {n} says {n * 7 % 10} things" for n in range(60)]
 
@@ -56,7 +56,7 @@ def test_figures_by_hand(words):
         {"tokens": np.array([end, a, b, a, unknown]), "lengths": np.array([3, 2]), "segments": np.arange(5)},
         {"token": np.array([-1, a, -1, -1, b]), "label": np.array([1, -1])},
     )
-    told = _figures(batch, 9, words, 3)
+    told = batch_figures(batch, 9, words, 3)
     assert (told["rows"], told["tokens"], told["shortest_row"], told["longest_row"]) == (2, 5, 2, 3)
     assert told["asked"] == {"token": 2, "label": 1}
     assert told["asked_share"] == {"token": 0.4, "label": 0.5}

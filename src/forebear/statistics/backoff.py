@@ -178,7 +178,7 @@ class Backoff:
 
 
 def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
-    array = arrays[name]
+    array = arrays[name].astype(np.float32) if arrays[name].dtype == np.float64 else arrays[name]  # as they once were
     if array.dtype != np.float32 or array.shape != (size,):
         raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} float32 numbers")
     if not (array < np.inf).all() or (name.startswith("logs") and (array > ROUNDING).any()):

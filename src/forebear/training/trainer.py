@@ -245,9 +245,7 @@ class Trainer:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
         sums: dict[str, float] = {}
         asked: dict[str, int] = {}
-        if not len(self.split.held_out):
-            return {}
-        steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch))
+        steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch)) if len(self.split.held_out) else 0
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):
             batch = self.objective.batch(self.split.held_out, self.recipe.batch, Moment(0, number))

@@ -178,9 +178,8 @@ def plan(
     notes: tuple[str, ...] = ()
     free = beginning is None and not (tokenizer or written.get("tokenizer"))
     if free and "unit" not in {**written.get("fields", {}), **own} and _is_of_lines(kind, source):
-        notes, own, tokenizer = (OF_LINES,), {**own, "unit": "sentence"}, "spaces"
-        source = replace(source, sentences="lines")
-        given = {"held_out": 0.0, **written.get("recipe", {}), **given}
+        notes, tokenizer, source = (OF_LINES,), "spaces", replace(source, sentences="lines")
+        own, given = {**own, "unit": "sentence"}, {"held_out": 0.0, **written.get("recipe", {}), **given}
     size = size or written.get("size") or (kind.size if beginning is None else None) or None
     made = built(milestone, kind, size, {**written.get("fields", {}), **own})
     fields_heeded(made, [*(recipe or {}).get("fields", {}), *own])
@@ -199,9 +198,7 @@ def plan(
         if tokenizer is not None and tokenizer not in KINDS:
             what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
             raise BadInput(what, remedy="leave it out")
-    if not recipe_made.held_out and not kind.takes_lines:
-        what = f"--held-out 0: how well {milestone} has learned is told by text that it has not seen"
-        raise BadInput(what, remedy="give a share above 0, such as 0.05")
+    _examined(milestone, kind, recipe_made)
     fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
@@ -221,6 +218,13 @@ def plan(
         None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),
         notes,
     )
+
+
+def _examined(milestone: str, kind: type[Milestone], recipe: Recipe) -> None:
+    """An error where nothing is held out, and something must be."""
+    if not recipe.held_out and not kind.takes_lines:
+        what = f"--held-out 0: how well {milestone} has learned is told by text that it has not seen"
+        raise BadInput(what, remedy="give a share above 0, such as 0.05")
 
 
 def _is_of_lines(kind: type[Milestone], source: TextSource) -> bool:
