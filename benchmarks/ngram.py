@@ -34,7 +34,6 @@ from forebear.milestones.ngram import Ngram
 from forebear.objectives.batch import Moment
 from forebear.statistics.ngram import NgramModel
 from forebear.statistics.table import Table
-from forebear.text.reading import Reading
 from forebear.training.corpora import TextSource, corpus_of
 
 MARKED = "<unk>", "UNKWORD"  # what KenLM takes for a mark of its own
@@ -48,10 +47,10 @@ def built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
     told: dict[str, Any] = {}
     os.environ["FOREBEAR_CACHE"] = str(folder / "cache")
     began, clock = time.process_time(), time.perf_counter()
-    source = TextSource((str(text),), Reading(documents="lines"), sentences="lines")
+    source = TextSource((str(text),), sentences="lines")
     corpus = corpus_of(source, "spaces", workers=1)
     told["preparing"] = time.process_time() - began
-    milestone = Ngram(order=order)
+    milestone = Ngram(order=order, unit="sentence")
     network, objective = milestone.network(corpus.tokenizer), milestone.objective(corpus.tokenizer)
     network.tally.threads = threads
     between, by_clock = time.process_time(), time.perf_counter()
@@ -71,8 +70,8 @@ def side(text: Path, folder: Path, order: int, threads: int) -> None:
     with tempfile.TemporaryDirectory() as warm:
         small = Path(warm) / "warm.txt"
         rng = np.random.default_rng(0)
-        words = rng.zipf(1.3, 200_000).clip(max=20_000)
-        small.write_text("\n".join(" ".join(map(str, row)) for row in np.split(words, 10_000)) + "\n")
+        words = rng.integers(0, 5_000, 600_000)  # of all lengths so many n-grams that all loops are wanted
+        small.write_text("\n".join(" ".join(map(str, row)) for row in np.split(words, 30_000)) + "\n")
         built(small, Path(warm), order, threads)
     print(json.dumps(built(text, folder, order, threads)))
 

@@ -18,7 +18,6 @@ from forebear.kernels.compiling import compiled
 
 BORDER = -1  # behind each row
 SMALL = 24  # places of a group that are sorted by putting each where it belongs
-PLACE = 32  # bits of a place in a key to sort by
 
 
 class Found(NamedTuple):
@@ -65,7 +64,7 @@ def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> l
     with ThreadPoolExecutor(threads) as pool:
         for n in range(2, order + 1):
             if n > 2:
-                at, sizes, continuations = _refined(text, n, at, sizes, threads, pool)
+                at, sizes, continuations = _refined(text, n, vocabulary, at, sizes, threads, pool)
             words, suffixes = np.empty(len(sizes), np.int32), np.empty(len(sizes), np.int32)
             renewed = np.empty(len(text), np.int32)
             told = compiled(numbered_in_loops)
@@ -92,7 +91,13 @@ def _parts(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
 
 
 def _refined(
-    text: np.ndarray, n: int, at: np.ndarray, sizes: np.ndarray, threads: int, pool: ThreadPoolExecutor
+    text: np.ndarray,
+    n: int,
+    vocabulary: int,
+    at: np.ndarray,
+    sizes: np.ndarray,
+    threads: int,
+    pool: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places and the sizes of their groups by n tokens, from those by n - 1; and into how many each group falls."""
     parts = _parts(sizes, threads)
@@ -100,7 +105,7 @@ def _refined(
     begins = np.concatenate(([0], np.cumsum([int(sizes[a:b].sum()) for a, b in parts]))).tolist()
     loop = compiled(refined_in_loops)
     tasks = [
-        pool.submit(loop, text, n, at, sizes, a, b, begin, continuations, smaller)
+        pool.submit(loop, text, n, vocabulary, at, sizes, a, b, begin, continuations, smaller)
         for (a, b), begin in zip(parts, begins[:-1], strict=True)
     ]
     told = [task.result() for task in tasks]
@@ -149,45 +154,58 @@ def sizes_of_pairs_in_loops(text, at, vocabulary):
     return sizes[:groups].copy(), continuations
 
 
-def refined_in_loops(text, n, at, sizes, first, last, begin, continuations, smaller):
+def refined_in_loops(text, n, vocabulary, at, sizes, first, last, begin, continuations, smaller):
     """Sorts the places of each group by their token number n, where their row has one.
 
     From `begin` on, where the places of the first group stand, `at` then has those that are left, and `smaller` the
-    sizes of their groups. How many there are of both is told.
+    sizes of their groups. How many there are of both is told. Places with the same token stay in the order of the text.
     """
-    keys, read, left, groups = np.empty(1024, np.int64), begin, begin, begin
+    tokens, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
+    starts, read, left, groups = np.zeros(vocabulary, np.int32), begin, begin, begin
     for group in range(first, last):
-        size, many = sizes[group], 0
-        if size > len(keys):
-            keys = np.empty(2 * size, np.int64)
+        size, many, different = sizes[group], 0, 0
+        if size > len(tokens):
+            tokens, places = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
+            found = np.empty(2 * size, np.int32)
         for number in range(read, read + size):
-            place = at[number]
-            token = text[place + n - 1]
+            token = text[at[number] + n - 1]
             if token >= 0:
-                keys[many] = np.int64(token) << PLACE | np.int64(place)
+                tokens[many], places[many] = token, at[number]
                 many += 1
         read += size
         if many <= SMALL:
-            for number in range(1, many):
-                key, slot = keys[number], number
-                while slot > 0 and keys[slot - 1] > key:
-                    keys[slot] = keys[slot - 1]
+            for number in range(1, many):  # each is put where it belongs
+                token, place, slot = tokens[number], places[number], number
+                while slot > 0 and tokens[slot - 1] > token:
+                    tokens[slot], places[slot] = tokens[slot - 1], places[slot - 1]
                     slot -= 1
-                keys[slot] = key
+                tokens[slot], places[slot] = token, place
+            for number in range(many):
+                at[left + number] = places[number]
+                if number == 0 or tokens[number] != tokens[number - 1]:
+                    smaller[groups + different] = 0
+                    different += 1
+                smaller[groups + different - 1] += 1
         else:
-            keys[:many].sort()
-        before, pieces = np.int64(-1), 0
-        for number in range(many):
-            token = keys[number] >> PLACE
-            at[left] = np.int32(keys[number] & 0xFFFFFFFF)
-            left += 1
-            if token != before:
-                before = token
-                smaller[groups] = 0
-                groups += 1
-                pieces += 1
-            smaller[groups - 1] += 1
-        continuations[group] = pieces
+            for number in range(many):  # counted, and then put where their token's places begin
+                if starts[tokens[number]] == 0:
+                    found[different] = tokens[number]
+                    different += 1
+                starts[tokens[number]] += 1
+            found[:different].sort()
+            where = left
+            for number in range(different):
+                token = found[number]
+                smaller[groups + number] = starts[token]
+                starts[token], where = where, where + starts[token]
+            for number in range(many):
+                token = tokens[number]
+                at[starts[token]] = places[number]
+                starts[token] += 1
+            for number in range(different):
+                starts[found[number]] = 0
+        left, groups = left + many, groups + different
+        continuations[group] = different
     return left - begin, groups - begin
 
 

@@ -29,19 +29,20 @@ class Room:
         self.taken = 0
 
     def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        """An array whose values are not set yet; in a file they are 0."""
+        """An array whose values are not set yet."""
+        return self._made(shape, kind, np.empty)
+
+    def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
+        return self._made(shape, kind, np.zeros)
+
+    def _made(self, shape: int | tuple[int, ...], kind: Any, way: Any) -> np.ndarray:
         size = int(np.prod(shape)) * np.dtype(kind).itemsize
         if self.memory is None or self.folder is None or size < LARGE or self.taken + size <= self.memory:
             self.taken += size
-            return np.empty(shape, kind)
+            return way(shape, kind)
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
-            return np.asarray(np.memmap(file, kind, "r+", shape=shape))
-
-    def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        made = self.empty(shape, kind)
-        made[...] = 0
-        return made
+            return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
 
     def free(self, *arrays: np.ndarray) -> None:
         """Says that these are needed no more."""
