@@ -80,6 +80,8 @@ def _taken(found: Evidence, step: Step) -> str:
         told += f", {step.pruned:,} of them pruned"
     if step.discount:
         told += f", less {step.discount:.4g}"
+    if found.smoothing == "stupid" and step.times and step.seen and step.share:
+        told += f", ÷ {step.times / step.seen / step.share:.4g}, to which all after it sum"
     if found.smoothing == "add":
         told += f", with {found.k:g} more for each of {found.among:,} tokens"
     return told

@@ -57,6 +57,10 @@ class Ngram(Milestone):
         Way(self.order, self.smoothing, self.k, self.prune)
         EveryText(self.unit, end=0)
 
+    @property
+    def idle_fields(self) -> dict[str, str]:
+        return {} if self.smoothing == "add" else {"k": "smoothing"}
+
     def objective(self, tokenizer: Tokenizer) -> EveryText:
         return EveryText(self.unit, tokenizer.roles["end"])
 

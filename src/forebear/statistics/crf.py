@@ -74,6 +74,8 @@ class CrfModel:
         index, features = Index.learned(
             templates_of(self.templates or self._usual(tokens)), self.written, tokens, lengths, self.min_count
         )
+        if not index.size:
+            raise BadInput(f"no feature occurs {self.min_count} times", remedy="give more examples, or --min-count 1")
         row = np.repeat(np.arange(len(lengths)), lengths)
         kept = np.bincount(row[asked], minlength=len(lengths)).astype(np.int64)
         features, right = np.ascontiguousarray(features[asked]), right[asked].astype(np.int64)

@@ -105,7 +105,7 @@ class Trainer:
     ) -> None:
         self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
         self.once, self.last = once, last  # everything is shown once; what was learned last is kept, not the best
-        self.by_epoch = by_epoch or last  # held-out text is looked at after every epoch
+        self.by_epoch, self.counts = by_epoch or last, once or by_epoch  # when it is looked at; whether without descent
         self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or Watcher()
@@ -210,7 +210,7 @@ class Trainer:
             self._hear()
         if examined(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
             held_out = self.examine()
-            if not self.once:  # what counts may well hold something impossible
+            if not self.counts:  # to such something may well be impossible
                 troubles.no_number(step, sum(held_out.values()), rate)
             bad = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
             if self.last:
@@ -219,7 +219,7 @@ class Trainer:
                 told, bad = self.judge()
                 held_out |= told
             best = self._best(bad, troubles)
-            if over and (tokens := _of_tokens(held_out)) is not None:
+            if over and not (self.counts and bad == math.inf) and (tokens := _of_tokens(held_out)) is not None:
                 troubles.of_end(tokens, self.at.seconds, self.recipe.time)
         if step % LINE and held_out is None:
             return
@@ -261,7 +261,7 @@ class Trainer:
             self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
             return True
         if self.at.best is None or loss < self.at.best:
-            self.at.best, self.at.best_step, self.at.worse = loss, self.at.step, 0
+            self.at.best, self.at.best_step, self.at.worse = loss if math.isfinite(loss) else None, self.at.step, 0
             return True
         self.at.worse += 1
         if self.judge is not None and loss == self.at.best:  # as right as before, and it has learned on since

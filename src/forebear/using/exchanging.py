@@ -24,6 +24,7 @@ from forebear.using.founding import founded
 from forebear.using.run import Run
 
 if TYPE_CHECKING:
+    from forebear.interop.arpa import Arpa
     from forebear.interop.huggingface import Found
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -165,9 +166,10 @@ def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
         remedy = f"say with --format what vectors they are ({forms}); text is trained on with forebear pretrain"
         raise BadInput(what, file=path, remedy=remedy)
     read = arpa.read(path)
-    specials = {"unknown": read.words[read.unknown], "end": read.words[read.end]}
+    names = _spelled(read)
+    specials = {"unknown": names[read.unknown], "end": names[read.end]}
     blueprint = words.blueprint(
-        read.words, specials=specials, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
+        names, specials=specials, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
     )
     tokenizer = Tokenizer(blueprint, file=path)
     milestone = milestone_named("ngram")(order=len(read.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
@@ -183,6 +185,21 @@ def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
     return founded(
         target, milestone, "ngram", tokenizer, write, {"imported": str(path), "notes": [*read.notes, spaces]}
     )
+
+
+def _spelled(read: Arpa) -> list[str]:
+    """The words of a file; where one of them looks like a mark, it has that name, and the mark another."""
+    from forebear.interop import arpa
+
+    marks = {arpa.escaped(mark): mark for mark in arpa.MARKS}
+    if not marks.keys() & set(read.words):
+        return read.words
+    names = [marks.get(word, word) for word in read.words]
+    for place, name in ((read.unknown, "[UNK]"), (read.end, "[SEP]")):
+        while name in read.words:
+            name = f"[{name}]"
+        names[place] = name
+    return names
 
 
 def form_of(run: Run) -> str:
@@ -284,9 +301,19 @@ def _to_vectors(form: str, run: Run, target: Path) -> None:
     run.notes += exported_vectors(run, form, target)
 
 
+def _like_marks(tokenizer: Tokenizer) -> set[str]:
+    """Words of a text that readers of ARPA files take for marks."""
+    from forebear.interop import arpa
+
+    return {word for i, word in enumerate(tokenizer.tokens()) if word in arpa.MARKS and i not in tokenizer.specials}
+
+
 def _to_arpa(run: Run, target: Path) -> None:
     from forebear.interop import arpa
 
     tokenizer = run.tokenizer
     end = tokenizer.roles["end"]
     arpa.write(target, tokenizer.tokens(), *run.network.written(), end=end, unknown=tokenizer.unknown)
+    for word in sorted(_like_marks(tokenizer)):
+        told = f"the word {word} is written as {arpa.escaped(word)}: other programs take {word} for a mark of their own"
+        run.notes.append(f"{told}, so write it otherwise in text for them")

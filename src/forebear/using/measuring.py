@@ -148,7 +148,8 @@ def prepared(
     if isinstance(texts, Portion):
         return texts
     told = (run.facts.get("data") or {}).get("source")
-    own = TextSource(()) if told is None else TextSource.from_json(told)
+    lines = run.folder.milestone.takes_lines  # who has n-grams from elsewhere has counted lines
+    own = TextSource((), sentences="lines" if lines else "split") if told is None else TextSource.from_json(told)
     paths = [texts] if isinstance(texts, str | os.PathLike) else texts
     source = replace(own, paths=tuple(os.fspath(path) for path in paths), reading=reading or Reading(), entities=None)
     if run.tokenizer.kind != "words":  # no other kind asks where words are

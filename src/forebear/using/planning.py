@@ -303,6 +303,9 @@ def built(milestone: str, kind: type[Milestone], size: str | None, own: Mapping[
     if values.get("output") == "given":
         remedy = "choose --output negatives or tree; forebear import reads vectors from elsewhere"
         raise BadInput("--output given is that of imported vectors: there is nothing to learn", remedy=remedy)
+    if values.get("smoothing") == "given":
+        remedy = "choose --smoothing kneser-ney; forebear import reads ARPA files from elsewhere"
+        raise BadInput("--smoothing given is that of imported n-grams: there is nothing to count", remedy=remedy)
     return kind(**{**kind.sizes.get(size or "", {}), **values})
 
 

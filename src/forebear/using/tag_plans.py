@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from forebear.errors import BadInput
@@ -65,15 +66,38 @@ def tag_plan(
     reading = source.reading
     form: dict[str, Any] = {"encoding": reading.encoding}
     if reading.format == "tagged":
-        form["kind"] = "tagged"
+        form |= {} if _is_in_columns(texts[0], reading) else {"kind": "tagged"}
     elif reading.format in ("auto", "text"):
         _refuse_plain(milestone, texts[0], reading.encoding, reading.on_bad_bytes)
-    labelled, notes = labelled_source(
-        texts[0], task="tagging", form=form, dev_share=None if held_out is None else _share(held_out)
-    )
     fields = {**written.get("fields", {}), **own}
+    if idle_ones := [name for name in fields if kind.learns_from == "text"]:
+        what = f"--{idle_ones[0]} means nothing to {milestone} where tags teach it: its states are the tags"
+        raise BadInput(what, remedy="leave it out")
     size = size or written.get("size")
-    return task_plans.plan(milestone, labelled, settings=given, size=size, fields=fields), notes
+    with _told_of_adapt(milestone, texts[0]):
+        labelled, notes = labelled_source(
+            texts[0], task="tagging", form=form, dev_share=None if held_out is None else _share(held_out)
+        )
+        return task_plans.plan(milestone, labelled, settings=given, size=size, fields=fields), notes
+
+
+@contextmanager
+def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
+    """A remedy that names an option of `adapt` says whose it is."""
+    try:
+        yield
+    except BadInput as error:
+        if any(option in error.remedy for option in ("--on-bad", "--dev", "--test")):
+            error.remedy += f" (of forebear adapt {milestone} {path} --task tagging)"
+        raise
+
+
+def _is_in_columns(path: str, reading: Reading) -> bool:
+    """Whether each line has a word and its tag, and no sentence of word/tag."""
+    head = Head.of(next(find([path])), reading.encoding, reading.on_bad_bytes)
+    kind, _ = head.kind("tagging")
+    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
+    return kind == "conll" and bool(widths) and min(widths) > 1
 
 
 def _share(value: Any) -> float:

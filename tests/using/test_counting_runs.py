@@ -1,0 +1,94 @@
+"""What people stumble over with models that count: each is told in words, with a remedy that holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import forebear as fb
+from command_line import said
+from forebear.errors import BadInput
+from forebear.using.exchanging import exported, imported
+from forebear.using.planning import plan
+from forebear.using.run import Run
+
+TAGGED = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5
+LINES = "the cat , said he , sat .\nit is <unk> , so <unk> .\nand so on .\n" * 12
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"smoothing": "given"}, "nothing to count"),
+        ({"k": "0.1"}, "--k means nothing beside --smoothing kneser-ney"),
+        ({"order": "3", "prune": "0 0 1 2"}, "has 4 numbers"),
+        ({"prune": "1"}, "single tokens"),
+        ({"prune": "0 2 1"}, "without the shorter ones"),
+        ({"prune": "0 x"}, "--prune"),
+        ({"prune": "0 1", "smoothing": "none"}, "has no use for --prune"),
+        ({"order": "11"}, "order 11"),
+    ],
+)
+def test_settings_that_make_no_model_are_refused_before_anything_is_written(settings: dict[str, str], what: str):
+    with pytest.raises(BadInput, match=what):
+        plan("ngram", ["b"], settings=settings)
+
+
+def test_features_that_never_occur_so_often(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
+    with pytest.raises(BadInput, match="no feature occurs 99 times"):
+        fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run", min_count=99)
+
+
+def test_fields_of_states_mean_nothing_where_tags_are_the_states(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
+    with pytest.raises(BadInput, match="its states are the tags"):
+        fb.pretrain("hmm", tmp_path / "tagged.txt", to=tmp_path / "run", format="tagged", states=5)
+
+
+def test_hmm_takes_a_word_and_its_tag_a_line(tmp_path: Path):
+    rows = TAGGED.replace("/", "\t").replace(" ", "\n").split("\n")
+    blocks = ["\n".join(rows[at : at + 3]) for at in range(0, len(rows) - 1, 3)]
+    (tmp_path / "tagged.conll").write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    run = fb.pretrain("hmm", tmp_path / "tagged.conll", to=tmp_path / "run", format="tagged")
+    assert run.tag("the dog ran")[0].tags == ("d", "n", "v")
+
+
+def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path):
+    (tmp_path / "tagged.txt").write_text(TAGGED * 9 + "the/d cat sat/v\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="has no tag") as raised:
+        fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run")
+    assert "forebear adapt crf" in raised.value.remedy
+
+
+def test_states_that_hold_something_impossible_learn_all_the_same(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("\n\n".join(f"a b c w{i} ." for i in range(60)), encoding="utf-8")
+    run = fb.pretrain("hmm", tmp_path / "text.txt", to=tmp_path / "run", states=3, smoothing=0.0, epochs=2)
+    assert run.facts["held_out_loss"] is None
+    assert run.facts["step"] > 0
+
+
+def test_words_that_look_like_marks_come_back_as_words(tmp_path: Path):
+    """WikiText writes <unk>: a word of the text, and not what the model takes for unknown."""
+    text = tmp_path / "text.txt"
+    text.write_text(LINES, encoding="utf-8")
+    run = fb.pretrain("ngram", text, to=tmp_path / "run", order=3)
+    exported(run, "arpa", str(tmp_path / "model.arpa"))
+    assert any(r"\u003cunk>" in note for note in run.notes)
+    again = Run(imported(str(tmp_path / "model.arpa"), str(tmp_path / "back")))
+    told, back = run.measure(text), again.measure(text)
+    assert back.unknown_tokens == told.unknown_tokens == 0
+    assert back.units == told.units == 36  # lines
+    assert back.perplexity == pytest.approx(told.perplexity, rel=1e-5)
+
+
+def test_stupid_backoff_tells_what_it_was_divided_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
+    fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=2, smoothing="stupid")
+    assert "÷" in said(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
