@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from forebear.errors import BadInput
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.every_text import EveryText
 from forebear.objectives.layout import Layout
@@ -54,7 +55,9 @@ class Ngram(Milestone):
     def __post_init__(self) -> None:
         from forebear.statistics.ways import Way
 
-        Way(self.order, self.smoothing, self.k, self.prune)
+        if (numbers := len(Way(self.order, self.smoothing, self.k, self.prune).least)) > self.order:
+            what = f"--prune {self.prune!r} has {numbers} numbers, and n-grams have {self.order} tokens at most"
+            raise BadInput(what, remedy="give a number for each length, or fewer: the last is for all longer ones")
         EveryText(self.unit, end=0)
 
     @property

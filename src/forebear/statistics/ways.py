@@ -51,9 +51,6 @@ class Way:
             remedy = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
             raise BadInput(f"--prune {self.prune!r}", remedy=remedy)
         most = [int(part) for part in parts]
-        if len(most) > self.order:
-            what = f"--prune {self.prune!r} has {len(most)} numbers, and n-grams have {self.order} tokens at most"
-            raise BadInput(what, remedy="give a number for each length, or fewer: the last is for all longer ones")
         if most and most[0]:
             what = f"--prune {self.prune!r} would leave out single tokens"
             raise BadInput(what, remedy="begin with 0; --vocabulary makes a smaller vocabulary")
