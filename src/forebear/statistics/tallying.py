@@ -24,13 +24,11 @@ class Tally:
 
     def __init__(self, vocabulary: int, order: int) -> None:
         self.vocabulary, self.order = vocabulary, order
-        self.memory, self.threads, self.folder = MEMORY, 1, None
+        self.memory, self.threads = MEMORY, 1
+        self.folder: Path | None = None
         self._parts: list[Counts] = []
         self._texts: list[np.ndarray] = []
         self._is_spilt = False
-
-    memory: int
-    folder: Path | None
 
     @property
     def room(self) -> Room:

@@ -190,14 +190,7 @@ def plan(
     if beginning is not None and made.least_count is not None and beginning.words_file is None and texts:
         beginning = beginning.grown(source, made.least_count, recipe_made.held_out)
     tokenizer = tokenizer or written.get("tokenizer") or (beginning.tokenizers if beginning else None)
-    vocabulary = vocabulary or written.get("vocabulary")
-    if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
-        raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
-    if vocabulary is not None:
-        vocabulary = amount(vocabulary, "vocabulary")
-        if tokenizer is not None and tokenizer not in KINDS:
-            what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
-            raise BadInput(what, remedy="leave it out")
+    vocabulary = _entries(tokenizer, vocabulary or written.get("vocabulary"))
     _examined(milestone, kind, recipe_made)
     fits(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
@@ -218,6 +211,19 @@ def plan(
         None if target_vocabulary is None else amount(target_vocabulary, "target_vocabulary"),
         notes,
     )
+
+
+def _entries(tokenizer: Any, vocabulary: Any) -> int | None:
+    """How many entries a tokenizer is to have that is learned; an error where it is none, or is not learned."""
+    if not isinstance(tokenizer, str | os.PathLike | Tokenizer | Sides | None):
+        raise BadInput(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
+    if vocabulary is None:
+        return None
+    entries = amount(vocabulary, "vocabulary")
+    if tokenizer is not None and tokenizer not in KINDS:
+        what = f"--vocabulary {entries} means nothing beside a tokenizer that is not learned"
+        raise BadInput(what, remedy="leave it out")
+    return entries
 
 
 def _examined(milestone: str, kind: type[Milestone], recipe: Recipe) -> None:
