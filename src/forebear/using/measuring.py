@@ -148,7 +148,9 @@ def prepared(
     if isinstance(texts, Portion):
         return texts
     told = (run.facts.get("data") or {}).get("source")
-    lines = run.folder.milestone.takes_lines  # who has n-grams from elsewhere has counted lines
+    lines = (
+        told is None and "imported" in run.facts and run.unit == "sentence"
+    )  # who has n-grams from elsewhere has counted lines
     own = TextSource((), sentences="lines" if lines else "split") if told is None else TextSource.from_json(told)
     paths = [texts] if isinstance(texts, str | os.PathLike) else texts
     source = replace(own, paths=tuple(os.fspath(path) for path in paths), reading=reading or Reading(), entities=None)
