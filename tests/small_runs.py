@@ -87,7 +87,6 @@ def to_be_killed(name: str) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
     steps = {"steps": 10_000 if "count" in way_of(milestone_named(name)) else 300, "evaluate_every": 5}
     batch = {"onehot": 2, "hmm": 1000}.get(name, 16)  # of hmm an epoch is over many times, and often is not
-    steps |= {"steps": 120} if name == "hmm" else {}
     return {"batch": batch, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 

@@ -47,8 +47,8 @@ def test_a_run_killed_many_times_ends_where_an_unbroken_one_does(name: str, tmp_
     )
     assert done.returncode == 0, done.stderr
     counted = json.loads(done.stdout.splitlines()[-1])
-    assert counted["kills"] >= 12  # on a busy machine a run may end before all of them
-    assert counted["inside"] >= 3
+    assert counted["kills"] >= 20
+    assert counted["inside"] >= 5
     assert counted["places"] >= 3
     killed = RunFolder.open(tmp_path / "killed")
     assert killed.finished

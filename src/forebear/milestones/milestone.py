@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from forebear.errors import BadInput
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -89,7 +91,8 @@ class Milestone(ABC):
     def tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
         """What learns to tag, of one that `learns_tags`: a model of `statistics` with `logits`, whose `moves` say what
         follows what. `legal` are which of K tags may follow which (K, K), begin (K,) and end (K,)."""
-        raise NotImplementedError
+        what = f"{type(self).__name__} has no tagger of its own"
+        raise BadInput(what, remedy="choose hmm or crf, or adapt another to --task tagging")
 
     def reading(self, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer for a task: where words are read by how they are written, none is unknown."""
