@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from forebear.kernels.compiling import inlined
+from forebear.kernels.memory import as_float, wanted
 
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 HALF = np.uint64(32)

@@ -8,13 +8,15 @@ is the same one without its first token.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from forebear.kernels.compiling import compiled
+from forebear.kernels.memory import AHEAD, wanted
 
 BORDER = -1  # behind each row
 SMALL = 24  # places of a group that are sorted by putting each where it belongs
@@ -57,37 +59,51 @@ def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> l
     if order < 2 or len(text) < 2:
         nothing, none = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
         return [Found(nothing, nothing, none if n == 2 else nothing, nothing) for n in range(2, order + 1)]
-    at = compiled(paired_in_loops)(text, vocabulary)
-    sizes, continuations = compiled(sizes_of_pairs_in_loops)(text, at, vocabulary)
-    numbers = text.copy()
-    made: list[Found] = []
+    at, sizes, words, continuations = _paired(text, vocabulary)
+    made, numbers, renewed = [Found(words, sizes, continuations, words)], text, np.empty_like(text)
     with ThreadPoolExecutor(threads) as pool:
-        for n in range(2, order + 1):
-            if n > 2:
-                at, sizes, continuations = _refined(text, n, vocabulary, at, sizes, threads, pool)
-            words, suffixes = np.empty(len(sizes), np.int32), np.empty(len(sizes), np.int32)
-            renewed = np.empty(len(text), np.int32)
-            told = compiled(numbered_in_loops)
-            parts = _parts(sizes, threads)
-            begins = np.concatenate(([0], np.cumsum([int(sizes[a:b].sum()) for a, b in parts])))
-            tasks = [
-                pool.submit(told, text, n, at, sizes, a, b, int(begin), numbers, renewed, words, suffixes)
-                for (a, b), begin in zip(parts, begins[:-1], strict=True)
-            ]
-            for task in tasks:
-                task.result()
-            numbers = renewed
+        for n in range(3, order + 1):
+            _spread(pool, entered_in_loops, _parts(sizes, threads), at, sizes, renewed)
+            numbers, renewed = renewed, np.empty_like(text) if n == 3 and order > 3 else numbers
+            at, sizes, words, continuations = _refined(text, n, vocabulary, at, sizes, threads, pool)
+            suffixes = np.empty(len(sizes), np.int32)
+            _spread(pool, suffixes_in_loops, _parts(sizes, threads), at, sizes, numbers, suffixes)
             made.append(Found(words, sizes, continuations, suffixes))
     return made
 
 
-def _parts(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
-    """Groups from … to …, of about equally many places."""
+def _paired(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What `_refined` tells, of two tokens."""
+    at = np.empty_like(text)
+    places = compiled(paired_in_loops)(text, vocabulary, np.empty_like(text), at)
+    at.resize(places, refcheck=False)
+    sizes, words, continuations = np.empty_like(at), np.empty_like(at), np.zeros(vocabulary, np.int32)
+    groups = compiled(sizes_of_pairs_in_loops)(text, at, sizes, words, continuations)
+    for array in (sizes, words):
+        array.resize(groups, refcheck=False)
+    return at, sizes, words, continuations
+
+
+class _Part(NamedTuple):
+    """A run of groups, and where the places of the first of them begin."""
+
+    first: int
+    last: int
+    begin: int
+
+
+def _parts(sizes: np.ndarray, threads: int) -> list[_Part]:
+    """All groups, in runs of about equally many places."""
     if threads == 1 or len(sizes) < threads:
-        return [(0, len(sizes))]
+        return [_Part(0, len(sizes), 0)]
     ends = np.cumsum(sizes, dtype=np.int64)
-    cuts = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
-    return list(pairwise([0, *cuts, len(sizes)]))
+    cuts = [0, *np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist(), len(sizes)]
+    return [_Part(first, last, int(ends[first - 1]) if first else 0) for first, last in pairwise(cuts)]
+
+
+def _spread(pool: ThreadPoolExecutor, loop: Callable[..., Any], parts: list[_Part], *given: Any) -> list[Any]:
+    """What the loop tells of each part."""
+    return [task.result() for task in [pool.submit(compiled(loop), *part, *given) for part in parts]]
 
 
 def _refined(
@@ -98,27 +114,34 @@ def _refined(
     sizes: np.ndarray,
     threads: int,
     pool: ThreadPoolExecutor,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places and the sizes of their groups by n tokens, from those by n - 1; and into how many each group falls."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Places, the sizes of their groups by n tokens, from those by n - 1, and their last tokens; and into how many each
+    group falls.
+    """
     parts = _parts(sizes, threads)
-    continuations, smaller = np.empty(len(sizes), np.int32), np.empty(len(at), np.int32)
-    begins = np.concatenate(([0], np.cumsum([int(sizes[a:b].sum()) for a, b in parts]))).tolist()
-    loop = compiled(refined_in_loops)
-    tasks = [
-        pool.submit(loop, text, n, vocabulary, at, sizes, a, b, begin, continuations, smaller)
-        for (a, b), begin in zip(parts, begins[:-1], strict=True)
-    ]
-    told = [task.result() for task in tasks]
-    if len(parts) == 1:
-        places, groups = told[0]
-        return at[:places].copy(), smaller[:groups].copy(), continuations
-    left = [at[begin : begin + places] for begin, (places, _) in zip(begins, told, strict=False)]
-    made = [smaller[begin : begin + groups] for begin, (_, groups) in zip(begins, told, strict=False)]
-    return np.concatenate(left), np.concatenate(made), continuations
+    continuations = np.empty(len(sizes), np.int32)
+    smaller, words = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
+    told = _spread(pool, refined_in_loops, parts, text, n, vocabulary, at, sizes, continuations, smaller, words)
+    groups = [many for _, many in told]
+    places = [many for many, _ in told]
+    made = (_closed_up(at, parts, places), _closed_up(smaller, parts, groups), _closed_up(words, parts, groups))
+    return *made, continuations
 
 
-def paired_in_loops(text, vocabulary):
-    """The places at which two tokens of a row begin, by the first token, then by the second, then as they come."""
+def _closed_up(array: np.ndarray, parts: list[_Part], many: list[int]) -> np.ndarray:
+    """The first numbers of each part, `many` of them, one after the other in as little room."""
+    end = 0
+    for part, mine in zip(parts, many, strict=True):
+        array[end : end + mine] = array[part.begin : part.begin + mine]
+        end += mine
+    array.resize(end, refcheck=False)  # gives the rest back without copying
+    return array
+
+
+def paired_in_loops(text, vocabulary, by_second, at):
+    """The places at which two tokens of a row begin, by the first token, then by the second, then as they come; and how
+    many there are.
+    """
     firsts, seconds = np.zeros(vocabulary + 1, np.int64), np.zeros(vocabulary + 1, np.int64)
     for place in range(len(text) - 1):
         if text[place] >= 0 and text[place + 1] >= 0:
@@ -127,47 +150,67 @@ def paired_in_loops(text, vocabulary):
     for token in range(vocabulary):
         firsts[token + 1] += firsts[token]
         seconds[token + 1] += seconds[token]
-    by_second, at = np.empty(seconds[vocabulary], np.int32), np.empty(firsts[vocabulary], np.int32)
+    places = firsts[vocabulary]
     for place in range(len(text) - 1):
         if text[place] >= 0 and text[place + 1] >= 0:
             token = text[place + 1]
             by_second[seconds[token]] = place
             seconds[token] += 1
-    for place in by_second:
+    for number in range(places):
+        if number + AHEAD < places:
+            wanted(text, np.int64(by_second[number + AHEAD]))
+        place = by_second[number]
         token = text[place]
         at[firsts[token]] = place
         firsts[token] += 1
-    return at
+    return places
 
 
-def sizes_of_pairs_in_loops(text, at, vocabulary):
-    """How many places each pair of tokens has, and how many pairs begin with each token."""
-    sizes, continuations = np.empty(len(at), np.int32), np.zeros(vocabulary, np.int32)
+def sizes_of_pairs_in_loops(text, at, sizes, words, continuations):
+    """How many places each pair of tokens has, its second token, and how many pairs begin with each token; and how many
+    pairs there are.
+    """
     groups, first, second = 0, np.int32(-1), np.int32(-1)
-    for place in at:
+    for number in range(len(at)):
+        if number + AHEAD < len(at):
+            wanted(text, np.int64(at[number + AHEAD]))
+        place = at[number]
         if text[place] != first or text[place + 1] != second:
             first, second = text[place], text[place + 1]
             continuations[first] += 1
-            sizes[groups] = 0
+            sizes[groups], words[groups] = 0, second
             groups += 1
         sizes[groups - 1] += 1
-    return sizes[:groups].copy(), continuations
+    return groups
 
 
-def refined_in_loops(text, n, vocabulary, at, sizes, first, last, begin, continuations, smaller):
+def refined_in_loops(first, last, begin, text, n, vocabulary, at, sizes, continuations, smaller, words):
     """Sorts the places of each group by their token number n, where their row has one.
 
-    From `begin` on, where the places of the first group stand, `at` then has those that are left, and `smaller` the
-    sizes of their groups. How many there are of both is told. Places with the same token stay in the order of the text.
+    From `begin` on, where the places of the first group stand, `at` then has those that are left, `smaller` the sizes
+    of their groups and `words` their tokens. How many places and groups there are is told. Places with the same token
+    stay in the order of the text.
     """
     tokens, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     starts, read, left, groups = np.zeros(vocabulary, np.int32), begin, begin, begin
     for group in range(first, last):
         size, many, different = sizes[group], 0, 0
+        if size == 1:  # most are: no sorting, and no jump that might be guessed wrong
+            if read + AHEAD < len(at):
+                wanted(text, np.int64(at[read + AHEAD]) + n - 1)
+            place = at[read]
+            token = text[place + n - 1]
+            there = np.int32(token >= 0)
+            at[left], smaller[groups], words[groups] = place, 1, token
+            read, left, groups = read + 1, left + there, groups + there
+            continuations[group] = there
+            continue
         if size > len(tokens):
             tokens, places = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
             found = np.empty(2 * size, np.int32)
         for number in range(read, read + size):
+            if number + AHEAD < len(at):
+                wanted(text, np.int64(at[number + AHEAD]) + n - 1)
             token = text[at[number] + n - 1]
             if token >= 0:
                 tokens[many], places[many] = token, at[number]
@@ -183,7 +226,7 @@ def refined_in_loops(text, n, vocabulary, at, sizes, first, last, begin, continu
             for number in range(many):
                 at[left + number] = places[number]
                 if number == 0 or tokens[number] != tokens[number - 1]:
-                    smaller[groups + different] = 0
+                    smaller[groups + different], words[groups + different] = 0, tokens[number]
                     different += 1
                 smaller[groups + different - 1] += 1
         else:
@@ -196,7 +239,7 @@ def refined_in_loops(text, n, vocabulary, at, sizes, first, last, begin, continu
             where = left
             for number in range(different):
                 token = found[number]
-                smaller[groups + number] = starts[token]
+                smaller[groups + number], words[groups + number] = starts[token], token
                 starts[token], where = where, where + starts[token]
             for number in range(many):
                 token = tokens[number]
@@ -209,18 +252,24 @@ def refined_in_loops(text, n, vocabulary, at, sizes, first, last, begin, continu
     return left - begin, groups - begin
 
 
-def numbered_in_loops(text, n, at, sizes, first, last, begin, numbers, renewed, words, suffixes):
-    """The last token of each group's n-gram, the number of what is left without its first; and by place, its number.
-
-    `numbers` are those of the n-grams that are one shorter, by the place where they begin; `renewed` become ours.
-    """
+def entered_in_loops(first, last, begin, at, sizes, numbers):
+    """The number of each group's n-gram, by the places where it begins."""
     read = begin
     for group in range(first, last):
-        place = at[read]
-        words[group] = text[place + n - 1]
-        suffixes[group] = numbers[place + 1]
         for number in range(read, read + sizes[group]):
-            renewed[at[number]] = group
+            if number + AHEAD < len(at):
+                wanted(numbers, np.int64(at[number + AHEAD]))
+            numbers[at[number]] = group
+        read += sizes[group]
+
+
+def suffixes_in_loops(first, last, begin, at, sizes, numbers, suffixes):
+    """The number of each group's n-gram without its first token: `numbers`, of those one shorter, by their places."""
+    read = begin
+    for group in range(first, last):
+        if read + AHEAD < len(at):
+            wanted(numbers, np.int64(at[read + AHEAD]) + 1)
+        suffixes[group] = numbers[at[read] + 1]
         read += sizes[group]
 
 

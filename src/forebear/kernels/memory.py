@@ -1,0 +1,46 @@
+"""What loops tell the processor directly: which memory they will want soon, and that bits are a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+AHEAD = 16  # steps ahead of which memory is asked for: it takes about as long to come
+
+
+def _asked_of_memory(typing: Any, array: Any, number: Any) -> Any:
+    """Asks memory for what stands at this number of an array, without waiting for it; one beyond its end is harmless."""
+
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        where = context.make_array(signature.args[0])(context, builder, given[0])
+        byte = ir.IntType(8).as_pointer()
+        place, small = builder.bitcast(builder.gep(where.data, [given[1]]), byte), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(ask, [place, small(0), small(3), small(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, number), told
+
+
+def _taken_as_float(typing: Any, bits: Any) -> Any:
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.bitcast(given[0], ir.FloatType())
+
+    return types.float32(types.uint32), told
+
+
+def _taken_as_bits(typing: Any, number: Any) -> Any:
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.bitcast(given[0], ir.IntType(32))
+
+    return types.uint32(types.float32), told
+
+
+wanted: Any = intrinsic(_asked_of_memory)
+as_float: Any = intrinsic(_taken_as_float)
+as_bits: Any = intrinsic(_taken_as_bits)
