@@ -13,7 +13,7 @@ AHEAD = 16  # steps ahead of which memory is asked for: it takes about as long t
 
 
 def _asked_of_memory(typing: Any, array: Any, number: Any) -> Any:
-    """Asks memory for what stands at this number of an array, without waiting for it; one beyond its end is harmless."""
+    """Asks memory for what stands at this number of an array, without waiting for it, even beyond its end."""
 
     def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         where = context.make_array(signature.args[0])(context, builder, given[0])

@@ -3,53 +3,30 @@
 The readable twin is `statistics.backoff`, which looks n-grams up by halving. Here the n-gram of a text that ends at a
 token is known by 64 bits, made of those of the one that ends a token earlier: so where all of a token's n-grams would
 stand is known a dozen tokens before they are looked at, and memory is asked for them then.
+
+A table is lines of 64 bytes, as memory gives them: eight numbers of 64 bits. In a line stand the hashes of four n-grams,
+then of each its logarithm and its back-off in one number; or, of the longest n-grams, which nothing continues, five
+hashes, then their logarithms, two in a number. All of a line are compared at once: jumps that are guessed wrong cost
+more than comparing. Where a line is full, the next one goes on with it: then the lowest bit of its first hash is set,
+which no hash has by itself, so that who looks for an n-gram that is not there seldom looks into a second line.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from forebear.kernels.compiling import inlined
 from forebear.kernels.memory import as_float, wanted
 
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
-HALF = np.uint64(32)
-LOW = np.uint64(0xFFFF_FFFF)
-SPARE = 512  # slots behind all others, for n-grams whose own are taken
+HALF, LOW, EIGHT = np.uint64(32), np.uint64(0xFFFF_FFFF), np.uint64(8)
+EVEN, FULL = np.uint64(0xFFFF_FFFF_FFFF_FFFE), np.uint64(1)  # all bits of a hash; and the one that says: see next line
+ABOVE = 8  # numbers of 64 bits in a line
+MIDDLE, LONGEST = 4, 5  # n-grams in a line
+SPARE = 64  # lines behind all others, for n-grams whose own are full
 AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above that
-LONGEST = 16  # tokens of an n-gram, and more than any has
-
-
-def _asked_of_memory(typing: Any, array: Any, number: Any) -> Any:
-    """Asks memory for what stands at this number of an array, without waiting for it."""
-
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        where = context.make_array(signature.args[0])(context, builder, given[0])
-        byte = ir.IntType(8).as_pointer()
-        place, small = builder.bitcast(builder.gep(where.data, [given[1]]), byte), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(ask, [place, small(0), small(3), small(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, number), told
-
-
-def _taken_as_float(typing: Any, bits: Any) -> Any:
-    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.bitcast(given[0], ir.FloatType())
-
-    return types.float32(types.uint32), told
-
-
-_wanted: Any = intrinsic(_asked_of_memory)
-_as_float: Any = intrinsic(_taken_as_float)
+BLOCK = 1 << 12  # n-grams that are looked at before those at home are entered
+ROOM = 16  # tokens of an n-gram, and more than any has
 
 
 @inlined
@@ -57,13 +34,14 @@ def _joined(before, token):
     """The 64 bits of an n-gram, from those of all its tokens but the last."""
     hashed = (before ^ (np.uint64(token) + np.uint64(1)) * SECOND) * FIRST
     hashed ^= hashed >> np.uint64(31)
-    return hashed if hashed else np.uint64(1)
+    hashed &= EVEN
+    return hashed if hashed else np.uint64(2)
 
 
 @inlined
-def _home(hashed, slots):
-    """Where the search for it begins among so many slots: the larger a hash, the farther on; never among the spare."""
-    return np.int64(((hashed >> HALF) * np.uint64(slots - SPARE)) >> HALF)
+def _home(hashed, lines):
+    """The line where the search for it begins among so many; never among the spare."""
+    return ((hashed >> HALF) * np.uint64(lines - SPARE)) >> HALF
 
 
 def of_tokens_in_loops(tokens, salt):
@@ -83,91 +61,85 @@ def of_level_in_loops(before, continuations, words):
     return made
 
 
-def filled_in_loops(slots, hashes, logs, backoffs):
-    """Enters n-grams into slots [hash, log | back-off], in the order of their hashes: who comes later moves the larger.
+def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):
+    """Enters n-grams with the bits of their logarithms and, unless they are the longest, back-offs.
 
-    How far from home any of them stands; -1: two are alike, or there is no room.
+    lines  those from number `begin` on, of `size` in all; who is at home elsewhere is passed over. The last SPARE are
+           nobody's home here, but for who finds those before full.
+
+    How many lines from home any of them stands; -1: two are alike, or there is no room.
     """
-    size, longest = len(slots), 0
-    flat = slots.reshape(-1)
-    for number in range(len(hashes)):
-        if number + AHEAD < len(hashes):
-            _wanted(flat, 2 * _home(hashes[number + AHEAD], size))
-        hashed, rest = hashes[number], np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
-        slot = _home(hashed, size)
-        while slots[slot, 0]:
-            if slots[slot, 0] == hashed:
-                return -1
-            if slots[slot, 0] > hashed:
-                slots[slot, 0], hashed = hashed, slots[slot, 0]
-                slots[slot, 1], rest = rest, slots[slot, 1]
-                longest = max(longest, slot - _home(slots[slot, 0], size))
-            slot += 1
-            if slot == size:
-                return -1
-        slots[slot, 0], slots[slot, 1] = hashed, rest
-        longest = max(longest, slot - _home(hashed, size))
-    return longest
-
-
-def filled_with_longest_in_loops(slots, hashes, logs):
-    """The same with slots [hash's low half, high half, log], of n-grams that nothing continues."""
-    size, longest = len(slots), 0
-    flat = slots.reshape(-1)
-    for number in range(len(hashes)):
-        if number + AHEAD < len(hashes):
-            _wanted(flat, 3 * _home(hashes[number + AHEAD], size))
-        hashed, rest = hashes[number], logs[number]
-        slot = _home(hashed, size)
-        while True:
-            other = np.uint64(slots[slot, 0]) | np.uint64(slots[slot, 1]) << HALF
-            if other == 0:
-                break
-            if other == hashed:
-                return -1
-            if other > hashed:
-                slots[slot, 0], slots[slot, 1] = np.uint32(hashed & LOW), np.uint32(hashed >> HALF)
-                slots[slot, 2], rest = rest, slots[slot, 2]
-                longest = max(longest, slot - _home(hashed, size))
-                hashed = other
-            slot += 1
-            if slot == size:
-                return -1
-        slots[slot, 0], slots[slot, 1], slots[slot, 2] = np.uint32(hashed & LOW), np.uint32(hashed >> HALF), rest
-        longest = max(longest, slot - _home(hashed, size))
-    return longest
+    many, farthest, flat = LONGEST if longest else MIDDLE, np.int64(0), lines.reshape(-1)
+    at_home, homes, first = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), 0
+    while first < len(hashes):
+        found, last = 0, min(first + BLOCK, len(hashes))
+        for number in range(first, last):  # without a jump, as it would often be guessed wrong
+            home = np.int64(_home(hashes[number], size)) - begin
+            at_home[found], homes[found] = number, home
+            found += np.int64(home >= 0) & np.int64(home < len(lines) - SPARE)
+        first = last
+        for turn in range(found):
+            if turn + AHEAD < found:
+                wanted(flat, homes[turn + AHEAD] * ABOVE)
+            number, line, place = at_home[turn], homes[turn], 0
+            hashed = hashes[number]
+            while lines[line, place]:
+                if lines[line, place] & EVEN == hashed:
+                    return -1
+                place += 1
+                if place == many:
+                    lines[line, 0] |= FULL
+                    line, place = line + 1, 0
+                    if line == len(lines):
+                        return -1
+            lines[line, place] = hashed
+            if longest:
+                lines[line, LONGEST + place // 2] |= np.uint64(logs[number]) << (HALF * np.uint64(place % 2))
+            else:
+                lines[line, MIDDLE + place] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
+            farthest = max(farthest, line - homes[turn])
+    return farthest
 
 
 @inlined
-def _found(slots, begin, size, hashed, most):
-    """The slot of an n-gram among so many from `begin` on; -1: there is none."""
-    slot = begin + _home(hashed, size)
-    last = min(slot + most + 1, begin + size)
-    while slot < last:
-        other = slots[2 * slot]
-        if other >= hashed or other == 0:  # they rise, so whoever is not there is missed soon
-            return slot if other == hashed else np.int64(-1)
-        slot += 1
-    return np.int64(-1)
+def _found(lines, at, hashed, last):
+    """Where the hash of an n-gram stands that may go on, in its own line, which begins at `at`, or in one after it."""
+    while True:
+        first, two, three = lines[at], lines[at + np.uint64(1)], lines[at + np.uint64(2)]
+        one, four = first & EVEN, lines[at + np.uint64(3)]
+        if (one == hashed) | (two == hashed) | (three == hashed) | (four == hashed):
+            return np.int64(at) + (two == hashed) + 2 * (three == hashed) + 3 * (four == hashed)
+        if not first & FULL or at == last:
+            return np.int64(-1)
+        at += EIGHT
 
 
 @inlined
-def _found_longest(slots, hashed, most):
-    slot, size = _home(hashed, len(slots) // 3), len(slots) // 3
-    last = min(slot + most + 1, size)
-    while slot < last:
-        other = np.uint64(slots[3 * slot]) | np.uint64(slots[3 * slot + 1]) << HALF
-        if other >= hashed or other == 0:
-            return slot if other == hashed else np.int64(-1)
-        slot += 1
-    return np.int64(-1)
+def _found_longest(lines, at, hashed, last):
+    """The same of one of the longest; instead of its place, its line's place times eight, and its own in that line."""
+    while True:
+        first, two, three = lines[at], lines[at + np.uint64(1)], lines[at + np.uint64(2)]
+        one, four, five = first & EVEN, lines[at + np.uint64(3)], lines[at + np.uint64(4)]
+        if (one == hashed) | (two == hashed) | (three == hashed) | (four == hashed) | (five == hashed):
+            return np.int64(at) + (two == hashed) + 2 * (three == hashed) + 3 * (four == hashed) + 4 * (five == hashed)
+        if not first & FULL or at == last:
+            return np.int64(-1)
+        at += EIGHT
 
 
 @inlined
-def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longest):
-    """The hashes of all n-grams that end at a token, from those of the token before; memory is asked for them.
+def _log_of_longest(lines, place):
+    number = place & 7
+    pair = lines[np.uint64(place - number + LONGEST + (number >> 1))]
+    return as_float(np.uint32((pair >> (HALF * np.uint64(number & 1))) & LOW))
 
-    hashes  (RING, LONGEST) by place: [is it an end, of one token, of two, …], and 0 where a row has none so long
+
+@inlined
+def _hashed(place, reach, token, end, order, salt, lines, begins, hashes, homes):
+    """The hashes of all n-grams that end at a token, from those of the token before; memory is asked for their lines.
+
+    hashes  (RING, ROOM) by place: [is it an end, of one token, of two, …], and 0 where a row has none so long
+    homes   (RING, ROOM) where their lines begin
     """
     mine, before = place & (RING - 1), (place - 1) & (RING - 1)
     hashes[mine, 0] = np.uint64(token == end)
@@ -178,25 +150,22 @@ def _hashed(place, reach, token, end, order, salt, hashes, middle, begins, longe
             hashes[mine, n] = 0
             continue
         hashed = _joined(shorter, token)
-        hashes[mine, n] = hashed
-        if n < order:
-            _wanted(middle, 2 * (begins[n] + _home(hashed, begins[n + 1] - begins[n])))
-        else:
-            _wanted(longest, 3 * _home(hashed, len(longest) // 3))
+        home = (np.uint64(begins[n]) + _home(hashed, begins[n + 1] - begins[n])) * EIGHT
+        hashes[mine, n], homes[mine, n] = hashed, home
+        wanted(lines, np.int64(home))
 
 
 def scored_in_loops(
-    tokens, lengths, end, order, salt, single, middle, begins, longest, far, even, hashes, weights, told, matches
+    tokens, lengths, end, order, salt, single, lines, begins, far, even, hashes, homes, weights, told, matches
 ):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
     The first token of a row is only seen; what stands before an end is not looked at behind it.
 
-    middle   (2 · slots,), and begins (order + 1,): where the slots of n-grams of n tokens begin in it
-    longest  (3 · slots,)
-    far      (order + 1,) how far from home n-grams of n tokens stand
+    lines    (8 · lines,), and begins (order + 2,): where the lines of n-grams of n tokens begin
+    far      (order + 1,) how many lines from home n-grams of n tokens stand
     even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
-    hashes   and weights, (2, LONGEST) float64: room to compute in
+    hashes   and homes, as in `_hashed`, and weights (2, ROOM) float64: room to compute in
     told     (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
     """
     ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
@@ -209,26 +178,27 @@ def scored_in_loops(
                 while ahead_left == 0:
                     ahead_row += 1
                     ahead_left = lengths[ahead_row]
-                _hashed(ahead, reach, tokens[ahead], end, order, salt, hashes, middle, begins, longest)
+                _hashed(ahead, reach, tokens[ahead], end, order, salt, lines, begins, hashes, homes)
                 ahead_left, ahead = ahead_left - 1, ahead + 1
             token, mine = tokens[place], place & (RING - 1)
             log, matched, weights[1, 1] = np.float64(single[token, 0]), 1, single[token, 1]
             for n in range(2, min(order, known + 1) + 1):
-                hashed = hashes[mine, n]
+                hashed, home = hashes[mine, n], homes[mine, n]
                 if hashed == 0:
                     break
+                last = home + np.uint64(far[n]) * EIGHT
                 if n < order:
-                    slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
-                    if slot < 0:
+                    found = _found(lines, home, hashed, last)
+                    if found < 0:
                         break
-                    bits = middle[2 * slot + 1]
-                    log = np.float64(_as_float(np.uint32(bits & LOW)))
-                    weights[1, n] = np.float64(_as_float(np.uint32(bits >> HALF)))
+                    bits = lines[np.uint64(found + MIDDLE)]
+                    log = np.float64(as_float(np.uint32(bits & LOW)))
+                    weights[1, n] = np.float64(as_float(np.uint32(bits >> HALF)))
                 else:
-                    slot = _found_longest(longest, hashed, far[n])
-                    if slot < 0:
+                    found = _found_longest(lines, home, hashed, last)
+                    if found < 0:
                         break
-                    log = np.float64(_as_float(longest[3 * slot + 2]))
+                    log = np.float64(_log_of_longest(lines, found))
                 matched = n
             if len(even) and matched <= known:
                 log = np.float64(even[token]) + weights[0, known]
@@ -244,19 +214,24 @@ def scored_in_loops(
             place += 1
 
 
-def asked_in_loops(before, tokens, n, order, middle, begins, longest, far, told):
-    """log P of these tokens after one context of n - 1 tokens, which they were all seen after."""
+@inlined
+def _place(hashed, n, order, lines, begins, far):
+    """Where the hash of an n-gram of n tokens stands; -1: it is not there."""
+    home = (np.uint64(begins[n]) + _home(hashed, begins[n + 1] - begins[n])) * EIGHT
+    last = home + np.uint64(far[n]) * EIGHT
+    return _found(lines, home, hashed, last) if n < order else _found_longest(lines, home, hashed, last)
+
+
+def asked_in_loops(before, tokens, n, order, lines, begins, far, told):
+    """log P of these tokens after one context of n - 1 tokens, which they were all seen after; else no number."""
     for number in range(len(tokens)):
-        hashed = _joined(before, tokens[number])
-        told[number] = np.nan
-        if n == order:
-            slot = _found_longest(longest, hashed, far[n])
-            if slot >= 0:
-                told[number] = _as_float(longest[3 * slot + 2])
+        found = _place(_joined(before, tokens[number]), n, order, lines, begins, far)
+        if found < 0:
+            told[number] = np.nan
+        elif n < order:
+            told[number] = as_float(np.uint32(lines[found + MIDDLE] & LOW))
         else:
-            slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
-            if slot >= 0:
-                told[number] = _as_float(np.uint32(middle[2 * slot + 1] & LOW))
+            told[number] = _log_of_longest(lines, found)
 
 
 def context_in_loops(tokens, salt):
@@ -267,7 +242,7 @@ def context_in_loops(tokens, salt):
     return hashed
 
 
-def weight_in_loops(hashed, n, middle, begins, far):
+def weight_in_loops(hashed, n, order, lines, begins, far):
     """The back-off weight of one n-gram of n tokens; no number where it is not there."""
-    slot = _found(middle, begins[n], begins[n + 1] - begins[n], hashed, far[n])
-    return _as_float(np.uint32(middle[2 * slot + 1] >> HALF)) if slot >= 0 else np.float32(np.nan)
+    found = _place(hashed, n, order, lines, begins, far)
+    return as_float(np.uint32(lines[found + MIDDLE] >> HALF)) if found >= 0 else np.float32(np.nan)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from forebear.kernels.memory import AHEAD, wanted
 
-def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, first, last, at, shares, left):
-    """(times - taken) / total + left · lower of each n-gram; and what is left of each context from `first` to `last`.
 
-    times    of each n-gram, as Kneser and Ney want them; those of a context stand side by side, the first from `at` on
+def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, first, begin, shares, left):
+    """(times - taken) / total + left · lower of n-grams, and what is left of their contexts, from context `first` on, as
+    far as there is room for them. How far it came is told: the next context, and the number of its first n-gram.
+
+    times    of each n-gram, as Kneser and Ney want them; those of a context stand side by side, from number `begin` on
     taken    (4,) what is taken from a count of 0, 1, 2, and 3 or more
     lost     counts of each context's n-grams that were pruned, all of which is left; or none at all
     lower    shares of the n-grams that are one shorter, by the number of each n-gram without its first token
     """
-    for context in range(first, last):
+    at, context = begin, first
+    while context < len(continuations) and context - first < len(left):
         end = at + continuations[context]
+        if end - begin > len(shares):
+            break
         total, rest = 0.0, 0.0
         for number in range(at, end):
+            if number + AHEAD < len(suffixes):
+                wanted(lower, np.int64(suffixes[number + AHEAD]))
             total += times[number]
             rest += taken[min(times[number], 3)]
         if len(lost):
@@ -25,9 +33,17 @@ def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, fi
         part = rest / total if total > 0 else 1.0
         for number in range(at, end):
             mine = times[number]
-            shares[number] = (mine - taken[min(mine, 3)]) / total + part * lower[suffixes[number]]
-        left[context] = part
-        at = end
+            shares[number - begin] = (mine - taken[min(mine, 3)]) / total + part * lower[suffixes[number]]
+        left[context - first] = part
+        at, context = end, context + 1
+    return context, at
+
+
+def seen_in_loops(times, often):
+    """How many n-grams were seen 0 to 4 times, and more often."""
+    for number in times:
+        often[min(number, 5)] += 1
+    return often
 
 
 def different_in_loops(suffixes, told):

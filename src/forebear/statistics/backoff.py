@@ -9,7 +9,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.statistics.ngrams import Ngrams, damaged
-from forebear.statistics.smoothing import Level, Levels
+from forebear.statistics.smoothing import Levels, Listed
 
 NOBODY = -1  # no token's id
 ROUNDING = 1e-6  # by which rounding may make a share exceed 1
@@ -33,16 +33,12 @@ class Backoff:
 
     @classmethod
     def estimated(cls, ngrams: Ngrams, levels: Levels, even: np.ndarray | None = None) -> Backoff:
-        logs, backoffs = zip(*((logarithms(level.shares), logarithms(level.left)) for level in levels), strict=True)
+        logs, backoffs = zip(*levels, strict=True)
         return cls(ngrams, logs, backoffs[1:], even)
 
     def levels(self) -> Levels:
-        """The shares again, as they were estimated."""
-        left = [np.zeros(1, np.float32), *self.backoffs]
-        return (
-            Level(np.exp(mine.astype(np.float64)), np.exp(rest.astype(np.float64)))
-            for mine, rest in zip(self.logs, left, strict=True)
-        )
+        """The same, level by level."""
+        return map(Listed, self.logs, [np.zeros(1, np.float32), *self.backoffs])
 
     @property
     def sizes(self) -> list[int]:
@@ -184,12 +180,6 @@ def _logarithms(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.nd
     if not (array < np.inf).all() or (name.startswith("logs") and (array > ROUNDING).any()):
         raise damaged(name, "holds what is no logarithm of a probability")
     return array
-
-
-def logarithms(shares: np.ndarray) -> np.ndarray:
-    """Rounded once, to float32."""
-    with np.errstate(divide="ignore"):  # what never occurs
-        return np.log(shares).astype(np.float32)
 
 
 def _reach(tokens: np.ndarray, lengths: np.ndarray, end: int) -> np.ndarray:

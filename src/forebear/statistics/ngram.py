@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import BadInput, ForebearError
-from forebear.statistics.backoff import Backoff, in_rows, logarithms
+from forebear.statistics.backoff import Backoff, in_rows
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
 from forebear.statistics.room import save
-from forebear.statistics.smoothing import Discounts, Levels, least_of, pruned
+from forebear.statistics.smoothing import Discounts, Levels, least_of, logarithms, pruned
 from forebear.statistics.table import Table
 from forebear.statistics.tallying import Tally
 from forebear.statistics.ways import Way

@@ -15,6 +15,7 @@ from forebear.text.aside import written_aside
 
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
 PART = 1 << 20  # numbers that are written at once
+LINE = 64  # bytes that memory gives at once: arrays begin where one does
 KINDS = {"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "I64": np.int64, "F32": np.float32}
 
 
@@ -39,7 +40,7 @@ class Room:
         size = int(np.prod(shape)) * np.dtype(kind).itemsize
         if self.memory is None or self.folder is None or size < LARGE or self.taken + size <= self.memory:
             self.taken += size
-            return way(shape, kind)
+            return _in_line(way(size + LINE, np.uint8), size).view(kind).reshape(shape)
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
             return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
@@ -47,6 +48,12 @@ class Room:
     def free(self, *arrays: np.ndarray) -> None:
         """Says that these are needed no more."""
         self.taken -= sum(array.nbytes for array in arrays if not _is_mapped(array))
+
+
+def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
+    """So many of them, from where a line of memory begins."""
+    begin = -bytes_there.ctypes.data % LINE
+    return bytes_there[begin : begin + size]
 
 
 UNBOUNDED = Room()
@@ -121,7 +128,7 @@ def head(shapes: Mapping[str, tuple[str, tuple[int, ...]]], facts: Mapping[str, 
         told[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
     made = json.dumps(told).encode()
-    made += b" " * (-len(made) % 8)
+    made += b" " * (-(8 + len(made)) % LINE)
     return len(made).to_bytes(8, "little") + made
 
 

@@ -12,6 +12,7 @@ from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
 from forebear.statistics.room import UNBOUNDED, Room
 
+BLOCK = 1 << 16  # n-grams whose shares are computed at once
 STUPID = 0.4  # what a shorter context counts in Brants et al. (2007)
 
 
@@ -22,7 +23,25 @@ class Level(NamedTuple):
     left: np.ndarray  # (n-grams of n - 1 tokens,) float64
 
 
-Levels = Iterator[Level]
+class Listed(NamedTuple):
+    """The natural logarithms of both, rounded once: what is asked, stored and exchanged."""
+
+    logs: np.ndarray  # float32
+    backoffs: np.ndarray  # float32
+
+    @classmethod
+    def of(cls, level: Level) -> Listed:
+        return cls(logarithms(level.shares), logarithms(level.left))
+
+
+Levels = Iterator[Listed]
+
+
+def logarithms(shares: np.ndarray, to: np.ndarray | None = None) -> np.ndarray:
+    """Rounded once, to float32."""
+    with np.errstate(divide="ignore"):  # what never occurs
+        made = np.empty(len(shares), np.float32) if to is None else to
+        return np.log(shares, out=made, casting="same_kind")
 
 
 def maximum_likelihood(counts: Counts, predictable: np.ndarray) -> Levels:
@@ -30,7 +49,7 @@ def maximum_likelihood(counts: Counts, predictable: np.ndarray) -> Levels:
     for n, times in enumerate(counts.times, start=1):
         made = in_proportion(times, counts.ngrams.prefixes(n), counts.ngrams.size(n - 1))
         # Of nothing, all is equally likely.
-        yield made if times.any() or n > 1 else Level(even(predictable), made.left)
+        yield Listed.of(made if times.any() or n > 1 else Level(even(predictable), made.left))
 
 
 def in_proportion(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> Level:
@@ -47,7 +66,7 @@ def added(counts: Counts, predictable: np.ndarray, k: float) -> Levels:
     size = int(np.count_nonzero(predictable))
     for n, times in enumerate(counts.times, start=1):
         made = with_more(times, counts.ngrams.prefixes(n), counts.ngrams.size(n - 1), k, size)
-        yield Level(np.where(predictable, made.shares, 0.0), made.left) if n == 1 else made
+        yield Listed.of(Level(np.where(predictable, made.shares, 0.0), made.left) if n == 1 else made)
 
 
 def with_more(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float, size: int) -> Level:
@@ -63,7 +82,7 @@ def witten_bell(counts: Counts, predictable: np.ndarray, least: Sequence[int] = 
         lower = shares if n == 1 else shares[suffixes[n - 1]]
         made = with_new(mine, ngrams.prefixes(n), ngrams.size(n - 1), lost[n - 1], lower)
         shares = made.shares
-        yield made
+        yield Listed.of(made)
 
 
 def with_new(times: np.ndarray, prefixes: np.ndarray, contexts: int, lost: np.ndarray, lower: np.ndarray) -> Level:
@@ -79,11 +98,11 @@ def stupid(counts: Counts, predictable: np.ndarray) -> Levels:
     """
     ngrams, suffixes = counts.ngrams, _suffixes(counts)
     plain, sums = plain_alone(counts.times[0], predictable)
-    yield Level(plain / sums[0], np.ones(1))
+    yield Listed.of(Level(plain / sums[0], np.ones(1)))
     for n, times in enumerate(counts.times[1:], start=2):
         lower, shorter = plain[suffixes[n - 1]], sums[suffixes[n - 2]]
         plain, sums, made = cut_back(times, ngrams.prefixes(n), ngrams.size(n - 1), lower, shorter)
-        yield made
+        yield Listed.of(made)
 
 
 def plain_alone(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +152,13 @@ class Discounts:
 
 
 def _seen(times: np.ndarray) -> tuple[int, int, int, int]:
-    often = np.bincount(np.minimum(times, 5), minlength=5).tolist()
+    if len(times) > MUCH:
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.smoothing import seen_in_loops
+
+        often = compiled(seen_in_loops)(times, np.zeros(6, np.int64)).tolist()
+    else:
+        often = np.bincount(np.minimum(times, 5), minlength=5).tolist()
     return often[1], often[2], often[3], often[4]
 
 
@@ -160,12 +185,16 @@ def kneser_ney(
         many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
         under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
         given = times, many, under, taken, lost[n - 1], shares
-        made = _interpolated_in_loops(*given, room) if len(times) > MUCH else interpolated(*given)
+        if len(times) > MUCH:
+            listed, above = _interpolated_in_loops(*given, room, keep=n < ngrams.order)
+        else:
+            made = interpolated(*given)
+            listed, above = Listed.of(made), made.shares
         room.free(shares, times, under)
         adjusted[n - 1] = suffixes[n - 1] = times = under = nothing  # room for what comes
         del given
-        shares = made.shares
-        yield made
+        shares = above
+        yield listed
 
 
 def interpolated(
@@ -187,14 +216,26 @@ def _interpolated_in_loops(
     lost: np.ndarray,
     lower: np.ndarray,
     room: Room,
-) -> Level:
+    *,
+    keep: bool,
+) -> tuple[Listed, np.ndarray]:
+    """Block by block: of shares and what is left only logarithms stay, and where longer n-grams want them, shares."""
     from forebear.kernels.compiling import compiled
     from forebear.kernels.smoothing import interpolated_in_loops
 
-    shares, left = room.empty(len(times), np.float64), room.empty(len(many), np.float64)
-    compiled(interpolated_in_loops)(times, many, under, taken, lost, lower, 0, len(many), 0, shares, left)
-    room.free(left)
-    return Level(shares, left)
+    block = max(BLOCK, int(many.max()))
+    shares, left = room.empty(len(times) if keep else block, np.float64), np.empty(BLOCK)
+    listed = Listed(room.empty(len(times), np.float32), room.empty(len(many), np.float32))
+    context = at = 0
+    while context < len(many):
+        own = shares[at : at + block] if keep else shares
+        given = times, many, under, taken, lost, lower, context, at
+        after, end = compiled(interpolated_in_loops)(*given, own, left)
+        logarithms(own[: end - at], listed.logs[at:end])
+        logarithms(left[: after - context], listed.backoffs[context:after])
+        context, at = after, end
+    room.free(*listed)
+    return listed, shares if keep else np.zeros(0)
 
 
 def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int, room: Room) -> list[np.ndarray]:

@@ -13,14 +13,17 @@ from typing import IO, Any
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.statistics.backoff import ROUNDING, logarithms
+from forebear.statistics.backoff import ROUNDING
 from forebear.statistics.ngrams import Ngrams
 from forebear.statistics.room import UNBOUNDED, Room, head, mapped
 from forebear.statistics.smoothing import Levels
 from forebear.text.aside import written_aside
 
-FORMAT = "forebear-ngrams/1"
-ROOM, SPARE = 1.8, 512  # slots for each n-gram: fewer, and they would stand far from home; and for the last of them
+FORMAT = "forebear-ngrams/2"
+FULL = (
+    0.6  # of the room for n-grams in a table: the fuller it is, the oftener a line is full and the next one looked at
+)
+NEAR, PARTS = 1 << 17, 4  # lines that are filled at once, at least, and parts at most
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
@@ -31,19 +34,17 @@ class Table:
     """Logarithms of probabilities and back-off weights, by hash; the readable twin is `Backoff`.
 
     single   (V, 2) float32, of single tokens by their ids
-    middle   (slots, 2) uint64, of n-grams that may go on: their hash, and both logarithms in one number
-    begins   (order + 1,) where the slots of n-grams of n tokens begin in it
-    longest  (slots, 3) uint32, of the longest n-grams: both halves of their hash, and a logarithm
-    far      (order + 1,) how many slots from its own an n-gram of n tokens stands at most
+    lines    (many, 8) uint64, of longer n-grams; `kernels.ngram_table` says what stands in them
+    begins   (order + 2,) where the lines of n-grams of n tokens begin
+    far      (order + 1,) how many lines from its own an n-gram of n tokens stands at most
     even     (V,) or none, as in `Backoff`
     sizes    how many n-grams there are of each length
     about    what else is to be known of the model, as JSON values
     """
 
     single: np.ndarray
-    middle: np.ndarray
+    lines: np.ndarray
     begins: np.ndarray
-    longest: np.ndarray
     far: np.ndarray
     even: np.ndarray
     sizes: list[int]
@@ -56,21 +57,17 @@ class Table:
         return len(self.sizes)
 
     @property
-    def _middle(self) -> np.ndarray:
-        return self.middle.reshape(-1)
-
-    @property
-    def _longest(self) -> np.ndarray:
-        return self.longest.reshape(-1)
+    def _flat(self) -> np.ndarray:
+        return self.lines.reshape(-1)
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `Backoff.score`."""
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import LONGEST, RING, scored_in_loops
+        from forebear.kernels.ngram_table import RING, ROOM, scored_in_loops
 
         told = np.empty(len(tokens))
-        given = self.single, self._middle, self.begins, self._longest, self.far, self.even
-        rooms = np.zeros((RING, LONGEST), np.uint64), np.zeros((2, LONGEST))
+        given = self.single, self._flat, self.begins, self.far, self.even
+        rooms = np.zeros((RING, ROOM), np.uint64), np.zeros((RING, ROOM), np.uint64), np.zeros((2, ROOM))
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
         found = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         loop = compiled(scored_in_loops, bare=True)
@@ -98,10 +95,10 @@ class Table:
             if n == 1:
                 told += self.single[tokens[0], 1]
             else:
-                told += compiled(kernels.weight_in_loops)(hashed, n, self._middle, self.begins, self.far)
+                told += compiled(kernels.weight_in_loops)(hashed, n, self.order, self._flat, self.begins, self.far)
             words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.following(n, number)], np.int32)
             seen = np.empty(len(words))
-            given = n + 1, self.order, self._middle, self.begins, self._longest, self.far
+            given = n + 1, self.order, self._flat, self.begins, self.far
             compiled(kernels.asked_in_loops)(hashed, words, *given, seen)
             told[words] = seen
         if not (told <= ROUNDING).all():
@@ -117,14 +114,16 @@ class Table:
             log, weight = self.single[tokens[0]].tolist()
             return log, weight if self.order > 1 else 0.0
         before, told = np.uint64(compiled(kernels.context_in_loops)(tokens[:-1], np.uint64(self.salt))), np.empty(1)
-        given = n, self.order, self._middle, self.begins, self._longest, self.far
+        given = n, self.order, self._flat, self.begins, self.far
         compiled(kernels.asked_in_loops)(before, tokens[-1:], *given, told)
         if np.isnan(told[0]):
             return None
         if n == self.order:
             return float(told[0]), 0.0
         hashed = np.uint64(compiled(kernels.context_in_loops)(tokens, np.uint64(self.salt)))
-        return float(told[0]), float(compiled(kernels.weight_in_loops)(hashed, n, self._middle, self.begins, self.far))
+        return float(told[0]), float(
+            compiled(kernels.weight_in_loops)(hashed, n, self.order, self._flat, self.begins, self.far)
+        )
 
     def _damaged(self, what: str) -> ForebearError:
         return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")
@@ -169,23 +168,26 @@ class Table:
         return made
 
     def _is_whole(self) -> bool:
-        order, begins = self.order, np.asarray(self.begins)
+        from forebear.kernels.ngram_table import ABOVE, SPARE
+
+        order, begins, far = self.order, np.asarray(self.begins), np.asarray(self.far)
         return (
             order >= 1
             and self.single.shape == (self.sizes[0], 2)
-            and self.middle.ndim == self.longest.ndim == 2
-            and begins.shape == self.far.shape == (order + 1,)
+            and self.lines.ndim == 2
+            and self.lines.shape[1] == ABOVE
+            and begins.shape == (order + 2,)
+            and far.shape == (order + 1,)
             and int(begins[0]) == 0
-            and bool((np.diff(begins) >= 0).all())
-            and int(begins[-1]) == len(self.middle)
-            and (order < 2 or len(self.longest) >= self.sizes[-1] + 1)
-            and all(int(begins[n + 1] - begins[n]) > self.sizes[n - 1] for n in range(2, order))
+            and bool((np.diff(begins)[2:] > SPARE).all())
+            and bool((np.diff(begins)[:2] == 0).all())
+            and int(begins[-1]) == len(self.lines)
+            and bool((far >= 0).all() and (far < SPARE).all())
             and len(self.even) in (0, self.sizes[0])
-            and bool((np.asarray(self.far) >= 0).all())
         )
 
 
-_NAMES = ("middle", "longest", "single", "begins", "far", "even")
+_NAMES = ("lines", "single", "begins", "far", "even")
 
 
 def sign(file: Path, weights: str) -> None:
@@ -210,29 +212,32 @@ class _Making:
         self.ngrams, self.salt, self.room = ngrams, salt, room
         self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
         self.sizes = [ngrams.size(n) for n in range(1, ngrams.order + 1)]
-        slots = [int(size * ROOM) + SPARE + 2 for size in self.sizes]
-        self.begins = np.zeros(ngrams.order + 1, np.int64)
-        self.begins[3:] = np.cumsum(slots[1:-1])  # neither single tokens nor the longest stand there
-        self.slots, self.far = slots, np.zeros(ngrams.order + 1, np.int64)
+        self.begins, self.far = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
+        self.begins[3:] = np.cumsum([self._many(n) for n in range(2, ngrams.order + 1)])
         self.single = np.zeros((ngrams.vocabulary, 2), np.float32)
 
+    def _many(self, n: int) -> int:
+        """Lines for the n-grams of n tokens."""
+        from forebear.kernels.ngram_table import LONGEST, MIDDLE, SPARE
+
+        return int(self.sizes[n - 1] / (FULL * (MIDDLE if n < self.ngrams.order else LONGEST))) + 1 + SPARE
+
     def in_memory(self, levels: Levels, about: Callable[[], dict[str, Any]]) -> Table:
-        parts = list(self._parts(levels))
-        middle = np.concatenate([np.zeros((0, 2), np.uint64), *parts[:-1]]) if parts else np.zeros((0, 2), np.uint64)
-        longest = parts[-1] if parts else np.zeros((0, 3), np.uint32)
-        return Table(self.single, middle, self.begins, longest, self.far, self.even, self.sizes, about(), self.salt)
+        lines, at = self.room.zeros((int(self.begins[-1]), 8), np.uint64), 0
+        for part in self._parts(levels):
+            lines[at : at + len(part)] = part
+            at += len(part)
+        return Table(self.single, lines, self.begins, self.far, self.even, self.sizes, about(), self.salt)
 
     def into(self, file: IO[bytes], levels: Levels, about: Callable[[], dict[str, Any]]) -> None:
         """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
         first = next(levels)  # only now all is known about them
-        order, many = self.ngrams.order, self.ngrams.vocabulary
         shapes = {
-            "middle": ("U64", (int(self.begins[-1]), 2)),
-            "longest": ("U32", (self.slots[-1] + self.slots[-1] % 2 if order > 1 else 0, 3)),  # the next begin at 8s
-            "single": ("F32", (many, 2)),
-            "begins": ("I64", (order + 1,)),
-            "far": ("I64", (order + 1,)),
-            "even": ("F32", (len(self.even),)),
+            "lines": ("U64", (int(self.begins[-1]), 8)),
+            "single": ("F32", self.single.shape),
+            "begins": ("I64", self.begins.shape),
+            "far": ("I64", self.far.shape),
+            "even": ("F32", self.even.shape),
         }
         told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
         file.write(head(shapes, {"format": FORMAT, "weights": UNSIGNED, "ngrams": told}))
@@ -242,36 +247,47 @@ class _Making:
             file.write(np.ascontiguousarray(array).data)
 
     def _parts(self, levels: Levels) -> Iterator[np.ndarray]:
-        """The slots of the n-grams of two tokens, of three, …"""
+        """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""
         from forebear.kernels import ngram_table as kernels
         from forebear.kernels.compiling import compiled
 
-        order = self.ngrams.order
-        logs, hashes = np.zeros(0, np.float32), np.zeros(0, np.uint64)
+        nothing = np.zeros(0, np.float32)
+        logs, hashes = nothing, np.zeros(0, np.uint64)
         for n, level in enumerate(levels, start=1):
-            left = logarithms(level.left)
             if n == 2:
-                self.single[:, 1] = left
+                self.single[:, 1] = level.backoffs
             elif n > 2:
-                slots = self.room.zeros((int(self.begins[n] - self.begins[n - 1]), 2), np.uint64)
-                yield self._filled(n - 1, slots, kernels.filled_in_loops, hashes, logs, left.view(np.uint32))
+                yield from self._filled(n - 1, hashes, logs, level.backoffs)
+            logs = level.logs
+            del level  # its back-offs, while the next is made
             if n == 1:
-                self.single[:, 0] = logarithms(level.shares)
+                self.single[:, 0] = logs
                 ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
                 hashes = compiled(kernels.of_tokens_in_loops)(ids, np.uint64(self.salt))
             else:
-                logs = logarithms(level.shares).view(np.uint32)
                 given = self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
                 hashes = compiled(kernels.of_level_in_loops)(hashes, *given)
-            del level, left
-        if order > 1:
-            slots = self.room.zeros((self.slots[-1] + self.slots[-1] % 2, 3), np.uint32)
-            yield self._filled(order, slots, kernels.filled_with_longest_in_loops, hashes, logs)
+        if self.ngrams.order > 1:
+            yield from self._filled(self.ngrams.order, hashes, logs, nothing)
 
-    def _filled(self, n: int, slots: np.ndarray, loop: Any, *given: np.ndarray) -> np.ndarray:
+    def _filled(self, n: int, hashes: np.ndarray, logs: np.ndarray, backoffs: np.ndarray) -> Iterator[np.ndarray]:
+        """In parts that fit near the processor; the spare lines of one are the first of the next."""
         from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngram_table import ABOVE, SPARE, filled_in_loops
 
-        self.far[n] = compiled(loop)(slots, *given)
-        if self.far[n] < 0:
-            raise _Alike
-        return slots
+        size = self._many(n)
+        homes = size - SPARE
+        each = max(NEAR, SPARE, -(-homes // PARTS))
+        lines = self.room.zeros((min(each, homes) + SPARE, ABOVE), np.uint64)
+        spilt = np.zeros((SPARE, ABOVE), np.uint64)
+        for begin in range(0, homes, each):
+            own = min(each, homes - begin)
+            lines[:SPARE], lines[SPARE:] = spilt, 0
+            given = hashes, logs.view(np.uint32), backoffs.view(np.uint32), n == self.ngrams.order
+            far = compiled(filled_in_loops)(lines[: own + SPARE], begin, size, *given)
+            if far < 0:
+                raise _Alike
+            self.far[n] = max(int(self.far[n]), far)
+            yield lines[:own]
+            spilt = lines[own : own + SPARE].copy()
+        yield spilt
