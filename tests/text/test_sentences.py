@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forebear.text import sentences
 from forebear.text.sentences import Mode, sentence_ends, split_sentences
 
 # A bar stands where the text must be cut; no case has one of its own.
@@ -160,6 +161,19 @@ def test_sentence_is_what_a_reader_takes_for_one(pieces: list[str]):
     assert split_sentences("".join(pieces)) == pieces
     assert split_sentences("".join(pieces), "flow") == pieces
     assert split_sentences("".join(pieces), "lines") == ["".join(pieces)]
+
+
+@given(st.text("ab \n\t\r\x85\u3000。", min_size=1, max_size=30))
+def test_plain_lines_end_where_the_rules_for_all_text_say(text: str):
+    told = sentences._plain_lines(text)
+    by_rule = [end for _, end in sentences._stretches(text, "lines")]
+    assert told is None or told == [*by_rule[:-1], len(text)]
+    assert (
+        told is not None
+        or not text.isascii()
+        or any(odd in text for odd in (" ", "\t", "\r", "\n\n"))
+        or text[0] == "\n"
+    )
 
 
 @pytest.mark.parametrize(("text", "split", "lines", "flow"), LINES)

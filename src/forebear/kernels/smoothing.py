@@ -8,8 +8,9 @@ from forebear.kernels.memory import AHEAD, wanted
 
 
 def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, first, begin, shares, left):
-    """(times - taken) / total + left · lower of n-grams, and what is left of their contexts, from context `first` on, as
-    far as there is room for them. How far it came is told: the next context, and the number of its first n-gram.
+    """(times - taken) / total + left · lower of n-grams, and what is left of their contexts, from context `first` on.
+
+    As far as there is room for them; how far that is, is told: the next context, and the number of its first n-gram.
 
     times    of each n-gram, as Kneser and Ney want them; those of a context stand side by side, from number `begin` on
     taken    (4,) what is taken from a count of 0, 1, 2, and 3 or more

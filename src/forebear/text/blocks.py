@@ -55,14 +55,13 @@ class Blocks:
     def _unpacked(self, file: _Counted) -> Iterator[bytes]:
         head = file.peek(4)
         try:
-            if head[:2] == GZIP:
+            if head.startswith(GZIP):
                 import gzip
 
                 read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
                 blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
             else:
-                packed = head == ZSTD or (head[1:] == SKIPPABLE and head[0] >> 4 == 5)
-                blocks = _unpacked_zstd(file) if packed else iter(lambda: file.read(BLOCK), b"")
+                blocks = _unpacked_zstd(file) if _is_zstd(head) else iter(lambda: file.read(BLOCK), b"")
             for block in blocks:
                 self.unpacked += len(block)
                 yield block
@@ -122,6 +121,17 @@ class Blocks:
         plain = text.replace("\r\n", "\n")
         self.ledger.structure("carriage returns", "\r" * (len(text) - len(plain)))
         return plain
+
+
+def is_packed(source: Source) -> bool:
+    """Whether its text is larger than the file."""
+    with told_of(source.name), open(source.path, "rb") as file:
+        head = file.read(4)
+    return head.startswith(GZIP) or _is_zstd(head)
+
+
+def _is_zstd(head: bytes) -> bool:
+    return head == ZSTD or (head[1:] == SKIPPABLE and head[0] >> 4 == 5)
 
 
 def _unpacked_zstd(file: _Counted) -> Iterator[bytes]:

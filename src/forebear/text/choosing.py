@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from forebear import __version__
 from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import cache
+from forebear.text.blocks import is_packed
 from forebear.text.documents import Document
 from forebear.text.ledger import Ledger
 from forebear.text.portion import held_out_by
@@ -118,13 +119,17 @@ def _learned(
     """The tokenizer, and the fingerprint of what it was learned from."""
     from forebear.text.training import AUTOMATIC, train
 
-    packed = sum(source.stamp()[2] for source in find(paths))
+    packed = most = 0
+    for source in find(paths):
+        size = source.stamp()[2]
+        packed, most = packed + size, most + size * (COMPRESSED if is_packed(source) else 1)
     if kind == SPACES:
         kind, learning = "words", replace(learning, split=SPACES)
     options = {**asdict(learning), "segmenter": segmenter or AUTOMATIC}
     told = contents(paths, reading) if held_out else None
-    most = packed * COMPRESSED if told is None else int(told[1].sum())  # no character has less than a byte
-    if most > learning.limit:  # perhaps too much: count it first
+    if told is not None:
+        most = int(told[1].sum())
+    if most > learning.limit:  # perhaps too much, as no character has less than a byte: count it first
         options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
     ledger = Ledger()
     read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from forebear.kernels.stretches import ALONE, GAP, RUN
-from forebear.text.blueprint import SEPARATOR, STEPS, Blueprint, bert_normalizer, normalizer_of
+from forebear.text.blueprint import STEPS, Blueprint, bert_normalizer, normalizer_of
 from forebear.text.characters import BERT_BLOCKS, codes_of
 from forebear.text.spans import flat, last_of, lengths_of, missed_bytes, offsets_of
 from forebear.text.stretches import NOWHERE, Stretches
-from forebear.text.words import SPLITS, is_plain, pre_tokenizer
+from forebear.text.words import GAPS, SPLITS, is_plain, pre_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -35,14 +35,22 @@ class Rule(NamedTuple):
 
     classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
     places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
-    whole: Whole | None = None  # where every stretch that `is_plain` is one token
+    whole: Whole | None = None  # where every stretch that is plain is one token
 
 
 class Whole(NamedTuple):
-    """Words by their ids, and the id of all others."""
+    """Words by their ids, those of them that no text can say, the id of all others, and how words are parted."""
 
     ids: Mapping[str, int]
+    hidden: frozenset[str]
     unknown: int
+    split: str
+
+    def is_plain(self, stretch: str) -> bool:
+        return is_plain(stretch, self.split)
+
+    def id_of(self, word: str) -> int:
+        return self.unknown if word in self.hidden else self.ids.get(word, self.unknown)
 
 
 def rule_of(blueprint: Blueprint) -> Rule | None:
@@ -61,7 +69,7 @@ def rule_of(blueprint: Blueprint) -> Rule | None:
         if not known:
             return None
         rule = _words(alone=way == "punctuation" and set(steps) <= {"lower"})
-        return rule if steps else rule._replace(whole=_spoken(blueprint))
+        return rule if steps or way is None else rule._replace(whole=_spoken(blueprint, way))
     byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
         return Rule(np.full(0x110000, RUN, np.int8), _gpt2_places)
@@ -79,21 +87,23 @@ def _wordpiece() -> Rule:
 
 
 def _words(*, alone: bool) -> Rule:
-    """Words part at spaces and separators; punctuation stands alone unless a normaliser might join it with a mark."""
+    """Words part at spaces, line ends and separators; punctuation stands alone unless a normaliser might join it with a
+    mark.
+    """
     classes = np.full(0x110000, RUN, np.int8)
-    classes[[ord(c) for c in " " + SEPARATOR]] = GAP
+    classes[[ord(c) for c in " " + GAPS]] = GAP
     if alone:
         classes[[ord(c) for c in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = ALONE
     return Rule(classes)
 
 
-def _spoken(blueprint: Blueprint) -> Whole | None:
+def _spoken(blueprint: Blueprint, split: str) -> Whole | None:
     """What a text can say: all but special tokens; None where nothing stands for unknown words."""
     vocabulary, unknown = blueprint["model"]["vocab"], blueprint["model"].get("unk_token")
     if unknown not in vocabulary:
         return None
     hidden = {token["content"] for token in blueprint["added_tokens"]} | {unknown}
-    return Whole({token: i for token, i in vocabulary.items() if token not in hidden}, vocabulary[unknown])
+    return Whole(vocabulary, frozenset(hidden), vocabulary[unknown], split)
 
 
 SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
@@ -139,11 +149,14 @@ class Many:
 class Memo:
     """What is remembered of each stretch: its ids, its unknown bytes, and the first and last character of each token.
 
-    `unknown` is the id of what the vocabulary lacks; one that no token has where nothing can be unknown.
+    `rust` gives the library's tokenizer, where it is wanted: a large vocabulary takes its time. `unknown` is the id of
+    what the vocabulary lacks; one that no token has where nothing can be unknown.
     """
 
-    def __init__(self, rust: tokenizers.Tokenizer, rule: Rule, unknown: int) -> None:
+    def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: Rule, unknown: int) -> None:
         self._rust, self._rule, self._unknown = rust, rule, unknown
+        words = 0 if rule.whole is None else len(rule.whole.ids)
+        self._most = max(MOST_STRETCHES, words + words // 4)  # or a large vocabulary would be forgotten again and again
         self._forget()
 
     def _forget(self) -> None:
@@ -153,7 +166,7 @@ class Memo:
 
     def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
-        if len(self._stretches) > MOST_STRETCHES or self._stretches.characters > MOST_CHARACTERS:
+        if len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
             self._forget()
         codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(lengths_of(texts) + 1)
@@ -199,16 +212,19 @@ class Memo:
     def _encoded(self, stretches: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How many tokens each has, their ids, and the characters that each stands for."""
         whole = self._rule.whole
-        plain = np.array([whole is not None and is_plain(stretch) for stretch in stretches], bool)
+        if whole is None:
+            plain = np.zeros(len(stretches), bool)
+        else:
+            plain = np.fromiter(map(whole.is_plain, stretches), bool, len(stretches))
         words, others = ([stretches[i] for i in np.flatnonzero(kind).tolist()] for kind in (plain, ~plain))
-        encodings = self._rust.encode_batch(others, add_special_tokens=False)
+        encodings = self._rust().encode_batch(others, add_special_tokens=False) if others else []
         sizes = np.ones(len(stretches), np.int64)
         sizes[~plain] = lengths_of(encodings)
         by_token = plain.repeat(sizes)
         ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
         ids[~by_token], offsets[~by_token] = flat(encoding.ids for encoding in encodings), offsets_of(encodings)
         if whole is not None:
-            ids[by_token] = [whole.ids.get(word, whole.unknown) for word in words]
+            ids[by_token] = list(map(whole.id_of, words))
             offsets[by_token, 1] = lengths_of(words)
         return sizes, ids, offsets
 

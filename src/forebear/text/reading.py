@@ -84,7 +84,7 @@ class Reading:
     def _divided(self, blocks: Blocks) -> Iterator[Document]:
         """Documents between blank lines, or the whole file. Holds at most two parts and a block at a time."""
         name, ledger, whole = blocks.source.name, blocks.ledger, self.documents == "files"
-        held, line, part = "", 1, 0
+        held, line, part, seen = "", 1, 0, 0  # `seen`: up to where no blank line begins in what is held
         blanks: list[str] = []  # entered once a block: there may be as many as there are documents
         for block in blocks:
             held += block
@@ -93,7 +93,7 @@ class Reading:
                 start = held.rfind("\n", 0, len(held) - len(held.lstrip())) + 1
                 blanks.append(held[:start])
                 line += held.count("\n", 0, start)
-            for border in () if whole else BLANK_LINES.finditer(held, start):
+            for border in () if whole else BLANK_LINES.finditer(held, max(start, seen)):
                 if border.start() > start:
                     yield Document(held[start : border.start()], name, line, part)
                 line += held.count("\n", start, border.end())
@@ -107,6 +107,7 @@ class Reading:
                 yield Document(held[:cut], name, line, part)
                 line += held.count("\n", 0, cut)
                 held, part = held[cut:], part + 1
+            seen = len(held.rstrip())
         text = held.rstrip("\n") if whole else _ends_before_blanks(held)
         ledger.structure("blank lines", held[len(text) :])
         if text:

@@ -8,7 +8,7 @@ space follows and no small letter after it, or where it stands in Chinese; a sho
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 Mode = Literal["split", "lines", "flow", "whole"]
@@ -91,6 +91,8 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
         return []
     if mode == "whole":
         return [len(text)]
+    if mode == "lines" and (plain := _plain_lines(text)) is not None:
+        return plain
     ends: list[int] = []
     for start, end in _stretches(text, mode):
         if mode != "lines":
@@ -100,6 +102,18 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
         return [len(text)]
     ends[-1] = len(text)
     return ends if mode == "lines" or len(text) <= _ENDLESS else _with_ends(text, ends)
+
+
+def _plain_lines(text: str) -> list[int] | None:
+    """The ends of lines that are parted by a line feed and nothing else; None where it is not as simple as that."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if not all(lines) or [line.rstrip() for line in lines] != lines or any(mark in text for mark in _LINE_END[1:]):
+        return None
+    ends = list(accumulate(map(len, lines), lambda before, size: before + 1 + size))
+    ends[-1] = len(text)
+    return ends
 
 
 def _with_ends(text: str, ends: list[int]) -> list[int]:

@@ -337,7 +337,7 @@ class Tokenizer:
     @cached_property
     def _memo(self) -> Memo | None:
         rule = rule_of(self._blueprint)
-        return None if rule is None else Memo(self._rust, rule, self._lacking)
+        return None if rule is None else Memo(lambda: self._rust, rule, self._lacking)
 
     @cached_property
     def _table(self) -> Table | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,6 +18,10 @@ from forebear.text.segmentation import Segmenter, has_han
 
 SPLITS = ("punctuation", "spaces")
 SIZE, MIN_COUNT = 50_000, 1
+GAPS = "\n\t\r" + SEPARATOR  # part words as a space does, whatever stands beside them
+WHITE = re.compile(
+    f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)  # Unicode's own list
 
 
 def pre_tokenizer(split: str) -> dict[str, Any]:
@@ -34,8 +39,10 @@ def pre_tokenizer(split: str) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [parted, {"type": "WhitespaceSplit"}]}
 
 
-def is_plain(stretch: str) -> bool:
-    """Whether no way of parting words cuts it: letters and digits of ASCII only."""
+def is_plain(stretch: str, split: str) -> bool:
+    """Whether it is certainly one word: letters and digits of ASCII only; where spaces part words, anything visible."""
+    if split == "spaces":  # white space is never printable, but for the space itself, which no stretch has
+        return stretch != "" and (stretch.isprintable() or WHITE.search(stretch) is None)
     return stretch.isascii() and stretch.isalnum()
 
 
@@ -70,10 +77,13 @@ def count(
         for text in map(sound, texts):
             places = borders(text, segmenter)
             segmented = segmented or len(places) > 0
-            yield marked(text, places).replace(SEPARATOR, " ")
+            text = marked(text, places)
+            for gap in GAPS:
+                text = text.replace(gap, " ")
+            yield text
 
     def cut(stretch: str) -> Sequence[str]:
-        return (stretch,) if plain and is_plain(stretch) else pieces(stretch)
+        return (stretch,) if plain and is_plain(stretch, split) else pieces(stretch)
 
     return vocabulary.counted(spaced(), cut), segmented
 
