@@ -7,8 +7,8 @@ stand is known a dozen tokens before they are looked at, and memory is asked for
 A table is lines of 64 bytes, as memory gives them: eight numbers of 64 bits. In a line stand the hashes of four
 n-grams, then of each its logarithm and its back-off in one number; or, of the longest n-grams, which nothing continues,
 five hashes, then their logarithms, two in a number. All of a line are compared at once: jumps that are guessed wrong
-cost more than comparing. Where a line is full, the next one goes on with it: then the lowest bit of its first hash is set,
-which no hash has by itself, so that who looks for an n-gram that is not there seldom looks into a second line.
+cost more than comparing. Where a line is full, the next one goes on with it: then the lowest bit of its first hash is
+set, which no hash has by itself, so that who looks for what is not there seldom looks into a second line.
 """
 
 from __future__ import annotations

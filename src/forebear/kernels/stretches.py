@@ -11,46 +11,45 @@ from forebear.kernels.compiling import compiled
 RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
 FIRST_ROOM = 1 << 14  # stretches
 LONG = 8  # characters of a stretch for which there is room at first
-SEED, FACTOR = 0x51_7C_C1_B7_27_22_0A_95, 0x9E37_79B9_7F4A_7C15
+SEED, FACTOR = np.uint64(0x51_7C_C1_B7_27_22_0A_95), np.uint64(0x9E37_79B9_7F4A_7C15)
+ONE, HALF = np.uint64(1), np.uint64(32)
 
 
 class Numbers(NamedTuple):
     """Stretches by number, and a table of slots by which they are found: linear probing from where the hash points."""
 
-    slots: np.ndarray  # (a power of two,) int32, the number of a stretch + 1; 0: none
-    hashes: np.ndarray  # (room,) uint64
+    slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
     ends: np.ndarray  # (room + 1,) int64, where the characters of each stretch end
     codes: np.ndarray  # uint32, their characters
     many: np.ndarray  # (1,) int64
 
 
 def no_numbers(room: int = FIRST_ROOM, characters: int = FIRST_ROOM * LONG) -> Numbers:
-    """A table without stretches, and room for some."""
-    slots, many = np.zeros(4 * room, np.int32), np.zeros(1, np.int64)
-    return Numbers(
-        slots, np.zeros(room, np.uint64), np.zeros(room + 1, np.int64), np.zeros(characters, np.uint32), many
-    )
+    """A table without stretches, and room for some, which is a power of two."""
+    slots, ends = np.zeros((2 * room, 2), np.uint64), np.zeros(room + 1, np.int64)
+    return Numbers(slots, ends, np.zeros(characters, np.uint32), np.zeros(1, np.int64))
 
 
 def grown(numbers: Numbers, characters: int) -> Numbers:
     """The same stretches with room for twice as many, and for so many more characters at least."""
     many = int(numbers.many[0])
     used = int(numbers.ends[many])
-    larger = no_numbers(2 * len(numbers.hashes), max(2 * len(numbers.codes), used + characters))
-    larger.hashes[:many] = numbers.hashes[:many]
+    larger = no_numbers(len(numbers.slots), max(2 * len(numbers.codes), used + characters))
     larger.ends[: many + 1] = numbers.ends[: many + 1]
     larger.codes[:used] = numbers.codes[:used]
     larger.many[0] = many
-    compiled(filled_in_loops)(larger.slots, larger.hashes, many)
+    compiled(moved_in_loops)(numbers.slots, larger.slots)
     return larger
 
 
-def filled_in_loops(slots, hashes, many):
-    for number in range(many):
-        at = np.int64(hashes[number] & np.uint64(len(slots) - 1))
-        while slots[at]:
-            at = at + 1 if at + 1 < len(slots) else 0
-        slots[at] = number + 1
+def moved_in_loops(slots, larger):
+    """Enters all stretches of one table into another."""
+    for slot in range(len(slots)):
+        if slots[slot, 1]:
+            at = np.int64(slots[slot, 0] & np.uint64(len(larger) - 1))
+            while larger[at, 1]:
+                at = at + 1 if at + 1 < len(larger) else 0
+            larger[at] = slots[slot]
 
 
 def numbered(
@@ -75,49 +74,55 @@ def numbered(
 
 
 def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, at, many):
-    """Up to the end, or to where there is no more room: the place to go on from, and how many stretches there were."""
-    slots, hashes, ends, here = numbers.slots, numbers.hashes, numbers.ends, at
-    gap, cut = np.searchsorted(gaps, at), np.searchsorted(cuts, at)
-    while here < len(codes):
+    """Up to the end, or to where there is no more room: the place to go on from, and how many stretches there were.
+
+    Places are numbers without a sign, which need no look whether they count from the end.
+    """
+    slots, ends, known = numbers.slots, numbers.ends, numbers.codes
+    here, size, last = np.uint64(at), np.uint64(len(codes)), np.uint64(len(slots) - 1)
+    gap, cut, everywhere = np.searchsorted(gaps, at), np.searchsorted(cuts, at), len(places) > 0
+    while here < size:
         kind = kinds[codes[here]]
-        if gap < len(gaps) and gaps[gap] == here:
+        if gap < len(gaps) and np.uint64(gaps[gap]) == here:
             gap, kind = gap + 1, np.int32(GAP)
         if kind == GAP:
-            here += 1
+            here += ONE
             continue
-        stop, number = here + 1, np.int64(kind)
+        stop, number = here + ONE, np.int64(kind)
         if kind < 0:
-            hashed = (np.uint64(SEED) ^ np.uint64(codes[here])) * np.uint64(FACTOR)
-            while cut < len(cuts) and cuts[cut] <= here:
+            hashed = (SEED ^ np.uint64(codes[here])) * FACTOR
+            while cut < len(cuts) and np.uint64(cuts[cut]) <= here:
                 cut += 1
-            limit = len(codes) if kind == RUN else stop  # where it ends at the latest
-            limit = min(limit, gaps[gap]) if gap < len(gaps) else limit
-            limit = min(limit, cuts[cut]) if cut < len(cuts) else limit
-            while stop < limit and kinds[codes[stop]] == RUN:
-                if len(places) and places[stop]:
+            limit = size if kind == RUN else stop  # where it ends at the latest
+            limit = min(limit, np.uint64(gaps[gap])) if gap < len(gaps) else limit
+            limit = min(limit, np.uint64(cuts[cut])) if cut < len(cuts) else limit
+            while stop < limit:
+                code = codes[stop]
+                if kinds[code] != RUN or (everywhere and places[stop]):
                     break
-                hashed = (hashed ^ np.uint64(codes[stop])) * np.uint64(FACTOR)
-                stop += 1
-            hashed ^= hashed >> np.uint64(32)  # the lowest bits of a product know little of its highest
-            slot, number = np.int64(hashed & np.uint64(len(slots) - 1)), np.int64(-1)
-            while slots[slot] and number < 0:
-                other = np.int64(slots[slot] - 1)
-                same = hashes[other] == hashed and ends[other + 1] - ends[other] == stop - here
-                for place in range(stop - here if same else 0):
-                    same = same and numbers.codes[ends[other] + place] == codes[here + place]
-                if same:
-                    number = other
-                else:
-                    slot = slot + 1 if slot + 1 < len(slots) else 0
+                hashed = (hashed ^ np.uint64(code)) * FACTOR
+                stop += ONE
+            hashed ^= hashed >> HALF  # the lowest bits of a product know little of its highest
+            slot, number, length = hashed & last, np.int64(-1), stop - here
+            while slots[slot, 1] and number < 0:
+                other = slots[slot, 1] - ONE
+                if slots[slot, 0] == hashed and np.uint64(ends[other + ONE] - ends[other]) == length:
+                    first, same = np.uint64(ends[other]), np.uint64(0)
+                    while same < length and known[first + same] == codes[here + same]:
+                        same += ONE
+                    if same == length:
+                        number = np.int64(other)
+                slot = (slot + ONE) & last if number < 0 else slot
             if number < 0:
                 number = numbers.many[0]
-                if number == len(hashes) or ends[number] + stop - here > len(numbers.codes):
-                    return here, many
-                numbers.codes[ends[number] : ends[number] + stop - here] = codes[here:stop]
-                slots[slot], hashes[number], ends[number + 1] = number + 1, hashed, ends[number] + stop - here
+                if number == len(ends) - 1 or ends[number] + np.int64(length) > len(known):
+                    return np.int64(here), many
+                known[ends[number] : ends[number] + np.int64(length)] = codes[np.int64(here) : np.int64(stop)]
+                slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number) + ONE
+                ends[number + 1] = ends[number] + np.int64(length)
                 numbers.many[0] = number + 1
             if kind == ALONE:
                 kinds[codes[here]] = number
-        begins[many], found[many] = here, number
+        begins[many], found[many] = np.int64(here), number
         here, many = stop, many + 1
     return len(codes), many

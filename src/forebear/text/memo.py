@@ -16,7 +16,7 @@ import numpy as np
 from forebear.kernels.stretches import ALONE, GAP, RUN
 from forebear.text.blueprint import STEPS, Blueprint, bert_normalizer, normalizer_of
 from forebear.text.characters import BERT_BLOCKS, codes_of
-from forebear.text.spans import flat, last_of, lengths_of, missed_bytes, offsets_of
+from forebear.text.spans import added_up, flat, last_of, lengths_of, missed_bytes, offsets_of
 from forebear.text.stretches import NOWHERE, Stretches
 from forebear.text.words import GAPS, SPLITS, is_plain, pre_tokenizer
 
@@ -161,6 +161,7 @@ class Memo:
 
     def _forget(self) -> None:
         self._stretches = Stretches(self._rule.classes)
+        self._are_single = True  # so far, each stretch is one token
         self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by stretch
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
 
@@ -171,6 +172,8 @@ class Memo:
         codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
         ends = np.cumsum(lengths_of(texts) + 1)
         units, rows = self._looked_up(codes, ends - 1, borders)
+        if self._are_single and not spans:
+            return self._one_each(units, rows, ends)
 
         sizes = self._lengths.array[rows]
         totals = np.concatenate(([0], np.cumsum(sizes)))
@@ -185,6 +188,16 @@ class Memo:
             return Many(ids, counts, unknown, nothing, nothing)
         base = np.repeat(units, sizes)
         return Many(ids, counts, unknown, base + self._first.array[within], base + self._last.array[within])
+
+    def _one_each(self, units: np.ndarray, rows: np.ndarray, ends: np.ndarray) -> Many:
+        """The tokens of texts all of whose stretches are one token."""
+        nothing, ids = np.zeros(0, np.int64), self._ids.array[rows]
+        upto = np.searchsorted(units, ends)
+        unknown = np.zeros(len(ends), np.int64)
+        if (lacking := np.flatnonzero(ids == self._unknown)).size:
+            owners = np.searchsorted(upto, lacking, side="right")
+            unknown = added_up(self._missed.array[rows[lacking]], owners, len(ends))
+        return Many(ids, np.diff(upto, prepend=0).astype(np.int32), unknown, nothing, nothing)
 
     def _looked_up(
         self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
@@ -204,6 +217,7 @@ class Memo:
         sizes, ids, offsets = self._encoded(stretches)
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
+        self._are_single &= bool((sizes == 1).all())
         self._missed.extend(missed_bytes(stretches, ids == self._unknown, sizes, offsets))
         self._ids.extend(ids)
         self._first.extend(offsets[:, 0])
