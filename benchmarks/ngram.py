@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 from ngram_peers import KenLM, programs, timed
-from side_by_side import DATA, machine, natural_text
 
 from forebear.milestones.ngram import Ngram
 from forebear.objectives.batch import Moment
@@ -45,7 +44,7 @@ MARKED = "<unk>", "UNKWORD"  # what KenLM takes for a mark of its own
 def built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
     """Seconds of the processor, and by the clock, from text and from ids to a table in this folder."""
     told: dict[str, Any] = {}
-    os.environ["FOREBEAR_CACHE"] = str(folder / "cache")
+    os.environ["FOREBEAR_CACHE"] = tempfile.mkdtemp(dir=folder)  # a new one, or the text would be prepared already
     began, clock = time.process_time(), time.perf_counter()
     source = TextSource((str(text),), sentences="lines")
     corpus = corpus_of(source, "spaces", workers=1)
@@ -199,6 +198,8 @@ def main() -> None:
         text, folder, order, threads = given.side
         side(Path(text), Path(folder), int(order), int(threads))
         return
+    from side_by_side import DATA, machine, natural_text  # only here: it loads torch, whose memory is not ours
+
     print(machine(given.threads, ("numpy", "numba")))
     rounds = 1 if given.quick else given.rounds
     with tempfile.TemporaryDirectory() as place:

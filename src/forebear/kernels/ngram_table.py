@@ -16,14 +16,12 @@ from __future__ import annotations
 import numpy as np
 
 from forebear.kernels.compiling import inlined
+from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
 from forebear.kernels.memory import as_float, wanted
 
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 HALF, LOW, EIGHT = np.uint64(32), np.uint64(0xFFFF_FFFF), np.uint64(8)
 EVEN, FULL = np.uint64(0xFFFF_FFFF_FFFF_FFFE), np.uint64(1)  # all bits of a hash; and the one that says: see next line
-ABOVE = 8  # numbers of 64 bits in a line
-MIDDLE, LONGEST = 4, 5  # n-grams in a line
-SPARE = 64  # lines behind all others, for n-grams whose own are full
 AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above that
 BLOCK = 1 << 12  # n-grams that are looked at before those at home are entered
 ROOM = 16  # tokens of an n-gram, and more than any has

@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from forebear.errors import ForebearError
+from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
 from forebear.statistics.backoff import ROUNDING
 from forebear.statistics.ngrams import Ngrams
 from forebear.statistics.room import UNBOUNDED, Room, head, mapped
@@ -168,8 +169,6 @@ class Table:
         return made
 
     def _is_whole(self) -> bool:
-        from forebear.kernels.ngram_table import ABOVE, SPARE
-
         order, begins, far = self.order, np.asarray(self.begins), np.asarray(self.far)
         return (
             order >= 1
@@ -218,12 +217,10 @@ class _Making:
 
     def _many(self, n: int) -> int:
         """Lines for the n-grams of n tokens."""
-        from forebear.kernels.ngram_table import LONGEST, MIDDLE, SPARE
-
         return int(self.sizes[n - 1] / (FULL * (MIDDLE if n < self.ngrams.order else LONGEST))) + 1 + SPARE
 
     def in_memory(self, levels: Levels, about: Callable[[], dict[str, Any]]) -> Table:
-        lines, at = self.room.zeros((int(self.begins[-1]), 8), np.uint64), 0
+        lines, at = self.room.zeros((int(self.begins[-1]), ABOVE), np.uint64), 0
         for part in self._parts(levels):
             lines[at : at + len(part)] = part
             at += len(part)
@@ -233,7 +230,7 @@ class _Making:
         """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
         first = next(levels)  # only now all is known about them
         shapes = {
-            "lines": ("U64", (int(self.begins[-1]), 8)),
+            "lines": ("U64", (int(self.begins[-1]), ABOVE)),
             "single": ("F32", self.single.shape),
             "begins": ("I64", self.begins.shape),
             "far": ("I64", self.far.shape),
@@ -273,7 +270,7 @@ class _Making:
     def _filled(self, n: int, hashes: np.ndarray, logs: np.ndarray, backoffs: np.ndarray) -> Iterator[np.ndarray]:
         """In parts that fit near the processor; the spare lines of one are the first of the next."""
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import ABOVE, SPARE, filled_in_loops
+        from forebear.kernels.ngram_table import filled_in_loops
 
         size = self._many(n)
         homes = size - SPARE
