@@ -21,8 +21,7 @@ from forebear.statistics import smoothing as ways_of_smoothing
 from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import merged
 from forebear.statistics.ngram import NgramModel
-from forebear.statistics.room import LARGE, Room, save
-from forebear.statistics.room import _is_mapped as room_is_mapped
+from forebear.statistics.room import LARGE, Room, _file_of, save
 from forebear.statistics.table import Table, sign
 
 WAYS = [{"smoothing": name} for name in ("none", "add", "witten-bell", "stupid", "kneser-ney")]
@@ -176,10 +175,10 @@ def test_counts_beyond_four_billion(tmp_path: Path):
 def test_room_beyond_memory_is_on_the_disk(tmp_path: Path):
     room = Room(LARGE, tmp_path)
     first, second = room.zeros(LARGE // 8, np.int64), room.zeros((LARGE // 8, 1), np.int64)
-    assert not room_is_mapped(first)
-    assert room_is_mapped(second)
+    assert _file_of(first) is None
+    assert _file_of(second) is not None
     second[:] = 7
     assert int(second.sum()) == 7 * (LARGE // 8)
     room.free(first)
-    assert not room_is_mapped(room.empty(LARGE // 8, np.int64))
+    assert _file_of(room.empty(LARGE // 8, np.int64)) is None
     assert os.listdir(tmp_path) == []

@@ -49,14 +49,16 @@ def of_tokens_in_loops(tokens, salt):
     return made
 
 
-def of_level_in_loops(before, continuations, words):
-    """The 64 bits of each n-gram, from those of the n-grams that are one shorter."""
-    made, at = np.empty(len(words), np.uint64), 0
-    for context in range(len(continuations)):
+def of_level_in_loops(before, continuations, words, made, first, last, at):
+    """The 64 bits of each n-gram, from those of the n-grams that are one shorter.
+
+    Of contexts from `first` to `last`, whose n-grams begin at number `at`. Where those of the next begin is told.
+    """
+    for context in range(first, last):
         for number in range(at, at + continuations[context]):
             made[number] = _joined(before[context], words[number])
         at += continuations[context]
-    return made
+    return at
 
 
 def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.statistics.ngrams import MUCH, Ngrams, damaged, whole
-from forebear.statistics.room import Growing, narrow
+from forebear.statistics.room import Growing, let_go, narrow
 
 AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
 
@@ -121,6 +121,7 @@ def _merged(one: Counts, other: Counts, folder: Path | None) -> Counts:
             for growing, part in zip(made[:3], rooms[:3], strict=True):
                 growing.add(part[:filled])
             made[3].add(rooms[3][: after - context])
+            let_go(kinds, *sides[0], *sides[1])
             context = after
         last, counts, kinds, many = (growing.whole() for growing in made)
         words.append(last)

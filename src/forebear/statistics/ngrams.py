@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.statistics.room import UNBOUNDED, Room, narrow
+from forebear.statistics.room import UNBOUNDED, Room, let_go, narrow
 
 ABSENT = -1  # the number of an n-gram that is not there
 MUCH = 1 << 18  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
@@ -126,9 +126,12 @@ class Ngrams:
         from forebear.kernels.compiling import compiled
         from forebear.kernels.smoothing import suffixes_in_loops
 
-        told = room.empty(self.size(n), np.int32)
-        given = self.continuations[n - 2], self.words[n - 2], self.starts(n - 2), self.words[n - 3], before
+        told, starts = room.empty(self.size(n), np.int32), room.zeros(self.size(n - 2) + 1, np.int64)
+        np.cumsum(self.continuations[n - 3], out=starts[1:])
+        given = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], before
         compiled(suffixes_in_loops)(*given, 0, self.size(n - 1), 0, told)
+        room.free(starts)
+        let_go(told, *given)
         return told
 
     def ending(self, tokens: np.ndarray, places: np.ndarray, longest: int) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,12 @@ class Room:
 
     def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
         self.memory, self.folder = memory, folder
-        self.taken = 0
+        self._given: dict[int, int] = {}  # bytes of the arrays in memory, by where they begin
+
+    @property
+    def taken(self) -> int:
+        """Bytes of memory that are in use."""
+        return sum(self._given.values())
 
     def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
         """An array whose values are not set yet."""
@@ -39,15 +45,18 @@ class Room:
     def _made(self, shape: int | tuple[int, ...], kind: Any, way: Any) -> np.ndarray:
         size = int(np.prod(shape)) * np.dtype(kind).itemsize
         if self.memory is None or self.folder is None or size < LARGE or self.taken + size <= self.memory:
-            self.taken += size
-            return _in_line(way(size + LINE, np.uint8), size).view(kind).reshape(shape)
+            made = _in_line(way(size + LINE, np.uint8), size).view(kind).reshape(shape)
+            if self.memory is not None:
+                self._given[made.ctypes.data] = size
+            return made
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is told now, not by a signal later
             return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
 
     def free(self, *arrays: np.ndarray) -> None:
         """Says that these are needed no more."""
-        self.taken -= sum(array.nbytes for array in arrays if not _is_mapped(array))
+        for array in arrays:
+            self._given.pop(array.ctypes.data, None)  # or it is not of this room
 
 
 def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
@@ -59,10 +68,21 @@ def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
 UNBOUNDED = Room()
 
 
-def _is_mapped(array: Any) -> bool:
+def _file_of(array: Any) -> np.memmap | None:
+    """What an array that lies in a file is a part of."""
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
-    return array is not None
+    return array
+
+
+def let_go(*arrays: np.ndarray) -> None:
+    """Says that what was read or written of these is not wanted soon: what lies in files takes no memory then.
+
+    The system would take it back by itself when memory is short, but until then it counts as ours.
+    """
+    for array in arrays:
+        if (file := _file_of(array)) is not None:
+            file._mmap.madvise(mmap.MADV_DONTNEED)  # pyright: ignore[reportAttributeAccessIssue] - numpy's, undeclared
 
 
 class Growing:
@@ -98,7 +118,9 @@ def narrow(array: np.ndarray) -> Any:
     """The narrowest unsigned type that these whole numbers fit in; other numbers keep theirs."""
     if array.dtype.kind not in "iu":
         return array.dtype
-    return np.min_scalar_type(max((int(part.max(initial=0)) for part in parts_of(array)), default=0))
+    largest = max((int(part.max(initial=0)) for part in parts_of(array)), default=0)
+    let_go(array)
+    return np.min_scalar_type(largest)
 
 
 def parts_of(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -117,6 +139,7 @@ def save(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> None:
             array, kind = arrays[name]
             for part in parts_of(array):
                 file.write(np.ascontiguousarray(part, kind).data)
+            let_go(array)
 
 
 def head(shapes: Mapping[str, tuple[str, tuple[int, ...]]], facts: Mapping[str, str]) -> bytes:

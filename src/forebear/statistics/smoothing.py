@@ -10,9 +10,10 @@ import numpy as np
 
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
-from forebear.statistics.room import UNBOUNDED, Room
+from forebear.statistics.room import UNBOUNDED, Room, let_go
 
 BLOCK = 1 << 16  # n-grams whose shares are computed at once
+SELDOM = 1 << 20  # n-grams after which memory is given back, where they lie in files
 STUPID = 0.4  # what a shorter context counts in Brants et al. (2007)
 
 
@@ -233,8 +234,9 @@ def _interpolated_in_loops(
         after, end = compiled(interpolated_in_loops)(*given, own, left)
         logarithms(own[: end - at], listed.logs[at:end])
         logarithms(left[: after - context], listed.backoffs[context:after])
+        if after // SELDOM > context // SELDOM or end // SELDOM > at // SELDOM:
+            let_go(times, many, under, lower, shares, *listed)
         context, at = after, end
-    room.free(*listed)
     return listed, shares if keep else np.zeros(0)
 
 
@@ -257,11 +259,10 @@ def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int, room: Ro
 
 def _of_first(ngrams: Ngrams, n: int, token: int) -> tuple[int, int]:
     """The number of the first n-gram that begins with this token, and how many there are: they stand together."""
-    first, last = token, token + 1
-    for length in range(1, n):
-        starts = ngrams.starts(length)
-        first, last = int(starts[first]), int(starts[last])
-    return first, last - first
+    first, many = token, 1
+    for continued in ngrams.continuations[: n - 1]:
+        first, many = int(continued[:first].sum()), int(continued[first : first + many].sum())
+    return first, many
 
 
 def _different(suffixes: np.ndarray, size: int, room: Room) -> np.ndarray:
@@ -272,6 +273,7 @@ def _different(suffixes: np.ndarray, size: int, room: Room) -> np.ndarray:
 
     told = room.zeros(size, np.int32)
     compiled(different_in_loops)(suffixes, told)
+    let_go(suffixes, told)
     return told
 
 

@@ -16,8 +16,8 @@ from forebear.errors import ForebearError
 from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
 from forebear.statistics.backoff import ROUNDING
 from forebear.statistics.ngrams import Ngrams
-from forebear.statistics.room import UNBOUNDED, Room, head, mapped
-from forebear.statistics.smoothing import Levels
+from forebear.statistics.room import UNBOUNDED, Room, head, let_go, mapped
+from forebear.statistics.smoothing import SELDOM, Levels
 from forebear.text.aside import written_aside
 
 FORMAT = "forebear-ngrams/2"
@@ -262,10 +262,22 @@ class _Making:
                 ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
                 hashes = compiled(kernels.of_tokens_in_loops)(ids, np.uint64(self.salt))
             else:
-                given = self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
-                hashes = compiled(kernels.of_level_in_loops)(hashes, *given)
+                hashes = self._hashed(n, hashes)
         if self.ngrams.order > 1:
             yield from self._filled(self.ngrams.order, hashes, logs, nothing)
+
+    def _hashed(self, n: int, before: np.ndarray) -> np.ndarray:
+        """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngram_table import of_level_in_loops
+
+        made, at = self.room.empty(self.ngrams.size(n), np.uint64), 0
+        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2], made
+        for first in range(0, len(before), SELDOM):
+            at = compiled(of_level_in_loops)(*given, first, min(first + SELDOM, len(before)), at)
+            let_go(*given)
+        self.room.free(before)
+        return made
 
     def _filled(self, n: int, hashes: np.ndarray, logs: np.ndarray, backoffs: np.ndarray) -> Iterator[np.ndarray]:
         """In parts that fit near the processor; the spare lines of one are the first of the next."""
@@ -282,9 +294,11 @@ class _Making:
             lines[:SPARE], lines[SPARE:] = spilt, 0
             given = hashes, logs.view(np.uint32), backoffs.view(np.uint32), n == self.ngrams.order
             far = compiled(filled_in_loops)(lines[: own + SPARE], begin, size, *given)
+            let_go(hashes, logs, backoffs)
             if far < 0:
                 raise _Alike
             self.far[n] = max(int(self.far[n]), far)
             yield lines[:own]
             spilt = lines[own : own + SPARE].copy()
         yield spilt
+        self.room.free(logs, backoffs, lines)

@@ -29,11 +29,16 @@ class Tally:
         self._parts: list[Counts] = []
         self._texts: list[np.ndarray] = []
         self._is_spilt = False
+        self._room = UNBOUNDED
 
     @property
     def room(self) -> Room:
-        """For what is made of the counts."""
-        return UNBOUNDED if self.folder is None else Room(self.memory, self.folder)
+        """For what is made of the counts: one and the same for all who make something of them."""
+        if self.folder is None:
+            return UNBOUNDED
+        if (self._room.memory, self._room.folder) != (self.memory, self.folder):
+            self._room = Room(self.memory, self.folder)
+        return self._room
 
     def begin(self, counts: Counts) -> None:
         """Goes on from these."""

@@ -175,6 +175,8 @@ def digest_of(blueprint: Blueprint) -> str:
     """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
     model = dict(blueprint["model"])
     model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DECIDING}
+    if isinstance(words := model["vocab"], dict):
+        model["vocab"] = {word: words[word] for word in sorted(words)}  # sooner than JSON would sort pairs
     return hashlib.sha256(_canonical({**blueprint, "model": model})).hexdigest()
 
 

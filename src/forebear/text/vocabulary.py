@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import repeat
 
 import numpy as np
 
@@ -88,12 +88,12 @@ def ordered(counts: Mapping[str, int], *, specials: Iterable[str], size: int | N
             remedy=f"ask for a size above {len(first)}",
         )
     taken = set(first)
-    kept = [(-count, piece) for piece, count in counts.items() if count >= min_count and piece not in taken]
-    room = None if size is None else size - len(first)
-    return first + [piece for _, piece in islice(sorted(kept), room)]
+    kept = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in taken)
+    kept.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
+    return first + kept[: None if size is None else size - len(first)]
 
 
 def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:
-    """The share of all counted pieces that the vocabulary has; 1.0 of nothing."""
+    """The share of all counted pieces that the vocabulary, in which each is once, has; 1.0 of nothing."""
     total = sum(counts.values())
-    return sum(counts.get(piece, 0) for piece in set(vocabulary)) / total if total else 1.0
+    return sum(map(counts.get, vocabulary, repeat(0))) / total if total else 1.0
