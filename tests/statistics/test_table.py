@@ -16,7 +16,7 @@ from tiny_models import END, VOCABULARY, contexts, count, made, many, texts
 
 from forebear.errors import ForebearError
 from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
-from forebear.statistics import counting, ngram, ngrams, tallying
+from forebear.statistics import counting, ngram, ngrams, table, tallying
 from forebear.statistics import smoothing as ways_of_smoothing
 from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import merged
@@ -67,13 +67,21 @@ def test_groups_of_many_places_are_sorted_too():
 def test_a_table_says_what_its_twin_says(
     given_texts: list[list[int]], order: int, way: dict[str, str], rows: list[list[int]]
 ):
-    table, plain = largely(given_texts, order, **way), made(given_texts, order, **way)
+    tabled, plain = largely(given_texts, order, **way), made(given_texts, order, **way)
     assert isinstance(plain.settle(), Backoff)
     asked = [np.array(row) for row in rows]
-    for one, other in zip(table.score(asked), plain.score(asked), strict=True):
+    for one, other in zip(tabled.score(asked), plain.score(asked), strict=True):
         assert np.array_equal(one, other)
-    assert np.array_equal(table.follow(asked), plain.follow(asked))
-    assert table.describe() == plain.describe()
+    assert np.array_equal(tabled.follow(asked), plain.follow(asked))
+    assert tabled.describe() == plain.describe()
+
+
+def test_loops_that_are_compiled_for_an_order_say_the_same(monkeypatch: pytest.MonkeyPatch):
+    model, rows = largely(many(3, 200), 3), [np.array([END, *text, END]) for text in many(5, 50)]
+    expected = model.score_matching(rows)
+    monkeypatch.setattr(table, "MANY", 0)
+    for one, other in zip(model.score_matching(rows), expected, strict=True):
+        assert all(map(np.array_equal, one, other))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

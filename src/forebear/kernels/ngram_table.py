@@ -156,18 +156,37 @@ def _hashed(place, reach, token, end, order, salt, lines, begins, hashes, homes)
 
 
 def scored_in_loops(
-    tokens, lengths, end, order, salt, single, lines, begins, far, even, hashes, homes, weights, told, matches
+    tokens,
+    lengths,
+    end,
+    order,
+    known_order,
+    salt,
+    single,
+    lines,
+    begins,
+    far,
+    even,
+    hashes,
+    homes,
+    weights,
+    told,
+    matches,
 ):
     """log P of each token of rows that stand one after the other, after those before it in its row.
 
     The first token of a row is only seen; what stands before an end is not looked at behind it.
 
+    known_order
+             a tuple as long as the order, so that loops over lengths are compiled for this one; or an empty one
     lines    (8 · lines,), and begins (order + 2,): where the lines of n-grams of n tokens begin
     far      (order + 1,) how many lines from home n-grams of n tokens stand
     even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
     hashes   and homes, as in `_hashed`, and weights (2, ROOM) float64: room to compute in
     told     (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
     """
+    if len(known_order):
+        order = len(known_order)
     ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
     for row in range(len(lengths)):
         known = 0

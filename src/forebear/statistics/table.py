@@ -25,6 +25,7 @@ FULL = (
     0.6  # of the room for n-grams in a table: the fuller it is, the oftener a line is full and the next one looked at
 )
 NEAR, PARTS = 1 << 17, 4  # lines that are filled at once, at least, and parts at most
+USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
@@ -71,8 +72,9 @@ class Table:
         rooms = np.zeros((RING, ROOM), np.uint64), np.zeros((RING, ROOM), np.uint64), np.zeros((2, ROOM))
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
         found = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
+        known = (0,) * self.order if self.order in USUAL and len(tokens) >= MANY else ()
         loop = compiled(scored_in_loops, bare=True)
-        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *rooms, told, found)
+        loop(tokens, lengths, end, self.order, known, np.uint64(self.salt), *given, *rooms, told, found)
         if matched is not None:
             matched[:] = found
         if not (told <= ROUNDING).all():
