@@ -31,7 +31,9 @@ def interpolated_in_loops(times, continuations, suffixes, taken, lost, lower, fi
         if len(lost):
             total += lost[context]
             rest += lost[context]
-        part = rest / total if total > 0 else 1.0
+        if total == 0:  # nothing was seen, and all is left
+            total, rest = 1.0, 1.0
+        part = rest / total
         for number in range(at, end):
             mine = times[number]
             shares[number - begin] = (mine - taken[min(mine, 3)]) / total + part * lower[suffixes[number]]

@@ -224,7 +224,7 @@ def _interpolated_in_loops(
     from forebear.kernels.compiling import compiled
     from forebear.kernels.smoothing import interpolated_in_loops
 
-    block = max(BLOCK, int(many.max()))
+    block = max(BLOCK, int(many.max(initial=0)))
     shares, left = room.empty(len(times) if keep else block, np.float64), np.empty(BLOCK)
     listed = Listed(room.empty(len(times), np.float32), room.empty(len(many), np.float32))
     context = at = 0
