@@ -116,7 +116,7 @@ class Blocks:
         return text[1:]
 
     def _with_plain_endings(self, text: str) -> str:
-        if "\r\n" not in text:
+        if "\r" not in text or "\r\n" not in text:  # one character is found far sooner than two
             return text
         plain = text.replace("\r\n", "\n")
         self.ledger.structure("carriage returns", "\r" * (len(text) - len(plain)))
