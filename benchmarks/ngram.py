@@ -4,6 +4,7 @@
     ./dev bench ngram --text FILE           a text of one's own, cut into words by spaces, a line a sentence
     ./dev bench ngram --threads 2           ours with two threads, by the clock
     ./dev bench ngram --growth              1, 4 and 16 times as much text: seconds and memory
+    ./dev bench ngram --growth --write      the same, into both READMEs
 
   build    from text to a model that can be asked: theirs `lmplz` (500 MB to sort in) and `build_binary` (probing), of
            $KENLM_BIN or PATH; ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a
@@ -85,7 +86,20 @@ def ours_built(text: Path, folder: Path, order: int, threads: int) -> dict[str, 
 # --- both ---
 
 
-def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds: int) -> None:
+CHINESE = {
+    "from text to a table": "从文本到查询表",
+    "from prepared text": "从准备好的文本",
+    "scoring text": "给文本打分",
+    "scoring ids": "给编号打分",
+    "beside": "对比",
+    " words/s": " 词/秒",
+    " s |": " 秒 |",
+    "of theirs": "（与其相比）",
+    "the module": "其模块",
+}
+
+
+def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds: int) -> list[list[str]]:
     found, ours, theirs = programs(), [], []
     for _ in range(rounds):
         ours.append(ours_built(text, folder, order, threads))
@@ -98,14 +112,19 @@ def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds:
         print(f"          by the clock: text {middle['text_by_clock']:.2f} s   ids {middle['ids_by_clock']:.2f} s")
     if not theirs:
         print("  KenLM's programs are neither in $KENLM_BIN nor on PATH: nothing to compare with")
-        return
+        return []
     seconds = statistics.median(one.seconds for one in theirs)
     memory = statistics.median(one.memory for one in theirs)
     print(f"  KenLM   text {seconds:.2f} s   {memory / 1e6:,.0f} MB")
-    for name in ("text", "ids"):
+    size, share = f"{text.stat().st_size / 1e6:.1f} MB", middle["memory"] / memory
+    cells = []
+    for name, label in (("text", "from text to a table"), ("ids", "from prepared text")):
         ratio = statistics.median(other.seconds / one[name] for one, other in zip(ours, theirs, strict=True))
         print(f"  KenLM/ours {name} {ratio:.2f}", end="   ")
-    print(f"memory ours/KenLM {middle['memory'] / memory:.2f}")
+        told = f"{middle['memory'] / 1e6:,.0f} MB, {share:.2f} of theirs" if name == "text" else "–"
+        cells.append([f"{label}, order {order}, {size}", f"{middle[name]:.2f} s", f"{ratio:.2f}", told])
+    print(f"memory ours/KenLM {share:.2f}")
+    return cells
 
 
 def opened(folder: Path, order: int) -> tuple[NgramModel, Any, float]:
@@ -120,7 +139,7 @@ def opened(folder: Path, order: int) -> tuple[NgramModel, Any, float]:
     return model, tokenizer, loading
 
 
-def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> None:
+def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> list[list[str]]:
     from forebear.using.totals import totals
 
     model, tokenizer, loading = opened(folder, order)
@@ -161,19 +180,24 @@ def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> None:
         if theirs is None or module is None:
             continue
         perplexity["query"], seconds = theirs.query(test)
-        ratios.setdefault("query/ours text", []).append(kept("query", seconds) / text)
+        ratios.setdefault("query", []).append(kept("query", seconds) / text)
         began = time.process_time()
         total = sum(module.score(line) for line in lines)
-        ratios.setdefault("kenlm module/ours text", []).append(kept("kenlm module", time.process_time() - began) / text)
-        perplexity["kenlm module"] = float(10 ** (-total / scored))
+        ratios.setdefault("the module", []).append(kept("the module", time.process_time() - began) / text)
+        perplexity["the module"] = float(10 ** (-total / scored))
         if (seconds := theirs.score_ids(test)) is not None:
-            ratios.setdefault("kenlm_benchmark/ours ids", []).append(kept("kenlm_benchmark", seconds) / from_ids)
+            ratios.setdefault("kenlm_benchmark", []).append(kept("kenlm_benchmark", seconds) / from_ids)
     print("  perplexity: " + ", ".join(f"{name} {value:.4f}" for name, value in perplexity.items()))
     if len(perplexity) > 1:
         assert max(perplexity.values()) / min(perplexity.values()) < 1 + 1e-5, "they do not agree"
     print("  million words a second: " + ", ".join(f"{k} {statistics.median(v):.2f}" for k, v in speeds.items()))
+    cells = []
     for name, values in ratios.items():
-        print(f"  {name} {statistics.median(values):.2f}")
+        what = "ids" if name == "kenlm_benchmark" else "text"
+        ratio, speed = statistics.median(values), statistics.median(speeds[f"ours, {what}"])
+        print(f"  {name}/ours, {what} {ratio:.2f}")
+        cells.append([f"scoring {what}, beside {name}", f"{speed:.2f} M words/s", f"{ratio:.2f}", "–"])
+    return cells
 
 
 def written(text: str, file: Path) -> Path:
@@ -192,15 +216,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--write", action="store_true", help="enter the figures in both READMEs")
     parser.add_argument("--quick", action="store_true", help="a small text and one round, to see that it runs")
     given = parser.parse_args()
     if given.side:
         text, folder, order, threads = given.side
         side(Path(text), Path(folder), int(order), int(threads))
         return
-    from side_by_side import DATA, machine, natural_text  # only here: it loads torch, whose memory is not ours
+    from side_by_side import DATA, machine, natural_text, write_figures  # only here: torch takes memory
 
-    print(machine(given.threads, ("numpy", "numba")))
+    where, rows = machine(given.threads, ("numpy", "numba")), []
+    print(where)
     rounds = 1 if given.quick else given.rounds
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -216,8 +242,15 @@ def main() -> None:
         for share in shares:
             text = written(whole[: len(whole) // share], folder / "text.txt")
             print(f"order {given.order}, {text.stat().st_size / 1e6:.1f} MB of text, {given.threads} thread(s)")
-            told_of_building(text, folder, given.order, given.threads, rounds)
-        told_of_scoring(written(rest, folder / "test.txt"), folder, given.order, rounds)
+            rows += told_of_building(text, folder, given.order, given.threads, rounds)
+        rows += told_of_scoring(written(rest, folder / "test.txt"), folder, given.order, rounds)
+    if given.write and rows:
+        more = {
+            "units": ("seconds, or words a second", "秒数，或每秒词数"),
+            "peer": "KenLM",
+            "last": ("memory", "内存"),
+        }
+        write_figures("ngram", rows, where, rounds, CHINESE, **more)
 
 
 if __name__ == "__main__":

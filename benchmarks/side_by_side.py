@@ -93,8 +93,8 @@ def machine(threads: int, libraries: Sequence[str] = ("torch", "transformers")) 
 
 
 HEADS = {
-    "README.md": ("| work | {} | against {} | share of sgemm |", "Medians of {} rounds on {}."),
-    "README.zh-CN.md": ("| 工作 | {} | 相对于 {} | 占 sgemm 的比例 |", "{} 轮的中位数，机器为 {}。"),
+    "README.md": ("| work | {} | against {} | {} |", "Medians of {} rounds on {}."),
+    "README.zh-CN.md": ("| 工作 | {} | 相对于 {} | {} |", "{} 轮的中位数，机器为 {}。"),
 }
 
 
@@ -107,15 +107,16 @@ def write_figures(
     *,
     units: tuple[str, str] = ("tokens/s", "词元/秒"),
     peer: str = "transformers",
+    last: tuple[str, str] = ("share of sgemm", "占 sgemm 的比例"),
 ) -> None:
     """Into both READMEs, between their marks; `chinese` is what the words of the rows are there."""
     mark = f"<!-- written by `./dev bench {bench} --write`: do not edit by hand -->\n"
-    for (name, (head, measured)), unit in zip(HEADS.items(), units, strict=True):
+    for (name, (head, measured)), unit, other in zip(HEADS.items(), units, last, strict=True):
         path = ROOT / name
         before, found, rest = path.read_text(encoding="utf-8").partition(mark)
         if not found:
             sys.exit(f"{name} has no place for these figures: a line {mark.strip()} and a line <!-- end --> below it")
-        lines = [head.format(unit, peer), "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
+        lines = [head.format(unit, peer, other), "|---|---|---|---|", *(f"| {' | '.join(cells)} |" for cells in rows)]
         if "zh" in name:
             for english, word in chinese.items():
                 lines = [line.replace(english, word) for line in lines]
