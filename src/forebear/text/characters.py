@@ -42,7 +42,11 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 def sound(text: str) -> str:
     """The text with U+FFFD for each lone surrogate, which no file can hold; its length stays."""
-    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
+    try:
+        text.encode()  # far sooner than a pattern finds none
+    except UnicodeEncodeError:
+        return SURROGATE.sub("\ufffd", text)
+    return text
 
 
 def codes_of(text: str) -> np.ndarray:
