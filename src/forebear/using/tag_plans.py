@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, milestone_named
-from forebear.tasks.files.recognising import Head, cells, sentences
+from forebear.tasks.files.guessing import TAGS
+from forebear.tasks.files.recognising import Head
 from forebear.text.blocks import OnBadBytes
 from forebear.text.reading import Reading
 from forebear.text.sources import find
@@ -19,8 +21,6 @@ from forebear.training.labelled import labelled_source
 from forebear.using import adapting, pretraining, task_plans
 from forebear.using.planning import shared_out
 
-ALIKE = 0.9  # of the lines have as many columns, in a file of words and tags
-
 
 def learns_by_tags(milestone: str | None, form: str) -> bool:
     """Whether this milestone, given text of this --format, learns to tag."""
@@ -28,6 +28,20 @@ def learns_by_tags(milestone: str | None, form: str) -> bool:
         return False
     kind = milestone_named(milestone)
     return kind.learns_from == "tags" or (kind.learns_tags and form == "tagged")
+
+
+def only_task(begin: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
+    """What there is to teach a milestone, or a run of one, that tags alone teach; None: the examples say what."""
+    name = os.fspath(begin)
+    if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # no name of words and tags
+        return None
+    if name in LINEAGE and not os.path.isdir(name):
+        kind = milestone_named(name)
+    elif os.path.exists(name):
+        kind = type(RunFolder.open(name).milestone)
+    else:  # which is told where it is opened
+        return None
+    return "tagging" if kind.learns_from == "tags" else None
 
 
 def going_on(folder: str | os.PathLike[str], **how: Any) -> RunFolder:
@@ -95,9 +109,7 @@ def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
 def _is_in_columns(path: str, reading: Reading) -> bool:
     """Whether each line has a word and its tag, and no sentence of word/tag."""
     head = Head.of(next(find([path])), reading.encoding, reading.on_bad_bytes)
-    kind, _ = head.kind("tagging")
-    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
-    return kind == "conll" and bool(widths) and min(widths) > 1
+    return head.kind("tagging")[0] == "conll" and not head.is_prose
 
 
 def _share(value: Any) -> float:
@@ -125,12 +137,6 @@ def _refuse_idle(milestone: str, source: TextSource, idle: Mapping[str, Any]) ->
 def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
     """An error, with what is wanted, for a text whose words have no tags."""
     head = Head.of(next(find([path])), encoding, on_bad_bytes)
-    kind, _ = head.kind("tagging")
-    if kind != "conll":
-        return
-    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
-    most = max(set(widths), key=widths.count, default=1)
-    if most == 1 or widths.count(most) < ALIKE * len(widths):
+    if head.kind("tagging")[0] == "conll" and head.is_prose:
         what = f"this looks like plain text, and {milestone} learns from words with their tags"
-        remedy = "give a sentence a line, word/tag word/tag, or a word and its tag a line; for plain text choose ngram"
-        raise BadInput(what, file=path, remedy=remedy)
+        raise BadInput(what, file=path, remedy=f"{TAGS}; for plain text choose ngram")
