@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
-from command_line import said
+from command_line import Captured, refused, said, told
+from forebear.cli.main import main
 from forebear.errors import BadInput
 from forebear.using.exchanging import exported, imported
 from forebear.using.planning import plan
@@ -58,6 +59,25 @@ def test_hmm_takes_a_word_and_its_tag_a_line(tmp_path: Path):
     (tmp_path / "tagged.conll").write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     run = fb.pretrain("hmm", tmp_path / "tagged.conll", to=tmp_path / "run", format="tagged")
     assert run.tag("the dog ran")[0].tags == ("d", "n", "v")
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_words_with_tags_are_seen_without_being_told(milestone: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    made = told(capsys, "pretrain", milestone, tmp_path / "some.txt", "--to", tmp_path / "run")
+    assert made["task"]["tags"] == ["d", "n", "v"]
+    (tmp_path / "some.conll").write_text(TAGGED.replace("\n", "\n\n").replace(" ", "\n").replace("/", " "))
+    made = told(capsys, "pretrain", milestone, tmp_path / "some.conll", "--to", tmp_path / "other")
+    assert made["task"]["tags"] == ["d", "n", "v"]
+
+
+def test_tags_are_text_where_that_is_asked_for(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    command = ["pretrain", "hmm", tmp_path / "some.txt", "--to", tmp_path / "run", "--states", "3"]
+    assert "learned as it stands: --format text" in refused(capsys, *command)
+    assert "task" not in told(capsys, *command, "--format", "text", "--epochs", "1")
+    assert main(["pretrain", "hmm", str(tmp_path / "some.txt"), "--to", str(tmp_path / "tags")]) == 0
+    assert "so hmm learns to tag (as text: --format text)" in capsys.readouterr().err
 
 
 def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path):

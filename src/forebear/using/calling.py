@@ -82,7 +82,7 @@ def pretrain(
         written = read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None
         how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
         place = os.fspath(to) if to is not None else None
-        if learns_by_tags(milestone, format):
+        if learns_by_tags(milestone, files, reading):
             idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             return _taught(tag_plan(milestone, files, **how, idle=idle), place, overwrite, watcher, group)
         what = plan(
