@@ -13,8 +13,8 @@ from unicodedata import normalize
 from forebear.errors import BadInput
 from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
-from forebear.tasks.files.forms import BadRow, Form, Labels
-from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.forms import KINDS, BadRow, Form, Labels
+from forebear.tasks.files.reading import as_written, examples, guess
 from forebear.tasks.files.splitting import divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
@@ -172,7 +172,10 @@ def _by_content(example: Example) -> bytes:
 
 def _read(path: str, source: LabelledSource, labels: Labels, notes: list[str]) -> list[Example]:
     bad: list[BadRow] = []
-    found = list(examples(path, source.task, source.form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
+    form = source.form if path == source.train else as_written(path, source.form)
+    if form.kind != source.form.kind:
+        notes.append(f"{path} is written otherwise than what was learned from: {KINDS[form.kind]}")
+    found = list(examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
     notes += _told(bad)
     for one in found if source.task == "tagging" else ():
         tags.refuse_nested(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]

@@ -81,6 +81,15 @@ def guess(
     return _table(head, asking, replace(form, delimiter=delimiter) if looks == "csv" else form, header)
 
 
+def as_written(path: str, form: Form) -> Form:
+    """How one more file is written: as the one before, unless its words plainly have their tags in the other way."""
+    if form.kind not in ("conll", "tagged"):
+        return form
+    head = Head.of(next(find(path)), form.encoding, "replace")
+    looks = head.of_tags() or ("conll" if head.is_named_so else None)
+    return form if looks in (None, form.kind) else guess(path, "tagging", kind=looks, encoding=form.encoding).form
+
+
 def _words_and_tags(head: Head, asking: Asking, form: Form) -> Guess:
     groups = sentences(head.lines)
     comments = any(ABOUT.match(group[0]) for group in groups)

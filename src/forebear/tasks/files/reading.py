@@ -9,11 +9,11 @@ from forebear.errors import BadInput
 from forebear.tasks.examples import Example
 from forebear.tasks.files import conll, json_records, slashed, squad_files, tables
 from forebear.tasks.files.forms import TASKS, BadRow, Faults, Form, Labels, OnBadRows, Wanted, check
-from forebear.tasks.files.guessing import TAGS, Guess, guess
+from forebear.tasks.files.guessing import TAGS, Guess, as_written, guess
 from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, Source, find
 
-__all__ = ["TASKS", "BadRow", "Form", "Guess", "examples", "guess"]
+__all__ = ["TASKS", "BadRow", "Form", "Guess", "as_written", "examples", "guess"]
 
 READERS: dict[str, Callable[[Source, Wanted], Iterator[Example]]] = {
     "tsv": tables.examples,

@@ -69,13 +69,17 @@ class Head:
         start = self.text.lstrip()
         if re.match(r'\[\s*\{|\{\s*["}]', start):
             return self._json(start), ""
-        named = OF_COLUMNS.search(self.source.name.lower()) is not None
         if told := self.of_tags():
             return told, ""
-        if task == "tagging" or (task is None and named):  # then a fault is one of its lines
+        if task == "tagging" or (task is None and self.is_named_so):  # then a fault is one of its lines
             slashed = [is_sentence(line) for line in self.lines if line and not line.isspace()]
-            return "tagged" if not named and 2 * sum(slashed) >= len(slashed) else "conll", ""
+            return "tagged" if not self.is_named_so and 2 * sum(slashed) >= len(slashed) else "conll", ""
         return self.table()
+
+    @property
+    def is_named_so(self) -> bool:
+        """Whether its name says that it has a word and its tag a line."""
+        return OF_COLUMNS.search(self.source.name.lower()) is not None
 
     def of_tags(self) -> Kind | None:
         """In which way words have their tags, where the file itself leaves no doubt that they have some."""

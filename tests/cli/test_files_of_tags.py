@@ -1,0 +1,63 @@
+"""Files of words and tags for a run that tags: in the other form than the one it learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import Captured, said, told
+from forebear.cli.main import main
+
+SPEECH = [("the/d", "a/d"), ("cat/n", "dog/n", "bird/n"), ("sat/v", "ran/v", "sang/v")]
+SLASHED = "".join(f"{a} {b} {c}\n" for a in SPEECH[0] for b in SPEECH[1] for c in SPEECH[2])
+NAMES = ["Rome S-place", "New B-place\nYork E-place", "Los B-place\nSan I-place\nPedro E-place", "Kiev S-place"]
+TEXTS = [(f"{a} O", name, f"{b} O") for a in ("in", "to") for name in NAMES for b in ("today", "now", "soon")]
+IOBES = "".join("\n".join(one) + "\n\n" for one in TEXTS)
+BIO = IOBES.replace("S-", "B-").replace("E-", "I-")
+
+
+def columns(slashed: str) -> str:
+    return slashed.replace("\n", "\n\n").replace(" ", "\n").replace("/", "\t")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that learned from word/tag and from names in columns."""
+    folder = tmp_path_factory.mktemp("tags")
+    for name, text in (("speech.txt", SLASHED), ("names.conll", BIO)):
+        (folder / name).write_text(text, encoding="utf-8")
+        assert main(["pretrain", "crf", str(folder / name), "--to", str(folder / name[:5]), "--quiet"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "text"),
+    [
+        ("speec", "in.conll", columns(SLASHED)),
+        ("speec", "in.txt", columns(SLASHED)),
+        ("speec", "bare.conll", columns(SLASHED).replace("\td", "").replace("\tn", "").replace("\tv", "")),
+        ("names", "in.txt", SLASHED),
+        ("names", "in.conll", SLASHED),
+        ("names", "columns.txt", columns(SLASHED)),
+    ],
+)
+def test_words_are_taken_without_their_tags(
+    home: Path, tmp_path: Path, capsys: Captured, run: str, name: str, text: str
+):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    answers = told(capsys, "tag", home / run, "--in", tmp_path / name)["answers"]
+    assert [one["words"] for one in answers[:2]] == [["the", "cat", "sat"], ["the", "cat", "ran"]]
+    assert len(answers) == SLASHED.count("\n")
+
+
+def test_figures_of_a_file_in_the_other_form(home: Path, tmp_path: Path, capsys: Captured):
+    (tmp_path / "test.conll").write_text(columns(SLASHED), encoding="utf-8")
+    measured = told(capsys, "measure", home / "speec", tmp_path / "test.conll")
+    assert measured["accuracy"] == 1.0
+    assert measured["notes"][0].endswith("otherwise than what was learned from: a word and its tag a line (CoNLL)")
+
+
+def test_plain_text_is_plain(home: Path, tmp_path: Path, capsys: Captured):
+    (tmp_path / "plain.txt").write_text("the cat sat\nand/or a dog ran\n", encoding="utf-8")
+    assert said(capsys, "tag", home / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
