@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Captured, said, told
+from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 
 SPEECH = [("the/d", "a/d"), ("cat/n", "dog/n", "bird/n"), ("sat/v", "ran/v", "sang/v")]
@@ -61,3 +61,44 @@ def test_figures_of_a_file_in_the_other_form(home: Path, tmp_path: Path, capsys:
 def test_plain_text_is_plain(home: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "plain.txt").write_text("the cat sat\nand/or a dog ran\n", encoding="utf-8")
     assert said(capsys, "tag", home / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
+
+
+def scheme(name: str) -> str:
+    """The same names in another scheme."""
+    letters = {"BIO": "BBI", "IOB1": "III", "IOBES": "BSE", "BILOU": "BUL"}[name]
+    first, only, last = (f"{letter}-" for letter in letters)
+    return IOBES.replace("B-", "1-").replace("S-", "2-").replace("E-", last).replace("1-", first).replace("2-", only)
+
+
+@pytest.mark.parametrize("name", ["BIO", "IOB1", "IOBES", "BILOU"])
+def test_answers_are_in_the_scheme_that_was_taught(name: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "names.conll").write_text(scheme(name), encoding="utf-8")
+    made = told(capsys, "pretrain", "crf", tmp_path / "names.conll", "--to", tmp_path / "run")
+    assert made["task"]["scheme"] == name
+    (answer,) = told(capsys, "tag", tmp_path / "run", "in New York now")["answers"]
+    words = scheme(name).replace("\n\n", " \n").split()
+    at = words.index("New")
+    assert (answer["scheme"], answer["tags"]) == (name, ["O", words[at + 1], words[at + 3], "O"])
+    assert [(one["text"], one["kind"]) for one in answer["entities"]] == [("New York", "place")]
+    for row, tag in zip(answer["table"], answer["tags"], strict=True):
+        assert sum(row.values()) == pytest.approx(1, abs=1e-4)
+        assert max(row, key=lambda label: row[label]) == tag
+    written = tmp_path / "out.conll"
+    told(capsys, "tag", tmp_path / "run", "--in", tmp_path / "names.conll", "--out", written)
+    assert written.read_text().replace("\t", " ") == scheme(name)
+
+
+@pytest.mark.parametrize("name", ["BIO", "IOB1", "IOBES", "BILOU"])
+def test_names_are_compared_in_whichever_scheme_they_are_written(
+    name: str, home: Path, tmp_path: Path, capsys: Captured
+):
+    (tmp_path / "test.conll").write_text(scheme(name), encoding="utf-8")
+    measured = told(capsys, "measure", home / "names", tmp_path / "test.conll")
+    assert (measured["f1"], measured["strict"]["f1"]) == (1.0, 1.0)
+    notes = [note for note in measured["notes"] if f"are read as {name}" in note]
+    assert len(notes) == (name != "BIO")
+
+
+def test_what_breaks_every_scheme_is_still_refused(home: Path, tmp_path: Path, capsys: Captured):
+    (tmp_path / "test.conll").write_text(BIO.replace("York I-place", "York I-person"), encoding="utf-8")
+    assert "goes on with an entity" in refused(capsys, "measure", home / "names", tmp_path / "test.conll")

@@ -176,12 +176,12 @@ def do(
     `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
     `gap` what stands there for a row that could not be read.
     """
-    from forebear.using.doing import done
+    from forebear.using.doing import told as answered
 
     examples = Examples(run, given, many, line, what, plain)
     told: list[Any] = []
     with speaking.counting(what) as progress:
-        answers = done(run, examples, progress)
+        answers = answered(run, examples, progress)
         if many.output_file is None:
             told = list(answers)
         else:
