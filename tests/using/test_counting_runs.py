@@ -112,3 +112,20 @@ def test_stupid_backoff_tells_what_it_was_divided_by(tmp_path: Path, capsys: pyt
     (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
     fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=2, smoothing="stupid")
     assert "÷" in said(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
+
+
+@pytest.mark.parametrize(("unit", "units"), [("sentence", 6), ("document", 3)])
+def test_what_is_scored_by_itself_is_told(unit: str, units: int, tmp_path: Path, capsys: Captured):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat sat here. The dog ran off.\n\n" * 3, encoding="utf-8")
+    run = str(tmp_path / "run")
+    assert main(["pretrain", "hmm", str(text), "--states", "2", "--epochs", "1", "--unit", unit, "--to", run]) == 0
+    measured = told(capsys, "measure", run, text)
+    assert (measured["unit"], measured["units"], measured["documents"]) == (unit, units, 3)
+    drawn = said(capsys, "measure", run, text)
+    assert f"{unit}s scored, each by itself" in drawn
+    assert ("pays for its end" in drawn) is (unit == "sentence")
+    scored = told(capsys, "score", run, "The cat sat. The dog ran.", "The cat sat.")
+    assert scored.get("several_sentences") == (1 if unit == "sentence" else None)
+    assert main(["score", run, "The cat sat. The dog ran."]) == 0
+    assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")

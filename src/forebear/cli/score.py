@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,10 +64,13 @@ def score(
     using = opened(run, "score", speaking)
     partly = Partly() if many.reads_lines(texts) else None
     counts = {"texts": 0, "tokens": 0}
+    joined = 0
 
     def ask(group: list[str]) -> list[Scored]:
+        nonlocal joined
         answers = scored(using.scorer, using.tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
+        joined += sum(len(using.parts_of(text)) > 1 for text in group)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
@@ -77,6 +81,7 @@ def score(
     facts: dict[str, Any] = {"run": using.name}
     if partly is not None:
         partly.tell(facts, quiet=speaking.quiet)
+    _tell_joined(facts, joined, speaking)
     if many.output_file is not None:
         facts |= {**counts, "out": str(many.output_file)}
         told = f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')} scored: {many.output_file}"
@@ -94,6 +99,17 @@ def score(
         _draw(console, shown, places)
 
     speaking.tell({**facts, "texts": listed}, draw)
+
+
+def _tell_joined(facts: dict[str, Any], joined: int, speaking: Speaking) -> None:
+    """Says how many texts are several to a run that learned sentences, so that `measure` has other figures."""
+    if not joined:
+        return
+    facts["several_sentences"] = joined
+    holds = "1 text holds" if joined == 1 else f"{joined:,} texts hold"
+    what = f"{holds} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
+    if not speaking.quiet:
+        print(f"note: {what}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
 
 
 def _but_blank(group: list[str], ask: Callable[[list[str]], list[Scored]], tokenizer: Tokenizer) -> list[Any]:

@@ -155,6 +155,16 @@ class Opened:
         """A remedy: what it can be asked instead."""
         return f"it can be asked to: {', '.join(self.verbs)}"
 
+    def parts_of(self, text: str) -> list[str]:
+        """The texts that the run would learn this one as: its sentences, its lines, or itself."""
+        from forebear.text.sentences import Mode, split_sentences
+
+        if self.unit != "sentence":
+            return [text]
+        told = (self.facts.get("data") or {}).get("source")
+        mode: Mode = "lines" if told is None else told["sentences"]  # n-grams from elsewhere are of lines
+        return [part for part in split_sentences(text, mode) if part.strip()]
+
     @property
     def unit(self) -> str:
         """What the run takes for a text of its own: a document, or a sentence."""
