@@ -129,3 +129,20 @@ def test_what_is_scored_by_itself_is_told(unit: str, units: int, tmp_path: Path,
     assert scored.get("several_sentences") == (1 if unit == "sentence" else None)
     assert main(["score", run, "The cat sat. The dog ran."]) == 0
     assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")
+
+
+@pytest.mark.parametrize("smoothing", ["none", "kneser-ney"])
+def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
+    place = tmp_path / "run.arpa"
+    run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", smoothing=smoothing, order=3)
+    notes = told(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", place)["notes"]
+    again = Run(imported(str(place), str(tmp_path / "again")))
+    texts = ["the cat , said he , sat .", "he sat the cat", "it is so on ."]
+    own, back = run.score(texts), again.score(texts)
+    for one, other in zip(own, back, strict=True):
+        assert other.log_probability == pytest.approx(one.log_probability, rel=1e-6)
+    strict = smoothing == "none"
+    assert (own[1].log_probability == -float("inf")) is strict
+    assert any("KenLM takes it" in note for note in notes) is strict
+    assert any("stands for a probability" in note for note in again.facts["notes"]) is strict
