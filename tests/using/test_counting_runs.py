@@ -131,6 +131,19 @@ def test_what_is_scored_by_itself_is_told(unit: str, units: int, tmp_path: Path,
     assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")
 
 
+def test_words_are_right_of_one_and_of_many(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    run, out = tmp_path / "run", tmp_path / "out.conll"
+    command = ["pretrain", "crf", tmp_path / "some.txt", "--to", run]
+    assert "--batch means nothing to crf, whose best weights are searched" in refused(capsys, *command, "--batch", "9")
+    told(capsys, *command)
+    assert "cannot be asked what comes next" in refused(capsys, "next", run, "the")
+    assert "cannot be asked to generate" in refused(capsys, "generate", run, "the")
+    (tmp_path / "in.txt").write_text("the cat sat\n", encoding="utf-8")
+    assert said(capsys, "tag", run, "--in", tmp_path / "in.txt", "--out", out).startswith("1 text: ")
+    assert said(capsys, "tag", run, "the cat", "--in", tmp_path / "in.txt", "--out", out).startswith("2 texts: ")
+
+
 @pytest.mark.parametrize("smoothing", ["none", "kneser-ney"])
 def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, tmp_path: Path, capsys: Captured):
     (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")

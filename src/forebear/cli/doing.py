@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.many import STDIN, ManyOptions
-from forebear.cli.printing import Speaking
+from forebear.cli.printing import Speaking, counted
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ def do(
     facts["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in bad]
     if many.output_file is not None:
         facts["out"] = str(many.output_file)
-        speaking.tell(facts, lambda console: console.print(f"{count:,} {what}: {many.output_file}", markup=False))
+        done = f"{counted(count, what.removesuffix('s'))}: {many.output_file}"
+        speaking.tell(facts, lambda console: console.print(done, markup=False))
         return
     facts["answers"] = [answer.facts() for answer in told]
     speaking.tell(facts, lambda console: [draw(console, answer) for answer in told])

@@ -143,10 +143,13 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
         told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if unknown:
-        told = f"{unknown:,} unknown tokens: bits, and the rank, charge their spelling; log P and perplexity do not"
+        told = (
+            f"{counted(unknown, 'unknown token')}: bits, and the rank, charge the spelling; log P and perplexity do not"
+        )
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if impossible := sum(answer.impossible for answer in answers):
-        told = f"{impossible:,} tokens have the probability 0 for this run, which makes their texts impossible (-inf)"
+        has = "1 token has" if impossible == 1 else f"{impossible:,} tokens have"
+        told = f"{has} the probability 0 for this run, which makes the text impossible (-inf)"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 
