@@ -102,3 +102,17 @@ def test_names_are_compared_in_whichever_scheme_they_are_written(
 def test_what_breaks_every_scheme_is_still_refused(home: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "test.conll").write_text(BIO.replace("York I-place", "York I-person"), encoding="utf-8")
     assert "goes on with an entity" in refused(capsys, "measure", home / "names", tmp_path / "test.conll")
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_words_that_training_did_not_have_are_counted_apart(milestone: str, tmp_path: Path, capsys: Captured):
+    for name, text in (("train.txt", SLASHED), ("dev.txt", "the/d cow/n sang/v\na/d cat/n mooed/v\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run = tmp_path / "run"
+    made = told(capsys, "adapt", milestone, tmp_path / "train.txt", "--dev", tmp_path / "dev.txt", "--to", run)
+    (tmp_path / "train.txt").unlink()
+    measured = told(capsys, "measure", run, tmp_path / "dev.txt")
+    of_dev = made["metrics"]["dev"]
+    assert measured["unknown_words"] == of_dev["unknown_words"] == 2
+    assert measured["accuracy_unknown"] == of_dev["accuracy_unknown"]
+    assert "accuracy unknown" in said(capsys, "measure", run, tmp_path / "dev.txt")
