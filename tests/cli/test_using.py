@@ -124,10 +124,25 @@ def test_score_reads_and_writes_files_line_by_line(capsys):
     assert "4 texts" in said(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
 
 
-def test_an_empty_line_is_named_and_leaves_no_file(capsys):
-    Path("in.txt").write_text("the cat\n\nthe dog\n")
+def test_an_empty_line_keeps_its_place(capsys):
+    Path("in.txt").write_text("the cat\n\nthe dog\n   \n")
+    facts = told(capsys, "score", "smooth", "--in", "in.txt")
+    assert [(one["rank"] is None, "error" in one) for one in facts["texts"]] == [(False, False), (True, True)] * 2
+    assert facts["texts"][1]["error"] == "this text has no tokens, so there is nothing to score"
+    assert (facts["texts"][3]["line"], facts["unanswered"]) == (4, 2)
+    assert main(["score", "smooth", "--in", "in.txt", "--out", "out.jsonl"]) == 0
+    printed = capsys.readouterr()
+    assert "2 texts of 4 tokens scored" in printed.out
+    assert "2 lines have no answer, of 4 texts: 2, 4" in printed.err
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["the cat", "", "the dog", "   "]
+    assert lines[0]["log_probability"] == facts["texts"][0]["log_probability"]
+
+
+def test_empty_lines_alone_are_named_and_leave_no_file(capsys):
+    Path("in.txt").write_text("\n\n")
     message = refused(capsys, "score", "smooth", "--in", "in.txt", "--out", "out.jsonl")
-    assert message.startswith("forebear: in.txt:2: this text has no tokens")
+    assert message.startswith("forebear: in.txt:1: this text has no tokens")
     assert "remedy" in message
     assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["in.txt"]
     assert "('')" in refused(capsys, "score", "smooth", "the cat", "")

@@ -173,7 +173,7 @@ def test_what_means_nothing_is_refused(run: Path, network: Path, capsys: Capture
     assert "for searching texts" in refused(capsys, "neighbours", run, "cat", "--vectors", "v.npy")
     assert "pooling is 'sif'" in refused(capsys, "embed", network, "the cat", "--pooling", "sif")
     assert "not words" in refused(capsys, "neighbours", network, "cat")
-    assert "cannot be asked to analogy" in refused(capsys, "analogy", network, "a", "b", "c")
+    assert "cannot be asked for an analogy" in refused(capsys, "analogy", network, "a", "b", "c")
     assert "'dog' is left over" in refused(capsys, "similarity", run, "cat", "mat", "dog")
     assert "no two texts" in refused(capsys, "similarity", run)
     assert "--top is 0" in refused(capsys, "neighbours", run, "cat", "--top", 0)

@@ -48,6 +48,18 @@ def test_what_a_tokenizer_forgets_is_said():
     assert not any("does not pay" in text for text in sentences(BOTH))
 
 
+def test_who_pays_for_more_ends_is_said():
+    states = row("states", 1989, trial(2.0, 2.5, unit="sentence", ends=1200))
+    counts = row("counts", 1948, trial(2.0, 2.5, ends=40))
+    (told,) = [text for text in sentences(comparison(states, counts)) if "pays for" in text]
+    assert told == (
+        "States takes each sentence for a text of its own, and pays for 1,200 ends where others pay for 40:"
+        " perplexities of the two kinds cannot be compared."
+    )
+    alike = row("counts", 1948, trial(2.0, 2.5, unit="sentence", ends=1200))
+    assert not any("pays for" in text for text in sentences(comparison(states, alike)))
+
+
 def test_the_words_where_nothing_came_out():
     none = comparison(row("x", 2000, Trial(0, error="no")), yardsticks=STICKS)
     assert "Nothing to compare yet" in sentences(none)[0]

@@ -48,7 +48,13 @@ def test_finished_runs_are_compared_by_words_without_a_text(runs: dict[str, Path
     facts = told(capsys, "compare", "--runs", *contenders, "--words", *files)
     assert facts["runs"] == json.loads(json.dumps([one.facts() for one in found]))
     printed = said(capsys, "compare", "--runs", *contenders, "--words", *files)
-    for text in ("pairs", "(3 of 4)", "(1 of 2)", "in brackets how many are covered", "cannot be asked to similarity"):
+    for text in (
+        "pairs",
+        "(3 of 4)",
+        "(1 of 2)",
+        "in brackets how many are covered",
+        "cannot be asked for a similarity",
+    ):
         assert text in printed
     assert not Path("comparison").exists()
 

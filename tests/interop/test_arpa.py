@@ -216,6 +216,9 @@ def test_probability_zero_is_written_as_minus_99(tmp_path: Path):
     path = tmp_path / "model.arpa"
     arpa.write(path, ["</s>", "a"], [np.array([[0], [1]])], [np.array([0, -np.inf])], [], end=0, unknown=None)
     assert "-99\ta\n" in path.read_text()
+    read = arpa.read(path)
+    assert read.logs[0][read.words.index("a")] == -np.inf
+    assert "1 number of the file is -99, which stands for a probability or weight of 0" in read.notes
 
 
 def test_a_sure_thing_that_rounding_made_surer(tmp_path: Path):

@@ -158,7 +158,7 @@ def test_leaks_are_counted_and_placed():
         "2 of 3 examples (66.7%) have a text that is in the training data too, 1 letter by letter"
     )
     assert "test.tsv:1" in str(found)
-    assert str(leaks(train, test[2:])) == "no text of 1 examples is in the training data too"
+    assert str(leaks(train, test[2:])) == "no text of 1 example is in the training data too"
     assert "passage" in str(leaks([Asked("q", "p")], [Asked("other", "p")]))
     assert leaks(train, train).exact == 100
 

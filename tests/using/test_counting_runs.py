@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
-from command_line import said
+from command_line import Captured, refused, said, told
+from forebear.cli.main import main
 from forebear.errors import BadInput
 from forebear.using.exchanging import exported, imported
 from forebear.using.planning import plan
@@ -60,6 +61,25 @@ def test_hmm_takes_a_word_and_its_tag_a_line(tmp_path: Path):
     assert run.tag("the dog ran")[0].tags == ("d", "n", "v")
 
 
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_words_with_tags_are_seen_without_being_told(milestone: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    made = told(capsys, "pretrain", milestone, tmp_path / "some.txt", "--to", tmp_path / "run")
+    assert made["task"]["tags"] == ["d", "n", "v"]
+    (tmp_path / "some.conll").write_text(TAGGED.replace("\n", "\n\n").replace(" ", "\n").replace("/", " "))
+    made = told(capsys, "pretrain", milestone, tmp_path / "some.conll", "--to", tmp_path / "other")
+    assert made["task"]["tags"] == ["d", "n", "v"]
+
+
+def test_tags_are_text_where_that_is_asked_for(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    command = ["pretrain", "hmm", tmp_path / "some.txt", "--to", tmp_path / "run", "--states", "3"]
+    assert "learned as it stands: --format text" in refused(capsys, *command)
+    assert "task" not in told(capsys, *command, "--format", "text", "--epochs", "1")
+    assert main(["pretrain", "hmm", str(tmp_path / "some.txt"), "--to", str(tmp_path / "tags")]) == 0
+    assert "so hmm learns to tag (as text: --format text)" in capsys.readouterr().err
+
+
 def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path):
     (tmp_path / "tagged.txt").write_text(TAGGED * 9 + "the/d cat sat/v\n", encoding="utf-8")
     with pytest.raises(BadInput, match="has no tag") as raised:
@@ -92,3 +112,50 @@ def test_stupid_backoff_tells_what_it_was_divided_by(tmp_path: Path, capsys: pyt
     (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
     fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=2, smoothing="stupid")
     assert "÷" in said(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
+
+
+@pytest.mark.parametrize(("unit", "units"), [("sentence", 6), ("document", 3)])
+def test_what_is_scored_by_itself_is_told(unit: str, units: int, tmp_path: Path, capsys: Captured):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat sat here. The dog ran off.\n\n" * 3, encoding="utf-8")
+    run = str(tmp_path / "run")
+    assert main(["pretrain", "hmm", str(text), "--states", "2", "--epochs", "1", "--unit", unit, "--to", run]) == 0
+    measured = told(capsys, "measure", run, text)
+    assert (measured["unit"], measured["units"], measured["documents"]) == (unit, units, 3)
+    drawn = said(capsys, "measure", run, text)
+    assert f"{unit}s scored, each by itself" in drawn
+    assert ("pays for its end" in drawn) is (unit == "sentence")
+    scored = told(capsys, "score", run, "The cat sat. The dog ran.", "The cat sat.")
+    assert scored.get("several_sentences") == (1 if unit == "sentence" else None)
+    assert main(["score", run, "The cat sat. The dog ran."]) == 0
+    assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")
+
+
+def test_words_are_right_of_one_and_of_many(tmp_path: Path, capsys: Captured):
+    (tmp_path / "some.txt").write_text(TAGGED, encoding="utf-8")
+    run, out = tmp_path / "run", tmp_path / "out.conll"
+    command = ["pretrain", "crf", tmp_path / "some.txt", "--to", run]
+    assert "--batch means nothing to crf, whose best weights are searched" in refused(capsys, *command, "--batch", "9")
+    told(capsys, *command)
+    assert "cannot be asked what comes next" in refused(capsys, "next", run, "the")
+    assert "cannot be asked to generate" in refused(capsys, "generate", run, "the")
+    (tmp_path / "in.txt").write_text("the cat sat\n", encoding="utf-8")
+    assert said(capsys, "tag", run, "--in", tmp_path / "in.txt", "--out", out).startswith("1 text: ")
+    assert said(capsys, "tag", run, "the cat", "--in", tmp_path / "in.txt", "--out", out).startswith("2 texts: ")
+
+
+@pytest.mark.parametrize("smoothing", ["none", "kneser-ney"])
+def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "text.txt").write_text(LINES, encoding="utf-8")
+    place = tmp_path / "run.arpa"
+    run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", smoothing=smoothing, order=3)
+    notes = told(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", place)["notes"]
+    again = Run(imported(str(place), str(tmp_path / "again")))
+    texts = ["the cat , said he , sat .", "he sat the cat", "it is so on ."]
+    own, back = run.score(texts), again.score(texts)
+    for one, other in zip(own, back, strict=True):
+        assert other.log_probability == pytest.approx(one.log_probability, rel=1e-6)
+    strict = smoothing == "none"
+    assert (own[1].log_probability == -float("inf")) is strict
+    assert any("KenLM takes it" in note for note in notes) is strict
+    assert any("stands for a probability" in note for note in again.facts["notes"]) is strict

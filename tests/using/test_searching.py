@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput
+from forebear.text.training import train
 from forebear.using.asking import ask
 from forebear.using.generating import generate
+from forebear.using.prompts import going_on
 from forebear.using.searching import chosen, searched
 from forebear.using.writing import settled, write
 
@@ -182,3 +184,27 @@ def test_a_blank_is_for_ask(words):
 def test_settings_are_told_with_the_usual_values():
     assert settled({"beams": 4}) == {"beams": 4, "best": 1, "length_penalty": 1.0, "length": 100, "stop": []}
     assert settled({"top_k": None, "seed": 3})["temperature"] == 0.8
+
+
+def test_a_choice_goes_on_behind_the_tokens_of_the_prompt():
+    """Words of Chinese are found in a whole text: one of them may reach from the prompt into a choice."""
+    tokenizer = train("words", ["我 爱 北京大学 。", "我爱北京。", "大学很好。", "我爱大学。"] * 5)
+    prompt, choices = "我爱北京", ["大学", "很好"]
+    own = tokenizer.encode(prompt).ids.tolist()
+    assert tokenizer.encode(prompt + choices[0]).ids.tolist()[: len(own)] != own  # 北京大学 is one
+    predictor = Dreaming(tokenizer.size)
+    (result,) = chosen(predictor, tokenizer, prompt, choices=choices)
+    for name, share in result.choices:
+        row = np.array([tokenizer.roles["end"], *own, *tokenizer.encode(name).ids.tolist()])
+        told = float(predictor.score([row])[0][len(own) :].sum())
+        if name == result.text:
+            assert result.ids == tuple(row[len(own) + 1 :].tolist())
+            assert result.log_probability == pytest.approx(told)
+        assert share == pytest.approx(np.exp(told - result.log_probability) * max(s for _, s in result.choices))
+
+
+@pytest.mark.parametrize("before", ["the cat", "the cat ", "我很", "a b\n"])
+def test_what_no_token_reaches_over_is_cut_as_before(before, tokenizers):
+    for tokenizer in tokenizers.values():
+        whole, cut = tokenizer.encode(before + " sat"), going_on(before, " sat", tokenizer)
+        assert (cut.spans, cut.ids.tolist()) == (whole.spans, whole.ids.tolist())

@@ -304,7 +304,7 @@ def test_runs_without_vectors_or_words_say_what_they_can_do(runs):
         ):
             with pytest.raises(BadInput, match="cannot be asked"):
                 ask(runs[name])
-    with pytest.raises(BadInput, match="cannot be asked to analogy"):
+    with pytest.raises(BadInput, match="cannot be asked for an analogy"):
         runs["pieces"].analogy("a", "b", "c")
     with pytest.raises(BadInput, match="--layers is for searching texts"):
         runs["word2vec"].neighbours("cat", layers=0)

@@ -147,6 +147,7 @@ def adapt(
     from forebear.training.labelled import labelled_source
     from forebear.training.together import together
     from forebear.using import adapting as using
+    from forebear.using.tag_plans import only_task
 
     with together(processes, shard=shard) as group, watching(speaking) as watcher:
         if group is None:
@@ -160,7 +161,7 @@ def adapt(
         else:
             source, notes = labelled_source(
                 str(data),
-                task=task,
+                task=task or only_task(run, data),
                 dev=None if dev is None else str(dev),
                 test=None if test is None else str(test),
                 form=examples.form(),

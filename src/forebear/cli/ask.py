@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from forebear.cli.many import ENCODING, ONE, STDIN, Given, Line, ManyOptions, counting, listed, number, opened, plain
-from forebear.cli.printing import Speaking, bar
+from forebear.cli.printing import Speaking, bar, counted
 from forebear.cli.printing import table as made_table
 from forebear.errors import BadInput
 
@@ -132,7 +132,7 @@ def ask(
     settings = {"labels": labels, "choices": choices, "cue": cue, **said}
     facts = {"run": using.name, "settings": {name: value for name, value in settings.items() if value is not None}}
     if many.output_file is not None:
-        done = f"{told['texts']:,} texts asked, {told['cut_texts']:,} of them cut to fit: {many.output_file}"
+        done = f"{counted(told['texts'], 'text')} asked, {told['cut_texts']:,} of them cut to fit: {many.output_file}"
         facts |= {**told, "out": str(many.output_file)}
         speaking.tell(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
         return

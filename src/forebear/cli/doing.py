@@ -6,14 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from forebear.cli.many import STDIN, ManyOptions
-from forebear.cli.printing import Speaking
+from forebear.cli.printing import Speaking, counted
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 STRUCTURED = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
 SHOWN = 10  # bad rows
-LOOKED_AT = 200  # lines that tell whether words have their tags with them
 Make = Callable[[str], Any]  # a line of plain text into an example
 
 
@@ -34,7 +32,7 @@ class ExampleOptions(ManyOptions):
     input_file: Annotated[Path | None, Parameter(name="--in")] = None
     """Taken after what is given here (also .gz, .zst). .tsv, .csv, .jsonl, .json, .conll, .bio, .iob and .bmes are
     written as the file that the run learned from, with or without labels; any other, and - for standard input, is
-    plain, an example a line."""
+    plain, an example a line. Words that plainly have tags with them, word/tag or in columns, are taken without."""
     output_file: Annotated[Path | None, Parameter(name="--out")] = None
     """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
     above. What could not be read keeps its place, with the error or as an empty line."""
@@ -77,16 +75,19 @@ class Examples:
         if (file := self.many.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
-        return self._structured(file) if name.endswith(STRUCTURED) or self._is_slashed(file) else self._plain(file)
+        return self._structured(file) if name.endswith(STRUCTURED) or self._has_tags(file) else self._plain(file)
 
-    def _is_slashed(self, file: Path) -> bool:
-        """Whether the run learned from word/tag, which no name of a file tells, and this looks so too."""
-        from forebear.tasks.files.slashed import is_slashed
+    def _has_tags(self, file: Path) -> bool:
+        """Whether words are to be tagged, and those of this file plainly have tags with them, whatever its name."""
+        from forebear.tasks.files.recognising import Head
+        from forebear.text.sources import find
 
-        told = self.run.facts.get("labelled")
-        if str(file) == STDIN or told is None or told["source"]["form"]["kind"] != "tagged":
+        if str(file) == STDIN or self.run.task is None or self.run.task.name != "tagging":
             return False
-        return is_slashed([line.text for line in islice(self.many.read(), LOOKED_AT)])
+        try:
+            return Head.of(next(find([file])), self.many.encoding or "utf-8", "replace").of_tags() is not None
+        except BadInput:  # which is told where the lines are read
+            return False
 
     def _structured(self, file: Path) -> Iterator[Any]:
         from forebear.tasks.files.reading import examples
@@ -137,12 +138,12 @@ class Examples:
 def _form(run: Run, file: Path, encoding: str | None) -> Form:
     """How a file is written; where the run was imported, nobody knows what it learned from: the file is looked at."""
     from forebear.tasks.files.forms import Form
-    from forebear.tasks.files.reading import guess
+    from forebear.tasks.files.reading import as_written, guess
 
     assert run.task is not None
     if told := run.facts.get("labelled"):
         form = Form.from_json(told["source"]["form"])
-        return form if encoding is None else replace(form, encoding=encoding)
+        return as_written(str(file), form if encoding is None else replace(form, encoding=encoding))
     return guess(str(file), run.task.name, encoding=encoding or "utf-8").form
 
 
@@ -175,12 +176,12 @@ def do(
     `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
     `gap` what stands there for a row that could not be read.
     """
-    from forebear.using.doing import done
+    from forebear.using.doing import told as answered
 
     examples = Examples(run, given, many, line, what, plain)
     told: list[Any] = []
     with speaking.counting(what) as progress:
-        answers = done(run, examples, progress)
+        answers = answered(run, examples, progress)
         if many.output_file is None:
             told = list(answers)
         else:
@@ -195,7 +196,8 @@ def do(
     facts["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in bad]
     if many.output_file is not None:
         facts["out"] = str(many.output_file)
-        speaking.tell(facts, lambda console: console.print(f"{count:,} {what}: {many.output_file}", markup=False))
+        done = f"{counted(count, what.removesuffix('s'))}: {many.output_file}"
+        speaking.tell(facts, lambda console: console.print(done, markup=False))
         return
     facts["answers"] = [answer.facts() for answer in told]
     speaking.tell(facts, lambda console: [draw(console, answer) for answer in told])

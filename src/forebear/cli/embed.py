@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.many import ONE, Given, Line, ManyOptions, brief, grouped, located, opened, plain
-from forebear.cli.printing import Speaking, table
+from forebear.cli.printing import Speaking, counted, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling, Long
 
@@ -180,7 +180,7 @@ def _save(run: Run, file: Path, lines: Iterable[Line], how: dict[str, Any], tell
 def _draw(console: Console, facts: dict[str, Any], answers: list[Embedded], nothing: list[int]) -> None:
     if "out" in facts:
         lost = f", {facts['cut']:,} token{'s' * (facts['cut'] != 1)} left away" if facts["cut"] else ""
-        console.print(f"vectors of {facts['texts']:,} texts{lost}: {facts['out']}", markup=False)
+        console.print(f"vectors of {counted(facts['texts'], 'text')}{lost}: {facts['out']}", markup=False)
     else:
         _draw_cosines(console, answers)
     if nothing:

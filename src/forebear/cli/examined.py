@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import plain
-from forebear.cli.printing import Speaking, bar, table
+from forebear.cli.printing import Speaking, bar, counted, table
 from forebear.errors import BadInput, several
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def told_of(
 def headline(told: dict[str, Any]) -> str:
     """The figures of a task in one line."""
     shown = [f"{name.replace('_', ' ')} {told[name]:.4f}" for name in FIGURES if isinstance(told.get(name), float)]
-    return f"{', '.join(shown)} ({told.get('examples', 0):,} examples)"
+    return f"{', '.join(shown)} ({counted(told.get('examples', 0), 'example')})"
 
 
 def _draw(console: Console, found: Examined, errors: Path | None) -> None:
@@ -82,7 +82,7 @@ def _draw(console: Console, found: Examined, errors: Path | None) -> None:
     for note in found.notes:
         console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)
     where = f"all in {errors}" if errors is not None else "--errors FILE lists them"
-    console.print(f"{len(found.mistakes):,} mistakes ({where})", markup=False, soft_wrap=True)
+    console.print(f"{counted(len(found.mistakes), 'mistake')} ({where})", markup=False, soft_wrap=True)
     for mistake in found.mistakes[:3]:
         told = mistake.facts()
         text = " / ".join(told["texts"])

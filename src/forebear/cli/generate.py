@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, listed, opened, plain
-from forebear.cli.printing import Speaking, bar, table
+from forebear.cli.printing import Speaking, bar, counted, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +119,7 @@ def generate(
         answers: list[Generated] = many.answer(lines, ask, lambda answer: answer.facts())
     facts: dict[str, Any] = {"run": using.name, "settings": settled(how)}
     if many.output_file is not None:
-        done = f"{told:,} texts: {many.output_file}"
+        done = f"{counted(told, 'text')}: {many.output_file}"
         facts |= {"texts": told, "out": str(many.output_file)}
         speaking.tell(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from forebear.cli.printing import Speaking
+from forebear.cli.printing import Speaking, counted
 from forebear.errors import BadInput
 from forebear.text.blocks import Blocks
 from forebear.text.ledger import Ledger
@@ -249,7 +249,7 @@ def asked_singly(
     if not count:
         raise BadInput("there is no text", remedy=f"{remedy}, or --in FILE")
     if many.output_file is not None:
-        told = f"{count:,} texts {done}: {many.output_file}"
+        told = f"{counted(count, 'text')} {done}: {many.output_file}"
         facts = {"run": run.name, "texts": count, "out": str(many.output_file)}
         speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
         return
@@ -285,7 +285,8 @@ def counting(speaking: Speaking, what: str) -> Iterator[Callable[[int], None]]:
         yield add
     seconds = time.monotonic() - began
     if not speaking.quiet:
-        print(f"{done:,} {what} in {seconds:.1f} s, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+        told = f"{counted(done, what.removesuffix('s'))} in {seconds:.1f} s"
+        print(f"{told}, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
 
 
 def plain(text: str) -> str:

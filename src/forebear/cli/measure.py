@@ -27,7 +27,7 @@ ROWS = (  # name among the facts, in words, digits
     ("tokens", "tokens predicted, ends included", 0),
     ("bytes", "bytes of text", 0),
     ("documents", "documents", 0),
-    ("units", "texts scored, each by itself", 0),
+    ("units", "{}s scored, each by itself", 0),
     ("ngram_length", "tokens of the n-gram used, in the mean", 2),
     ("seconds", "seconds", 2),
 )
@@ -194,7 +194,7 @@ def drawn(console: Console, facts: dict[str, Any]) -> None:
         if name == "perplexity_known" and (facts["pseudo"] or not facts["unknown_tokens"]):
             continue
         value = "infinite" if facts[name] is None else f"{facts[name]:,.{digits}f}"
-        made.add_row(about, value, style="bold" if name == "bits_per_byte" else "")
+        made.add_row(about.format(facts["unit"]), value, style="bold" if name == "bits_per_byte" else "")
     rate = facts["unknown_rate"]
     made.add_row("unknown tokens", f"{facts['unknown_tokens']:,} ({rate:.2%})")
     console.print(made)
@@ -204,6 +204,9 @@ def drawn(console: Console, facts: dict[str, Any]) -> None:
     if facts["learned_from"]:
         told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
+    if facts["units"] != facts["documents"] and not facts["pseudo"]:
+        told = f"each {facts['unit']} is scored by itself, as the run learned them, and pays for its end"
+        console.print(f"[yellow]{told}: compare its perplexity with that of other such runs only[/]", soft_wrap=True)
     if facts["forgotten"]:
         told = f"the run's tokenizer does not keep {' and '.join(facts['forgotten'])}: that is not counted"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)

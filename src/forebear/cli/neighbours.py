@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from forebear.cli.many import ONE, Given, ManyOptions, opened, plain
 from forebear.cli.partly import Partly, Unanswered
-from forebear.cli.printing import Speaking, table
+from forebear.cli.printing import Speaking, counted, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling, Long
 
@@ -162,6 +162,8 @@ def _draw(console: Console, facts: dict[str, Any], answers: list[Any]) -> None:
             console.print(_table(answer))
     if "out" in facts:
         some = f"{facts['texts'] - facts['unanswered']:,} of " if "unanswered" in facts else ""
-        console.print(f"neighbours of {some}{facts['texts']:,} texts: {facts['out']}", markup=False, soft_wrap=True)
+        console.print(
+            f"neighbours of {some}{counted(facts['texts'], 'text')}: {facts['out']}", markup=False, soft_wrap=True
+        )
     if "recall" in facts:
         console.print(f"the index finds {facts['recall']:.1%} of the nearest, measured against exact search")

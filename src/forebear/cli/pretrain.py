@@ -229,7 +229,7 @@ def pretrain(
                 run = going_on(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
             raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
-        elif learns_by_tags(milestone, reading.format):
+        elif learns_by_tags(milestone, texts, source.reading):
             idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             run = _taught(tag_plan(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
         else:

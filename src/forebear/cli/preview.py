@@ -100,7 +100,7 @@ def preview(
     translates = milestone_named(milestone).learns_from == "pairs"
     source = TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns)
     settings = {name.replace("-", "_"): value for name, value in fields.items()}
-    if learns_by_tags(milestone, reading.format):
+    if learns_by_tags(milestone, texts, source.reading):
         idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
         taught, _ = tag_plan(milestone, texts, source, size=size, settings=settings, idle=idle)
         seen = tags_preview(taught, rows=rows)

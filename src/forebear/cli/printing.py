@@ -186,3 +186,8 @@ def bar(share: float, width: int = 30) -> str:
     """A share as a bar of blocks, to an eighth of a block."""
     eighths = round(share * width * 8)
     return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something, in words: 1 text, 2 texts."""
+    return f"{number:,} {what}{'s' * (number != 1)}"

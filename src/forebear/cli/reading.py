@@ -28,7 +28,8 @@ class ReadingOptions:
     documents: Division = "blank"
     "What separates documents: blank lines, files, or line ends. JSONL, CSV and TSV have one document a record."
     format: Format = "auto"
-    "What the files hold; auto goes by their names. `tagged` is word/tag text: tags go, word and name borders stay."
+    """What the files hold; auto goes by their names. `tagged` is word/tag text: tags go, word and name borders stay;
+    those who learn by tags (hmm) keep them, and see by themselves that there are some unless this is text."""
     field: str = "text"
     "JSONL: the field that holds the text; inner fields as a.b."
     column: Annotated[str, Parameter(show_default=False)] = ""

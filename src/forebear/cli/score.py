@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from forebear.cli.many import ONE, Given, ManyOptions, brief, number, opened, plain
-from forebear.cli.printing import Speaking, bar, table
+from forebear.cli.partly import Partly, Unanswered
+from forebear.cli.printing import Speaking, bar, counted, table
 from forebear.errors import BadInput
 
 if TYPE_CHECKING:
@@ -59,31 +62,67 @@ def score(
     from forebear.using.scoring import score as scored
 
     using = opened(run, "score", speaking)
+    partly = Partly() if many.reads_lines(texts) else None
     counts = {"texts": 0, "tokens": 0}
+    joined = 0
 
     def ask(group: list[str]) -> list[Scored]:
+        nonlocal joined
         answers = scored(using.scorer, using.tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
+        joined += sum(len(using.parts_of(text)) > 1 for text in group)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
-    answers: list[Scored] = many.answer(many.lines(texts), ask, lambda answer: answer.facts(tokens=tokens))
+    asked = ask if partly is None else lambda group: _but_blank(group, ask, using.tokenizer)
+    answers: list[Any] = many.answer(many.lines(texts), asked, lambda answer: _facts(answer, tokens), partly=partly)
     if not counts["texts"]:
         raise BadInput("there is no text to score", remedy='forebear score RUN "some text", or --in FILE')
+    facts: dict[str, Any] = {"run": using.name}
+    if partly is not None:
+        partly.tell(facts, quiet=speaking.quiet)
+    _tell_joined(facts, joined, speaking)
     if many.output_file is not None:
-        facts = {"run": using.name, **counts, "out": str(many.output_file)}
-        told = f"{counts['texts']:,} texts of {counts['tokens']:,} tokens scored: {many.output_file}"
+        facts |= {**counts, "out": str(many.output_file)}
+        told = f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')} scored: {many.output_file}"
         speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
         return
-    places = ranks(answers)
-    listed = [{"rank": rank, **answer.facts(tokens=tokens)} for rank, answer in zip(places, answers, strict=True)]
+    shown: list[Scored] = [answer for answer in answers if not isinstance(answer, Unanswered)]
+    places = ranks(shown)
+    numbers = iter(places)
+    ranked = [None if isinstance(answer, Unanswered) else next(numbers) for answer in answers]
+    listed = [{"rank": rank, **_facts(answer, tokens)} for rank, answer in zip(ranked, answers, strict=True)]
 
     def draw(console: Console) -> None:
-        for answer in answers if tokens else ():
+        for answer in shown if tokens else ():
             _draw_tokens(console, answer, using.tokenizer)
-        _draw(console, answers, places)
+        _draw(console, shown, places)
 
-    speaking.tell({"run": using.name, "texts": listed}, draw)
+    speaking.tell({**facts, "texts": listed}, draw)
+
+
+def _tell_joined(facts: dict[str, Any], joined: int, speaking: Speaking) -> None:
+    """Says how many texts are several to a run that learned sentences, so that `measure` has other figures."""
+    if not joined:
+        return
+    facts["several_sentences"] = joined
+    holds = "1 text holds" if joined == 1 else f"{joined:,} texts hold"
+    what = f"{holds} several sentences: each is scored as one text here; forebear measure takes sentence by sentence"
+    if not speaking.quiet:
+        print(f"note: {what}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
+
+
+def _but_blank(group: list[str], ask: Callable[[list[str]], list[Scored]], tokenizer: Tokenizer) -> list[Any]:
+    """What is scored, and an error in the place of every blank line: files have many, and all are told at once."""
+    from forebear.using.scoring import nothing_to_score
+
+    blank = [not text.strip() and not len(tokenizer.encode(text).ids) for text in group]
+    scored = iter(ask([text for text, lacks in zip(group, blank, strict=True) if not lacks]))
+    return [nothing_to_score() if lacks else next(scored) for lacks in blank]
+
+
+def _facts(answer: Scored | Unanswered, tokens: bool) -> dict[str, Any]:
+    return answer.facts() if isinstance(answer, Unanswered) else answer.facts(tokens=tokens)
 
 
 def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
@@ -104,10 +143,13 @@ def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
         told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if unknown:
-        told = f"{unknown:,} unknown tokens: bits, and the rank, charge their spelling; log P and perplexity do not"
+        told = (
+            f"{counted(unknown, 'unknown token')}: bits, and the rank, charge the spelling; log P and perplexity do not"
+        )
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if impossible := sum(answer.impossible for answer in answers):
-        told = f"{impossible:,} tokens have the probability 0 for this run, which makes their texts impossible (-inf)"
+        has = "1 token has" if impossible == 1 else f"{impossible:,} tokens have"
+        told = f"{has} the probability 0 for this run, which makes the text impossible (-inf)"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, opened, plain
 from forebear.cli.partly import Partly, Unanswered
-from forebear.cli.printing import Speaking, bar, table
+from forebear.cli.printing import Speaking, bar, counted, table
 from forebear.errors import BadInput
 from forebear.using.vectors import AnyPooling
 
@@ -74,7 +74,7 @@ def similarity(
     partly.tell(facts, quiet=speaking.quiet)
     if many.output_file is not None:
         facts |= {"pairs": partly.count, "out": str(many.output_file)}
-        told = f"cosines of {partly.answered:,} pairs: {many.output_file}"
+        told = f"cosines of {counted(partly.answered, 'pair')}: {many.output_file}"
         speaking.tell(facts, lambda console: console.print(told, markup=False, soft_wrap=True))
         return
     facts["pairs"] = [answer.facts() for answer in answers]

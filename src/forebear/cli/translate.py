@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import ONE, Given, ManyOptions, counting, opened
-from forebear.cli.printing import Speaking
+from forebear.cli.printing import Speaking, counted
 from forebear.errors import BadInput
 from forebear.using.translating import Division
 
@@ -95,7 +95,8 @@ def translate(
     facts: dict[str, Any] = {"run": using.name, "settings": how, "notes": [*using.notes, *notes]}
     if output is not None:
         facts |= {"texts": count, "cut_off": cut, "out": str(output)}
-        said = f"{count:,} texts translated: {output}" + (f"; {cut:,} reached the greatest length" if cut else "")
+        longest = f"; {cut:,} reached the greatest length" if cut else ""
+        said = f"{counted(count, 'text')} translated: {output}{longest}"
         speaking.tell(facts, lambda console: console.print(said, soft_wrap=True, markup=False))
         return
     facts |= {"texts": [answer.facts() for answer in answers]}

@@ -41,6 +41,8 @@ class Trial:
     unknown_rate: float | None = None
     forgotten: tuple[str, ...] = ()  # what its tokenizer does not keep of a text, and it does not pay for
     held_out_bytes: int | None = None
+    unit: str = "document"  # what it takes for a text of its own, whose end it pays for
+    ends: int | None = None  # of such in the held-out text
     curve: Curve = ()
     sample: str = ""
     finished: bool = False

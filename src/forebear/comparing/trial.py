@@ -92,6 +92,8 @@ def result(run: RunFolder) -> Trial:
         unknown_rate=measured.get("unknown_rate"),
         forgotten=tuple(measured.get("forgotten", ())),
         held_out_bytes=measured.get("bytes"),
+        unit=measured.get("unit", "document"),
+        ends=measured.get("units"),
         curve=_curve(run, measured),
         finished=run.finished,
     )

@@ -67,7 +67,7 @@ def sentences(comparison: Comparison) -> list[str]:
     found, finders = reigns(comparison.rows), [f"{row.title} {row.finds}." for row in comparison.rows if row.finds]
     if not found:
         return finders or ["Nothing to compare yet: no milestone has scored the held-out text."]
-    told = [_story(found, several=len(comparison.rows) > 1), *_unpaid(comparison), *finders]
+    told = [_story(found, several=len(comparison.rows) > 1), *_unpaid(comparison), *_ends(comparison), *finders]
     best = comparison.best
     if best is not None:
         told += [*_price(comparison, best), *_beside(comparison, best)]
@@ -130,4 +130,19 @@ def _unpaid(comparison: Comparison) -> list[str]:
             told.append(
                 f"{row.title} does not pay for {' and '.join(row.forgotten)}: its tokenizer ({kind}) keeps none."
             )
+    return told
+
+
+APART = "perplexities of the two kinds cannot be compared"
+
+
+def _ends(comparison: Comparison) -> list[str]:
+    """Whose figures count more ends than others', because their texts are sentences and not documents."""
+    paid = {row.name: max(row.of("ends")) for row in comparison.rows if row.of("bits_per_byte") and row.of("ends")}
+    fewest = min(paid.values(), default=0)
+    told = []
+    for row in comparison.rows:
+        if paid.get(row.name, fewest) > fewest:
+            what = f"{row.title} takes each {row.trials[0].unit} for a text of its own"
+            told.append(f"{what}, and pays for {paid[row.name]:,} ends where others pay for {fewest:,}: {APART}.")
     return told

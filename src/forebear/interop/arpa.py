@@ -22,7 +22,7 @@ from forebear.interop.arpa_lines import BEGIN, BEGINS, DATA, END, ENDS, OTHER_UN
 from forebear.interop.word_vectors_files import written_whole
 
 MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
-ZERO = -99.0  # what is written for log10 of 0
+ZERO = -99.0  # what stands for log10 of 0 in such files, SRILM's too; the number itself no count comes near to
 MUCH = 1 << 22  # bytes of a file; a smaller one is read before the compiled loops are loaded
 MANY = 1 << 19  # n-grams; fewer are written before the compiled loops are loaded
 BLOCK = 1 << 16  # n-grams written at once
@@ -168,10 +168,21 @@ def read(path: str | os.PathLike[str], *, quickly: bool | None = None) -> Arpa:
     lines.finish()
     _check(path, levels, len(lines.words), quickly)
     logs, backoffs = [level.logs for level in levels], [level.backoffs for level in levels[:-1]]
+    unknown = int((logs[0][levels[0].rows[:, 0] == 0] == ZERO).sum())  # words, which many files hold impossible
+    if zeros := sum(_impossible(values) for values in (*logs, *backoffs)) - unknown:
+        told = "1 number of the file is" if zeros == 1 else f"{zeros:,} numbers of the file are"
+        notes.append(f"{told} {ZERO:g}, which stands for a probability or weight of 0")
     with np.errstate(over="ignore"):
         for values in (*logs, *backoffs):
             values *= math.log(10)  # where they are: a copy of everything would be the peak of memory
     return Arpa([unescaped(word) for word in lines.words], [level.rows for level in levels], logs, backoffs, notes)
+
+
+def _impossible(values: np.ndarray) -> int:
+    """Makes log 0 of what stands for it, and says how often that is."""
+    zeros = values == ZERO
+    values[zeros] = -np.inf
+    return int(zeros.sum())
 
 
 def _single(path: Path, level: Level) -> tuple[Level, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -61,10 +61,12 @@ class Told:
     labels: tuple[str, ...]
     probabilities: np.ndarray  # (words, labels)
     is_plain: bool = False  # tags stand for themselves, and make up no names
+    scheme: str | None = "IOBES"  # in which tags are written; None: labels are somebody else's
 
     def facts(self) -> dict[str, Any]:
         return {
             "words": list(self.words),
+            "scheme": self.scheme,
             "tags": list(self.tags),
             "entities": [entity.facts() for entity in self.entities],
             "table": [
@@ -204,6 +206,20 @@ class Tagging(Task):
             text = "".join(words[first:last] if self.characters else _spaced(words[first:last]))
             entities.append(Entity(text, kind, first, last, sure))
         return Told(words, tags, tuple(entities), self.tags, p, self.is_plain)
+
+    def as_taught(self, answer: Told) -> Told:
+        """In the scheme of the examples, with the probabilities of those labels together that it writes alike."""
+        if self.is_plain or not any(tag.startswith("E") for tag in self.tags):
+            return replace(answer, scheme=self.scheme if self.is_plain else None)
+        if self.scheme == "IOBES":
+            return answer
+        written = iobes.letters_of(self.tags, self.scheme)  # pyright: ignore[reportArgumentType] - a word in JSON
+        labels = tuple(dict.fromkeys(written))
+        together = np.zeros((len(answer.words), len(labels)))
+        for number, label in enumerate(written):
+            together[:, labels.index(label)] += answer.probabilities[:, number]
+        tags = tuple(iobes.from_iobes(answer.tags, self.scheme))  # pyright: ignore[reportArgumentType]
+        return replace(answer, tags=tags, labels=labels, probabilities=together, scheme=self.scheme)
 
     def verdict(self, example: Tagged, answer: Told) -> Verdict:
         if self.is_plain:

@@ -107,6 +107,12 @@ def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     return _written(tags, scheme)
 
 
+def letters_of(labels: Sequence[str], scheme: AnyScheme) -> list[str]:
+    """Labels of IOBES as this scheme writes them by themselves; several of them may be written alike."""
+    letters = dict(zip(LETTERS["IOBES"], LETTERS[scheme], strict=True))
+    return [label if label == "O" else letters[label[0]] + label[1:] for label in labels]
+
+
 def entities(tags: Sequence[str]) -> list[Entity]:
     """(first, last + 1, kind) of each entity, in any scheme. What is no tag counts as O: `faults` finds it."""
     found: list[Entity] = []

@@ -104,6 +104,10 @@ class Task(ABC):
     def verdict(self, example: Any, answer: Any) -> Verdict:
         """Whether an answer is right, for a list of mistakes."""
 
+    def as_taught(self, answer: Any) -> Any:
+        """An answer as the examples to learn from would write it, for people; figures are of answers as they are."""
+        return answer
+
     def calibrated(self, examples: Sequence[Any], rows: Rows, logits: Logits) -> Task:
         """The same, as sure of itself as held-out examples say it may be."""
         return self

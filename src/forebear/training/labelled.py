@@ -13,8 +13,8 @@ from unicodedata import normalize
 from forebear.errors import BadInput
 from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
-from forebear.tasks.files.forms import BadRow, Form, Labels
-from forebear.tasks.files.reading import examples, guess
+from forebear.tasks.files.forms import KINDS, BadRow, Form, Labels
+from forebear.tasks.files.reading import as_written, examples, guess
 from forebear.tasks.files.splitting import divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
@@ -172,7 +172,10 @@ def _by_content(example: Example) -> bytes:
 
 def _read(path: str, source: LabelledSource, labels: Labels, notes: list[str]) -> list[Example]:
     bad: list[BadRow] = []
-    found = list(examples(path, source.task, source.form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
+    form = source.form if path == source.train else as_written(path, source.form)
+    if form.kind != source.form.kind:
+        notes.append(f"{path} is written otherwise than what was learned from: {KINDS[form.kind]}")
+    found = list(examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
     notes += _told(bad)
     for one in found if source.task == "tagging" else ():
         tags.refuse_nested(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]
@@ -192,8 +195,21 @@ def _into_iobes(sides: dict[str, list[Any]], source: LabelledSource, notes: list
     known = tags.recognised(one.tags for one in taught)  # pyright: ignore[reportArgumentType]
     notes.append(f"tags are read as {known.scheme}: {known.reason}")
     for side, path in source.files().items():
-        sides[side] = _rewritten(sides[side], path, known.scheme, source, notes)
+        scheme = known.scheme if side == "train" else _own_scheme(sides[side], path, known.scheme, notes)
+        sides[side] = _rewritten(sides[side], path, scheme, source, notes)
     return known.scheme
+
+
+def _own_scheme(found: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
+    """The scheme of one more file: that which was learned, unless only another one holds in all of it."""
+    written = [one.tags for one in found if one.tags is not None]
+    if scheme == tags.PLAIN or not any(tags.faults(one, scheme) for one in written):
+        return scheme
+    own = tags.recognised(written)
+    if own.faults or own.scheme in (scheme, tags.PLAIN):
+        return scheme
+    notes.append(f"tags of {path} are read as {own.scheme}: {own.reason}; those learned from are {scheme}")
+    return own.scheme
 
 
 def _rewritten(found: list[Any], path: str, scheme: Any, source: LabelledSource, notes: list[str]) -> list[Any]:
@@ -219,4 +235,6 @@ def _rewritten(found: list[Any], path: str, scheme: Any, source: LabelledSource,
 def side_of(path: str, source: LabelledSource, scheme: str, notes: list[str]) -> list[Any]:
     """The examples of one more file, read as those of a source are; they may lack labels."""
     found = _read(path, source, "optional", notes)
-    return _rewritten(found, path, scheme, source, notes) if source.task == "tagging" else found
+    if source.task != "tagging":
+        return found
+    return _rewritten(found, path, _own_scheme(found, path, scheme, notes), source, notes)

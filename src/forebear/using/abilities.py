@@ -13,6 +13,14 @@ VERBS: dict[str, tuple[str, ...]] = {
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
 }
+SAID = {  # how a run is asked, of verbs that are none
+    "ask": "by a prompt",
+    "next": "what comes next",
+    "neighbours": "for neighbours",
+    "similarity": "for a similarity",
+    "odd-one-out": "for the odd one out",
+    "analogy": "for an analogy",
+}
 OF_ENCODERS = ("embed", "neighbours", "similarity", "odd-one-out")
 OF_WORDS = ("analogy", "measure")  # what is looked for among all words
 

@@ -11,7 +11,7 @@ from forebear.errors import BadInput
 from forebear.lineage import name_of
 from forebear.tasks.every_example import AllExamples, EveryExample
 from forebear.tasks.examples import is_labelled, texts_of
-from forebear.tasks.figures.words_metric import of_unknown
+from forebear.tasks.figures.words_metric import of_words_unseen
 from forebear.tasks.predicting import predicted
 from forebear.tasks.rows import Rows
 from forebear.tasks.tagging import Tagging
@@ -251,9 +251,7 @@ def _figures(what: Plan, task: Task, examples: Sequence[Any], answers: Sequence[
     if not isinstance(task, Tagging) or not task.is_plain:
         return figures
     known = {word for example in what.data.train for word in example.words}
-    both = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
-    words, true = [one.words for one, _ in both], [one.tags for one, _ in both]
-    return figures | of_unknown(words, true, [answer.tags for _, answer in both], known)
+    return figures | of_words_unseen(examples, answers, known)
 
 
 def _measure(run: RunFolder, ready: Ready, watcher: Watcher) -> None:

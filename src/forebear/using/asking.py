@@ -194,7 +194,9 @@ def _placing(scorer: Predictor | Restorer, tokenizer: Tokenizer, options: Sequen
             raise BadInput(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
         if blanks:
             return Frame(left=text[: blanks[0].start()], right=text[blanks[0].end() :]), names
-        return Frame(left=text), tuple(" " * _is_apart(text, name) + name for name in names)
+        return Frame(left=text, goes_on=not finds_hidden(scorer)), tuple(
+            " " * _is_apart(text, name) + name for name in names
+        )
 
     return placed
 

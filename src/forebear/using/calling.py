@@ -22,7 +22,7 @@ from forebear.using.exchanging_vectors import Vectors
 from forebear.using.pair_plans import has_field
 from forebear.using.planning import WRITTEN, plan
 from forebear.using.run import Run
-from forebear.using.tag_plans import going_on, learns_by_tags, tag_plan
+from forebear.using.tag_plans import going_on, learns_by_tags, only_task, tag_plan
 from forebear.using.task_plans import Plan
 
 PathLike = str | os.PathLike[str]
@@ -82,7 +82,7 @@ def pretrain(
         written = read_recipe(os.fspath(recipe), WRITTEN) if recipe is not None else None
         how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
         place = os.fspath(to) if to is not None else None
-        if learns_by_tags(milestone, format):
+        if learns_by_tags(milestone, files, reading):
             idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             return _taught(tag_plan(milestone, files, **how, idle=idle), place, overwrite, watcher, group)
         what = plan(
@@ -180,10 +180,11 @@ def adapt(
             {name: given.pop(name) for name in names if name in given} for names in (FORM, READ, OPTIONS, own)
         )
         files = {side: None if path is None else os.fspath(path) for side, path in (("dev", dev), ("test", test))}
+        begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
+        task = task or only_task(begin, data)
         source, notes = labelled_source(os.fspath(data), task=task, form=form, **files, **read)
         for note in notes:
             (watcher or Watcher()).note(note)
-        begin = str(run.folder.path) if isinstance(run, Run) else os.fspath(run)
         what = adapting.plan(begin, source, how=how, options=options, settings=given, size=size, dropout=dropout)
         place = None if to is None else os.fspath(to)
         return Run(adapting.adapt(what, place, overwrite=overwrite, watcher=watcher, group=group))

@@ -32,6 +32,12 @@ def done(run: Run, examples: Iterable[Any], progress: Progress | None = None) ->
             progress(count, count)
 
 
+def told(run: Run, examples: Iterable[Any], progress: Progress | None = None) -> Iterator[Any]:
+    """The same for people: written as the examples that the run learned from."""
+    assert run.task is not None
+    return map(run.task.as_taught, done(run, examples, progress))
+
+
 def labelled(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Labelled]:
     """Texts, or pairs of texts, as examples without a label; an error where it is the other that is wanted."""
     wanted: int = cast(Any, run.task).texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,14 @@ import numpy as np
 from forebear.errors import BadInput
 from forebear.objectives.batch import is_asked
 from forebear.tasks.classification import Classification
-from forebear.tasks.examples import Example, is_labelled, texts_of
+from forebear.tasks.examples import Example, Tagged, is_labelled, texts_of
 from forebear.tasks.figures import calibration
+from forebear.tasks.figures.words_metric import of_words_unseen
 from forebear.tasks.predicting import Progress, predicted
 from forebear.tasks.rows import Rows
+from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Logits, Task, Verdict
+from forebear.text.unlisted import plain
 from forebear.training.labelled import LabelledSource, labelled_source, side_of
 
 if TYPE_CHECKING:
@@ -102,13 +106,26 @@ def examine(
     return Examined(
         task.name,
         task.score,
-        task.measured(examples, answers),
+        _figures(run, task, examples, answers),
         sureness(task, rows, logits),
         tuple(wrong),
         len(found) - len(examples),
         tuple(notes),
         time.monotonic() - began,
     )
+
+
+def _figures(run: Run, task: Task, examples: Sequence[Example], answers: Sequence[Any]) -> dict[str, Any]:
+    """The task's own; and how words do that training did not have, where the run's vocabulary is of all it had."""
+    figures = task.measured(examples, answers)
+    if not isinstance(task, Tagging) or not task.is_plain or not run.folder.milestone.learns_tags:
+        return figures
+    words = sorted({word for example in examples if isinstance(example, Tagged) for word in example.words})
+    tokenizer = plain(run.tokenizer)
+    ids, counts = tokenizer.encode_many(words)
+    pieces = np.split(ids == tokenizer.unknown, np.cumsum(counts)[:-1])
+    known = {word for word, lacks in zip(words, pieces, strict=True) if not lacks.any()}
+    return figures | of_words_unseen(examples, answers, known)
 
 
 def sureness(task: Task, rows: Rows, logits: Logits) -> dict[str, Any] | None:

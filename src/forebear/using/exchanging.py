@@ -309,11 +309,17 @@ def _like_marks(tokenizer: Tokenizer) -> set[str]:
 
 
 def _to_arpa(run: Run, target: Path) -> None:
+    import numpy as np
+
     from forebear.interop import arpa
 
     tokenizer = run.tokenizer
     end = tokenizer.roles["end"]
-    arpa.write(target, tokenizer.tokens(), *run.network.written(), end=end, unknown=tokenizer.unknown)
+    ngrams, logs, backoffs = run.network.written()
+    arpa.write(target, tokenizer.tokens(), ngrams, logs, backoffs, end=end, unknown=tokenizer.unknown)
+    if any(np.isneginf(values).any() for values in (*logs, *backoffs)):
+        told = f"what is impossible to the run is written as log10 P = {arpa.ZERO:g}, as SRILM does"
+        run.notes.append(f"{told}: forebear import reads it so, KenLM takes it for a very small probability")
     for word in sorted(_like_marks(tokenizer)):
         told = f"the word {word} is written as {arpa.escaped(word)}: other programs take {word} for a mark of their own"
         run.notes.append(f"{told}, so write it otherwise in text for them")

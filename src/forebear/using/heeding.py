@@ -19,7 +19,7 @@ IDLE = {
     ),
     "searching": (
         (*(name for name in OF_DESCENT if name not in KEPT), "batch", "deterministic", "max_memory"),
-        "which has no rate",
+        "whose best weights are searched for with all examples at once",
     ),
     "sweeping": ((*OF_TORCH, "max_memory"), "which has no network"),
     "descending": (("deterministic", "max_memory"), "which always ends alike with as many threads"),

@@ -1,6 +1,7 @@
 """How likely words are in their place, given what stands around them: by a run that predicts, or one that restores.
 
-Every wording is put in its place and the whole is scored, so it never matters where a tokenizer cuts around it. Of a
+Every wording is put in its place and the whole is scored, so it never matters where a tokenizer cuts around it; words
+that a run goes on with follow the tokens of the text before them, as whatever it generates does (`going_on`). Of a
 run that predicts, the tokens from the first that reaches into the words to the end of the text are counted: log P(the
 words and what follows them, given what stands before), which is log P(whole) less a part that all wordings share. Of
 one that restores, only the tokens that reach into the words, as it sees what follows anyway: each is told with itself

@@ -56,6 +56,7 @@ class Measured:
     pair_accuracy: float | None = None  # of questions about two halves answered right
     known_nats: float | None = None  # without what unknown tokens cost; None: none of them was asked for
     ngram_length: float | None = None  # tokens of the n-gram by which a run that counts told a token, in the mean
+    unit: str = "document"  # what was scored by itself, and pays for its end: a document, a sentence or a line
 
     @property
     def bits_per_byte(self) -> float:
@@ -97,6 +98,7 @@ class Measured:
             "bytes": self.bytes,
             "documents": self.documents,
             "units": self.units,
+            "unit": self.unit,
             "unknown_tokens": self.unknown_tokens,
             "unknown_rate": self.unknown_rate,
             "impossible_tokens": self.impossible,
@@ -209,7 +211,16 @@ def measure(
         forgotten=tokenizer.forgets,
         known_nats=math.fsum(known),
         ngram_length=sum(lengths) / tokens if lengths else None,
+        unit=_named(source, unit),
     )
+
+
+def _named(source: Portion | Iterable[str], unit: str) -> str:
+    """A unit by its name for people: sentences are lines where each line was taken for one."""
+    from forebear.text.portion import Portion
+
+    by_lines = isinstance(source, Portion) and source.corpus.facts["made_from"]["sentences"] == "lines"
+    return "line" if unit == "sentence" and by_lines else unit
 
 
 def rows_of(source: Portion | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:

@@ -11,7 +11,7 @@ from forebear.text.tokenizer import Tokenizer
 from forebear.training.adapted import loaded_for_task
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
-from forebear.using.abilities import verbs
+from forebear.using.abilities import SAID, verbs
 
 if TYPE_CHECKING:
     from forebear.networks.restorer import Restorer
@@ -148,12 +148,22 @@ class Opened:
     def ready_for(self, verb: str) -> None:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""
         if verb not in self.verbs:
-            what = "cannot be asked by a prompt" if verb == "ask" else f"cannot be asked to {verb}"
+            what = f"cannot be asked {SAID.get(verb, f'to {verb}')}"
             raise BadInput(what, file=self.folder.path, remedy=self._able())
 
     def _able(self) -> str:
         """A remedy: what it can be asked instead."""
         return f"it can be asked to: {', '.join(self.verbs)}"
+
+    def parts_of(self, text: str) -> list[str]:
+        """The texts that the run would learn this one as: its sentences, its lines, or itself."""
+        from forebear.text.sentences import Mode, split_sentences
+
+        if self.unit != "sentence":
+            return [text]
+        told = (self.facts.get("data") or {}).get("source")
+        mode: Mode = "lines" if told is None else told["sentences"]  # n-grams from elsewhere are of lines
+        return [part for part in split_sentences(text, mode) if part.strip()]
 
     @property
     def unit(self) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from forebear.errors import BadInput
 from forebear.text.characters import codes_of, is_han, sound
 
@@ -92,7 +94,10 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Frame:
-    """A place for words in a text: head left lead, the words, trail right tail. Left and right may be shortened."""
+    """A place for words in a text: head left lead, the words, trail right tail. Left and right may be shortened.
+
+    With `goes_on`, what stands before the words has its own tokens, and the words go on behind them.
+    """
 
     head: str = ""
     left: str = ""
@@ -100,6 +105,7 @@ class Frame:
     trail: str = ""
     right: str = ""
     tail: str = ""
+    goes_on: bool = False
 
     @property
     def start(self) -> int:
@@ -208,9 +214,28 @@ class Fitted:
         return len(self.pieces[self.longest].ids)
 
 
+def going_on(before: str, words: str, tokenizer: Tokenizer) -> Pieces:
+    """The tokens of a text and of words that go on behind it; none reaches from one into the other, as words of Chinese
+    may that are found in the two together. A space at the end of the text belongs to what follows it."""
+    from forebear.text.tokenizer import Pieces
+
+    whole, border = tokenizer.encode(before + words), len(before.rstrip())
+    own = tokenizer.encode(before[:border])
+    count = len(own.ids)
+    if np.array_equal(whole.ids[:count], own.ids) and all(begin >= border for begin, _ in whole.spans[count:]):
+        return whole
+    rest = tokenizer.encode((before + words)[border:])
+    spans = [(begin + border, end + border) for begin, end in rest.spans]
+    return Pieces(np.concatenate((own.ids, rest.ids)), own.spans + spans, own.texts + rest.texts)
+
+
 def whole_with(frame: Frame, wordings: Sequence[str], tokenizer: Tokenizer, *, cut: int = 0, shots: int = 0) -> Fitted:
     """The frame with all its tokens, however many."""
-    pieces = tuple(tokenizer.encode(frame.whole(words)) for words in wordings)
+    if frame.goes_on:
+        before = frame.whole("")
+        pieces = tuple(going_on(before, words, tokenizer) for words in wordings)
+    else:
+        pieces = tuple(tokenizer.encode(frame.whole(words)) for words in wordings)
     return Fitted(frame, tuple(wordings), pieces, cut, shots)
 
 

@@ -67,11 +67,11 @@ class Run(WithVectors):
         return list(doing.done(self, doing.labelled(self, texts)))
 
     def tag(self, texts: str | Sequence[str | Sequence[str]]) -> list[Told]:
-        """A tag for each word of each text (or list of words), and the names that they make up."""
+        """A tag for each word of each text (or list of words), in the scheme that it learned, and the names."""
         from forebear.using import doing
 
         self.ready_for("tag")
-        return list(doing.done(self, doing.tagged(self, texts)))
+        return list(doing.told(self, doing.tagged(self, texts)))
 
     def answer(self, question: str | Sequence[str], passage: str | Sequence[str]) -> list[Answer]:
         """Where in its passage the answer to each question stands; one passage may serve all questions."""

@@ -150,8 +150,7 @@ def score(
     cuts = [tokenizer.encode(text) for text in texts]
     for number, pieces in enumerate(cuts, 1):
         if not len(pieces.ids):
-            remedy = "leave it out, or write some text"
-            raise BadInput("this text has no tokens, so there is nothing to score", line=number, remedy=remedy)
+            raise nothing_to_score(number)
     rows = [row_of(pieces.ids, end, ends=ends) for pieces in cuts]
     told: list[tuple[np.ndarray, np.ndarray | None]] = []
     for group in batches(rows, len):
@@ -161,6 +160,11 @@ def score(
         Scored(text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.pseudo)
         for text, pieces, (scores, lengths) in zip(texts, cuts, told, strict=True)
     ]
+
+
+def nothing_to_score(number: int | None = None) -> BadInput:
+    what, remedy = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
+    return BadInput(what, line=number, remedy=remedy)
 
 
 def _tokens(

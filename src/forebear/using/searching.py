@@ -14,6 +14,7 @@ from forebear.using.asking import ask
 from forebear.using.continuing import Continuation, Generated
 from forebear.using.following import BLANK
 from forebear.using.generating import BATCH, stops
+from forebear.using.prompts import going_on
 from forebear.using.sampling import Permitted, at_least_one
 from forebear.using.texts import end_of, row_of
 
@@ -113,7 +114,7 @@ def chosen(
 def _continued(tokenizer: Tokenizer, prompt: str, answer: Prompted) -> Generated:
     one = answer.best or answer.answers[0]
     spaced = one.whole.endswith(f" {one.name}") and not prompt[-1:].isspace()
-    ids = tokenizer.encode(one.whole).ids[-one.tokens :].tolist()
     shares = tuple((each.name, each.probability) for each in answer.answers)
     text = " " * spaced + one.name
+    ids = going_on(one.whole[: -len(text)], text, tokenizer).ids[-one.tokens :].tolist()
     return Generated(prompt, 0, text, tuple(ids), "choice", one.log_probability, one.score, shares)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, milestone_named
-from forebear.tasks.files.recognising import Head, cells, sentences
+from forebear.tasks.files.guessing import TAGS
+from forebear.tasks.files.recognising import Head
 from forebear.text.blocks import OnBadBytes
 from forebear.text.reading import Reading
 from forebear.text.sources import find
@@ -19,15 +21,42 @@ from forebear.training.labelled import labelled_source
 from forebear.using import adapting, pretraining, task_plans
 from forebear.using.planning import shared_out
 
-ALIKE = 0.9  # of the lines have as many columns, in a file of words and tags
+GUESSED = "the words of this file have their tags with them, so"
 
 
-def learns_by_tags(milestone: str | None, form: str) -> bool:
-    """Whether this milestone, given text of this --format, learns to tag."""
+def learns_by_tags(milestone: str | None, texts: Sequence[str], reading: Reading) -> bool:
+    """Whether this milestone, given these files of this --format, learns to tag."""
     if milestone not in LINEAGE:
         return False
     kind = milestone_named(milestone)
-    return kind.learns_from == "tags" or (kind.learns_tags and form == "tagged")
+    return kind.learns_from == "tags" or (
+        kind.learns_tags and (reading.format == "tagged" or _has_tags(texts, reading))
+    )
+
+
+def _has_tags(texts: Sequence[str], reading: Reading) -> bool:
+    """Whether the first file, of which no --format is told, leaves no doubt that its words have tags."""
+    if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # what comes through a pipe, comes once
+        return False
+    source = next(find(texts[:1]))
+    try:
+        return reading.form_of(source) == "text" and Head.of(source, reading.encoding, "replace").of_tags() is not None
+    except BadInput:  # which is told where the text is read
+        return False
+
+
+def only_task(begin: str | os.PathLike[str], data: str | os.PathLike[str]) -> str | None:
+    """What there is to teach a milestone, or a run of one, that tags alone teach; None: the examples say what."""
+    name = os.fspath(begin)
+    if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # no name of words and tags
+        return None
+    if name in LINEAGE and not os.path.isdir(name):
+        kind = milestone_named(name)
+    elif os.path.exists(name):
+        kind = type(RunFolder.open(name).milestone)
+    else:  # which is told where it is opened
+        return None
+    return "tagging" if kind.learns_from == "tags" else None
 
 
 def going_on(folder: str | os.PathLike[str], **how: Any) -> RunFolder:
@@ -55,29 +84,29 @@ def tag_plan(
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
         raise BadInput(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
-    _refuse_idle(milestone, source, {"tokenizer": written.get("tokenizer"), **(idle or {})})
+    kind, reading = milestone_named(milestone), source.reading
+    guessed = kind.learns_from == "text" and reading.format == "auto"
+    remedy = "leave it out, or have the file learned as it stands: --format text" if guessed else "leave it out"
+    _refuse_idle(milestone, source, remedy, {"tokenizer": written.get("tokenizer"), **(idle or {})})
     if len(texts) != 1:
         what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
         raise BadInput(what, remedy="join them into one")
-    kind = milestone_named(milestone)
     own, given = shared_out(milestone, kind, settings or {})
     given = {**written.get("recipe", {}), **given}
     held_out = given.pop("held_out", None)
-    reading = source.reading
-    form: dict[str, Any] = {"encoding": reading.encoding}
-    if reading.format == "tagged":
-        form |= {} if _is_in_columns(texts[0], reading) else {"kind": "tagged"}
-    elif reading.format in ("auto", "text"):
-        _refuse_plain(milestone, texts[0], reading.encoding, reading.on_bad_bytes)
     fields = {**written.get("fields", {}), **own}
     if idle_ones := [name for name in fields if kind.learns_from == "text"]:
         what = f"--{idle_ones[0]} means nothing to {milestone} where tags teach it: its states are the tags"
-        raise BadInput(what, remedy="leave it out")
+        raise BadInput(what, remedy=remedy)
     size = size or written.get("size")
     with _told_of_adapt(milestone, texts[0]):
         labelled, notes = labelled_source(
-            texts[0], task="tagging", form=form, dev_share=None if held_out is None else _share(held_out)
+            texts[0],
+            task="tagging",
+            form=_form(milestone, texts[0], reading),
+            dev_share=None if held_out is None else _share(held_out),
         )
+        notes = [f"{GUESSED} {milestone} learns to tag (as text: --format text)"] * guessed + notes
         return task_plans.plan(milestone, labelled, settings=given, size=size, fields=fields), notes
 
 
@@ -92,12 +121,18 @@ def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
         raise
 
 
+def _form(milestone: str, path: str, reading: Reading) -> dict[str, Any]:
+    """What is known of how the file is written; an error where it is plain text."""
+    if reading.format in ("auto", "text"):
+        _refuse_plain(milestone, path, reading.encoding, reading.on_bad_bytes)
+    slashed = reading.format == "tagged" and not _is_in_columns(path, reading)
+    return {"encoding": reading.encoding, **({"kind": "tagged"} if slashed else {})}
+
+
 def _is_in_columns(path: str, reading: Reading) -> bool:
     """Whether each line has a word and its tag, and no sentence of word/tag."""
     head = Head.of(next(find([path])), reading.encoding, reading.on_bad_bytes)
-    kind, _ = head.kind("tagging")
-    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
-    return kind == "conll" and bool(widths) and min(widths) > 1
+    return head.kind("tagging")[0] == "conll" and not head.is_prose
 
 
 def _share(value: Any) -> float:
@@ -110,7 +145,7 @@ def _share(value: Any) -> float:
     return share
 
 
-def _refuse_idle(milestone: str, source: TextSource, idle: Mapping[str, Any]) -> None:
+def _refuse_idle(milestone: str, source: TextSource, remedy: str, idle: Mapping[str, Any]) -> None:
     """Options of plain text mean nothing to words that were cut and tagged before."""
     usual, reading = TextSource(()), source.reading
     told = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
@@ -119,18 +154,12 @@ def _refuse_idle(milestone: str, source: TextSource, idle: Mapping[str, Any]) ->
     for name, value in {**told, **idle}.items():
         if value:
             what = f"--{name} means nothing to {milestone}, which learns from words and their tags"
-            raise BadInput(what, remedy="leave it out")
+            raise BadInput(what, remedy=remedy)
 
 
 def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
     """An error, with what is wanted, for a text whose words have no tags."""
     head = Head.of(next(find([path])), encoding, on_bad_bytes)
-    kind, _ = head.kind("tagging")
-    if kind != "conll":
-        return
-    widths = [len(cells(line)) for group in sentences(head.lines) for line in group]
-    most = max(set(widths), key=widths.count, default=1)
-    if most == 1 or widths.count(most) < ALIKE * len(widths):
+    if head.kind("tagging")[0] == "conll" and head.is_prose:
         what = f"this looks like plain text, and {milestone} learns from words with their tags"
-        remedy = "give a sentence a line, word/tag word/tag, or a word and its tag a line; for plain text choose ngram"
-        raise BadInput(what, file=path, remedy=remedy)
+        raise BadInput(what, file=path, remedy=f"{TAGS}; for plain text choose ngram")

@@ -43,5 +43,12 @@ def of_unknown(
     return {"unknown_words": len(right), "accuracy_unknown": sum(right) / len(right) if right else None}
 
 
+def of_words_unseen(examples: Sequence[Any], answers: Sequence[Any], known: Collection[str]) -> dict[str, Any]:
+    """The same of tagged sentences and of what was said of them; those without tags do not count."""
+    both = [(one, answer) for one, answer in zip(examples, answers, strict=True) if one.tags is not None]
+    words, true = [one.words for one, _ in both], [one.tags for one, _ in both]
+    return of_unknown(words, true, [answer.tags for _, answer in both], known)
+
+
 def _numbers(sequences: Sequence[Sequence[str]], numbers: dict[str, int]) -> np.ndarray:
     return np.fromiter(map(numbers.__getitem__, chain.from_iterable(sequences)), np.int64)

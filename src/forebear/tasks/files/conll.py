@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from forebear.errors import BadInput
 from forebear.tasks.examples import Example, Place, Tagged
 from forebear.tasks.files.forms import Bad, Column, Form, Wanted, shown
+from forebear.tasks.files.slashed import is_sentence
 from forebear.text.records import numbered_lines
 from forebear.text.sources import Source
 
@@ -22,21 +23,23 @@ def examples(source: Source, wanted: Wanted) -> Iterator[Example]:
     form, faults = wanted.form, wanted.faults
     words: list[str] = []
     tags: list[str] = []
+    lines: list[int] = []
     begin, fault = 0, None
     cells_of = _cutter(form)
 
     def sentence() -> Iterator[Example]:
         nonlocal fault
         if words and fault is None:
-            try:
-                yield Tagged(tuple(words), _checked(words, tags, wanted), Place(source.name, begin))
-            except Bad as bad:
-                fault = begin, str(bad)
+            place, reason = _fault(words, tags, wanted)
+            if reason:
+                fault = lines[place], reason
+            else:
+                yield Tagged(tuple(words), _of_interest(tags, wanted), Place(source.name, begin))
         if fault is not None:
             faults.leave_out(*fault)
             fault = None
-        words.clear()
-        tags.clear()
+        for one in (words, tags, lines):
+            one.clear()
 
     for line, text, _ in numbered_lines(wanted.blocks(source)):
         if not text or text.isspace():
@@ -57,20 +60,25 @@ def examples(source: Source, wanted: Wanted) -> Iterator[Example]:
         if word is not None:
             words.append(word)
             tags.append(tag)
+            lines.append(line)
     yield from sentence()
 
 
-def _checked(words: list[str], tags: list[str], wanted: Wanted) -> tuple[str, ...] | None:
+def _of_interest(tags: list[str], wanted: Wanted) -> tuple[str, ...] | None:
     """The tags of a sentence; None where it has none and need not have any."""
-    if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)):
-        return None
-    for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
+    return None if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)) else tuple(tags)
+
+
+def _fault(words: list[str], tags: list[str], wanted: Wanted) -> tuple[int, str]:
+    """What is wrong with the tags of a sentence, and with which word it begins; "" where all is well."""
+    for number, tag in enumerate(_of_interest(tags, wanted) or ()):
         if not tag:
-            raise Bad(f"word {number} of the sentence, {shown(word)}, has no tag")
+            which = f"word {number + 1} of the sentence, {shown(words[number])}, has no tag"
+            return number, f"{which}: a word and its tag are expected in each line"
         if wanted.known is not None and tag not in wanted.known:
             known = ", ".join(sorted(wanted.known)[:20])
-            raise Bad(f"the tag {shown(tag)} is not among those that are known: {known}")
-    return tuple(tags)
+            return number, f"the tag {shown(tag)} is not among those that are known: {known}"
+    return 0, ""
 
 
 def _cutter(form: Form) -> Callable[[str], tuple[str | None, str]]:
@@ -85,6 +93,8 @@ def _cutter(form: Form) -> Callable[[str], tuple[str | None, str]]:
             return plain[0], plain[1]
         if "\t" in text:
             cells = text.split("\t")
+        elif len(GAP.split(text.strip(" "))) > 2 and is_sentence(text):
+            raise Bad(f"this line is word/tag word/tag, a word and its tag are expected in columns: {shown(text)}")
         elif width == 2:  # the word may hold spaces, or be one
             word, _, tag = text.rstrip(" ").rpartition(" ")
             cells = [word, tag] if word else [tag]

@@ -20,6 +20,7 @@ from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, find
 
 ROWS = 1000  # that are looked at: of hundreds of classes, few rows show each only once
+TAGS = "give a sentence a line, word/tag word/tag, or a word and its tag a line"
 BETWEEN = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
@@ -72,10 +73,21 @@ def guess(
     if looks == "tagged":
         return _slashed(head, form)
     if looks == "conll":
+        if kind is None and head.is_prose and any(len(cells(line)) > 1 for line in head.lines):
+            raise BadInput("this looks like plain text, whose words have no tags", file=head.source.name, remedy=TAGS)
         return _words_and_tags(head, asking, form)
     if looks in ("json", "jsonl"):
         return _fields(head, asking, form)
     return _table(head, asking, replace(form, delimiter=delimiter) if looks == "csv" else form, header)
+
+
+def as_written(path: str, form: Form) -> Form:
+    """How one more file is written: as the one before, unless its words plainly have their tags in the other way."""
+    if form.kind not in ("conll", "tagged"):
+        return form
+    head = Head.of(next(find(path)), form.encoding, "replace")
+    looks = head.of_tags() or ("conll" if head.is_named_so else None)
+    return form if looks in (None, form.kind) else guess(path, "tagging", kind=looks, encoding=form.encoding).form
 
 
 def _words_and_tags(head: Head, asking: Asking, form: Form) -> Guess:
@@ -98,7 +110,8 @@ def _words_and_tags(head: Head, asking: Asking, form: Form) -> Guess:
 def _slashed(head: Head, form: Form) -> Guess:
     kinds: Counter[str] = Counter()
     for item in (item for line in head.lines for item in line.split()):
-        kinds[item.rpartition("/")[2].partition("]")[0]] += 1
+        _, slash, tag = item.rpartition("/")
+        kinds.update([tag.partition("]")[0]] if slash else [])
     about = f"{KINDS['tagged']}: {_told_tags(kinds)}"
     return Guess("tagging", replace(form, texts=(1,), label=2, width=2), [about])
 

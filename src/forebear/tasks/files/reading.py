@@ -9,11 +9,11 @@ from forebear.errors import BadInput
 from forebear.tasks.examples import Example
 from forebear.tasks.files import conll, json_records, slashed, squad_files, tables
 from forebear.tasks.files.forms import TASKS, BadRow, Faults, Form, Labels, OnBadRows, Wanted, check
-from forebear.tasks.files.guessing import Guess, guess
+from forebear.tasks.files.guessing import TAGS, Guess, as_written, guess
 from forebear.text.blocks import OnBadBytes
 from forebear.text.sources import Paths, Source, find
 
-__all__ = ["TASKS", "BadRow", "Form", "Guess", "examples", "guess"]
+__all__ = ["TASKS", "BadRow", "Form", "Guess", "as_written", "examples", "guess"]
 
 READERS: dict[str, Callable[[Source, Wanted], Iterator[Example]]] = {
     "tsv": tables.examples,
@@ -57,6 +57,8 @@ def examples(
         raise ValueError(f"{task} has no labels that could be known")
     if labels == "wanted" and form.label is None and form.kind != "squad":
         first = next(find(paths)).name
+        if task == "tagging":
+            raise BadInput("its words have no tags", file=first, remedy=TAGS)
         raise BadInput(f"no column of labels is known for {task}", file=first, remedy="name it with --label-column")
     faults = Faults(on_bad_rows, [] if bad is None else bad, [] if mended is None else mended)
     told = frozenset(known) if known is not None and labels != "absent" else None

@@ -14,7 +14,7 @@ from forebear.errors import BadInput
 from forebear.tasks.files.columns import is_header
 from forebear.tasks.files.conll import DOCUMENT, GAP
 from forebear.tasks.files.forms import Kind
-from forebear.tasks.files.slashed import is_slashed
+from forebear.tasks.files.slashed import is_sentence, is_slashed
 from forebear.tasks.files.squad_files import is_squad
 from forebear.text.blocks import Blocks, OnBadBytes
 from forebear.text.ledger import Ledger
@@ -25,6 +25,8 @@ MOST = 1 << 23  # characters that are looked at
 TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
 ABOUT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a line before a sentence, about it
 DELIMITERS = (",", ";", "|")
+OF_COLUMNS = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # names of files with a word and its tag a line
+ALIKE, MOSTLY = 0.9, 0.75  # of the lines have as many columns, in a file of words and tags; where tags are plain to see
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,33 @@ class Head:
         start = self.text.lstrip()
         if re.match(r'\[\s*\{|\{\s*["}]', start):
             return self._json(start), ""
-        if is_slashed(self.lines):
-            return "tagged", ""
-        if is_tagged(self.lines, is_asked=task == "tagging"):
-            return "conll", ""
+        if told := self.of_tags():
+            return told, ""
+        if task == "tagging" or (task is None and self.is_named_so):  # then a fault is one of its lines
+            slashed = [is_sentence(line) for line in self.lines if line and not line.isspace()]
+            return "tagged" if not self.is_named_so and 2 * sum(slashed) >= len(slashed) else "conll", ""
         return self.table()
+
+    @property
+    def is_named_so(self) -> bool:
+        """Whether its name says that it has a word and its tag a line."""
+        return OF_COLUMNS.search(self.source.name.lower()) is not None
+
+    def of_tags(self) -> Kind | None:
+        """In which way words have their tags, where the file itself leaves no doubt that they have some."""
+        return "tagged" if is_slashed(self.lines) else "conll" if is_tagged(self.lines) else None
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether lines, though they were to hold a word and its tag each, look like plain text."""
+        lines = [line for group in sentences(self.lines) for line in group if not ABOUT.match(line)]
+        rows = [cells(line) for line in lines]
+        width, often = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
+        if width == 1 or 2 * often <= len(rows):
+            return True
+        ends = {row[-1] for row in rows if len(row) == width}
+        has_tags = 2 * len(ends) <= often or 2 * sum("\t" in line for line in lines) > len(lines)
+        return often < ALIKE * len(rows) and not has_tags
 
     def _json(self, start: str) -> Kind:
         first = start.partition("\n")[0]
@@ -152,23 +176,23 @@ def sentences(lines: list[str]) -> list[list[str]]:
     return [group for group in groups if group]
 
 
-def is_tagged(lines: list[str], *, is_asked: bool) -> bool:
+def is_tagged(lines: list[str]) -> bool:
     """Words and tags: lines of as many short columns, whose last says O, B-… and the like, or blank lines between."""
     groups = sentences(lines)
     rows = [cells(line) for group in groups for line in group if not ABOUT.match(line)]
-    if not rows or is_asked:
-        return bool(rows)
-    width, often = Counter(map(len, rows)).most_common(1)[0]
-    if width < 2 or often < 0.95 * len(rows):
+    if not rows:
         return False
-    rows = [row for row in rows if len(row) == width]
+    width, often = Counter(map(len, rows)).most_common(1)[0]
+    if width < 2 or often < MOSTLY * len(rows):
+        return False
+    is_even, rows = often >= ALIKE * len(rows), [row for row in rows if len(row) == width]
     ends = Counter(row[-1].strip() for row in rows)
     if sum(" " in row[0].strip() for row in rows) > 0.02 * len(rows):
         return False
     tags = sum(often for tag, often in ends.items() if TAG.fullmatch(tag))
     if tags > 0.98 * len(rows) and ("O" in ends or len(groups) > 1 or any("-" in tag for tag in ends)):
         return True
-    is_divided = len(groups) > 1 and len(rows) > 2 * len(groups)
+    is_divided = is_even and len(groups) > 1 and len(rows) > 2 * len(groups)
     is_divided = is_divided and len({row[0] for row in rows}) <= 0.8 * len(rows)  # words come again, texts seldom do
     is_short = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
     return is_divided and is_short and len(ends) <= min(100, len(rows) / 2) and max(map(len, ends)) <= 20

@@ -10,7 +10,7 @@ from forebear.tasks.files.forms import Bad, Wanted, shown
 from forebear.text.records import numbered_lines, unbracketed
 from forebear.text.sources import Source
 
-NEARLY = 0.98  # of what stands between spaces is word/tag, in a file of such
+MOSTLY = 0.75  # of what stands between spaces is word/tag, in a file of such: a small one may have its faults
 LONGEST_TAG, MOST_TAGS = 20, 500  # a tag is short, and there are few different ones
 
 
@@ -20,6 +20,8 @@ def examples(source: Source, wanted: Wanted) -> Iterator[Example]:
         if not text or text.isspace():
             continue
         try:
+            if "\t" in text and is_in_columns(text):
+                raise Bad(f"this line has a word and its tag in columns, word/tag is expected: {shown(text)}")
             words, tags = parted(text)
             yield Tagged(words, _checked(words, tags, wanted), Place(source.name, line))
         except Bad as bad:
@@ -59,15 +61,32 @@ def _checked(words: Sequence[str], tags: tuple[str, ...], wanted: Wanted) -> tup
 
 
 def is_slashed(lines: Sequence[str]) -> bool:
-    """Whether nearly all that stands between spaces is word/tag, with few different tags that come again."""
+    """Whether most of what stands between spaces is word/tag, with few different tags that come again."""
     tags: Counter[str] = Counter()
     count = 0
     for item in (item for line in lines for item in line.split()):
-        word, _, tag = item.rpartition("/")
         count += 1
-        if word and tag and len(tag) <= LONGEST_TAG:
+        if tag := _tag_of(item):
             tags[tag] += 1
-    if not count or tags.total() < NEARLY * count:
+    if not count or tags.total() < MOSTLY * count:
         return False
     written = sum(often for tag, often in tags.items() if not tag[0].isdecimal())  # dates are no tags
     return written > count / 2 and len(tags) <= max(2, min(MOST_TAGS, 0.8 * count))
+
+
+def is_sentence(line: str) -> bool:
+    """Whether most of what stands between the spaces of a line is word/tag."""
+    items = line.split()
+    slashed = sum(not tag[0].isdecimal() for item in items if (tag := _tag_of(item)))
+    return slashed > len(items) / 2 and not is_in_columns(line)
+
+
+def is_in_columns(line: str) -> bool:
+    """Whether a line is a word and its tag with a tab between: no column behind the first is word/tag."""
+    return "\t" in line and not any(_tag_of(item) for item in line.split("\t")[1:])
+
+
+def _tag_of(item: str) -> str:
+    """The tag of word/tag; "" where it is none."""
+    word, _, tag = item.rpartition("/")
+    return tag if word and len(tag) <= LONGEST_TAG else ""

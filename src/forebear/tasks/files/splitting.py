@@ -42,7 +42,7 @@ class Leaks:
 
     def __str__(self) -> str:
         if not self.folded:
-            return f"no {self.what} of {self.count:,} examples is in the training data too"
+            return f"no {self.what} of {self.count:,} example{'s' * (self.count != 1)} is in the training data too"
         share = f"{self.folded:,} of {self.count:,} examples ({self.folded / self.count:.1%})"
         first = "".join(f"; the first: {told(one)}, as in {told(other)}" for one, other in self.places[:1])
         return f"{share} have a {self.what} that is in the training data too, {self.exact:,} letter by letter{first}"
