@@ -21,7 +21,7 @@ from forebear.statistics import smoothing as ways_of_smoothing
 from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import merged
 from forebear.statistics.ngram import NgramModel
-from forebear.statistics.room import LARGE, Room, _file_of, save
+from forebear.statistics.room import LARGE, Room, _file_of, let_go, save
 from forebear.statistics.table import Table, sign
 
 WAYS = [{"smoothing": name} for name in ("none", "add", "witten-bell", "stupid", "kneser-ney")]
@@ -190,3 +190,24 @@ def test_room_beyond_memory_is_on_the_disk(tmp_path: Path):
     room.free(first)
     assert _file_of(room.empty(LARGE // 8, np.int64)) is None
     assert os.listdir(tmp_path) == []
+
+
+def test_what_lies_in_files_takes_no_memory_once_it_was_let_go(tmp_path: Path):
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    array = Room(0, tmp_path).zeros(LARGE // 2, np.int64)
+    array[:] = 7
+    before = resident()
+    let_go(array[5:], np.zeros(3))
+    assert before - resident() > LARGE * 2
+    assert (array == 7).all()
+
+
+def test_a_room_forgets_only_what_it_gave(tmp_path: Path):
+    room = Room(LARGE, tmp_path)
+    array = room.empty(LARGE // 8, np.int64)
+    room.free(np.zeros(LARGE, np.uint8), array[1:])
+    assert room.taken == array.nbytes
+    room.free(array)
+    assert room.taken == 0

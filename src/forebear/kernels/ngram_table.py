@@ -155,6 +155,35 @@ def _hashed(place, reach, token, end, order, salt, lines, begins, hashes, homes)
         wanted(lines, np.int64(home))
 
 
+@inlined
+def _looked_up(mine, alone, order, known, lines, far, hashes, homes, weights):
+    """log P of a token by the longest of its n-grams that is there, and how long that is.
+
+    Their back-off weights are put into weights[1]. Longer ones than by a token more than the token before had (`known`)
+    cannot be there; `alone` is log P of the token by itself.
+    """
+    log, matched = np.float64(alone), 1
+    for n in range(2, min(order, known + 1) + 1):
+        hashed, home = hashes[mine, n], homes[mine, n]
+        if hashed == 0:
+            break
+        last = home + np.uint64(far[n]) * EIGHT
+        if n < order:
+            found = _found(lines, home, hashed, last)
+            if found < 0:
+                break
+            bits = lines[np.uint64(found + MIDDLE)]
+            log = np.float64(as_float(np.uint32(bits & LOW)))
+            weights[1, n] = np.float64(as_float(np.uint32(bits >> HALF)))
+        else:
+            found = _found_longest(lines, home, hashed, last)
+            if found < 0:
+                break
+            log = np.float64(_log_of_longest(lines, found))
+        matched = n
+    return log, matched
+
+
 def scored_in_loops(
     tokens,
     lengths,
@@ -200,25 +229,8 @@ def scored_in_loops(
                 _hashed(ahead, reach, tokens[ahead], end, order, salt, lines, begins, hashes, homes)
                 ahead_left, ahead = ahead_left - 1, ahead + 1
             token, mine = tokens[place], place & (RING - 1)
-            log, matched, weights[1, 1] = np.float64(single[token, 0]), 1, single[token, 1]
-            for n in range(2, min(order, known + 1) + 1):
-                hashed, home = hashes[mine, n], homes[mine, n]
-                if hashed == 0:
-                    break
-                last = home + np.uint64(far[n]) * EIGHT
-                if n < order:
-                    found = _found(lines, home, hashed, last)
-                    if found < 0:
-                        break
-                    bits = lines[np.uint64(found + MIDDLE)]
-                    log = np.float64(as_float(np.uint32(bits & LOW)))
-                    weights[1, n] = np.float64(as_float(np.uint32(bits >> HALF)))
-                else:
-                    found = _found_longest(lines, home, hashed, last)
-                    if found < 0:
-                        break
-                    log = np.float64(_log_of_longest(lines, found))
-                matched = n
+            weights[1, 1] = single[token, 1]
+            log, matched = _looked_up(mine, single[token, 0], order, known, lines, far, hashes, homes, weights)
             if len(even) and matched <= known:
                 log = np.float64(even[token]) + weights[0, known]
             elif not len(even):

@@ -45,7 +45,7 @@ def of_text(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> 
     elif unknown > UNKNOWN:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     if isinstance(corpus, Corpus) and (slashes := _share_of("/", corpus)) > TAGGED:
-        yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it without its tags"
+        yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
     copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
     if copies > REPEATED:
         unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
