@@ -12,6 +12,7 @@ from forebear.lineage import name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.batch import Objective, Prepared
 from forebear.objectives.translation import Translation
+from forebear.statistics.room import give_back_large
 from forebear.text.aside import disk_told
 from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion, ParallelCorpus
@@ -58,6 +59,8 @@ def pretrain(
     `corpus` is the text as it is already prepared, where that is known.
     """
     group.check(name_of(what.milestone), what.milestone.learning, carries=what.milestone.carries)
+    if what.milestone.learning == "counting":
+        give_back_large()
     corpus = corpus or what.corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     asked = {
         "milestone": name_of(what.milestone),
