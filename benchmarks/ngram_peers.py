@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -62,23 +65,26 @@ class KenLM:
         return float(told[1]) if told else None
 
 
+# Between us and the program, as small as it can be: what a process had before it became another program counts as that
+# one's memory, so our own, with the text in it, would be taken for theirs.
+WATCHING = """
+import os, resource, sys
+code = os.spawnv(os.P_WAIT, sys.argv[2], sys.argv[2:])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+with open(sys.argv[1], "w") as file:
+    print(code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, file=file)
+"""
+
+
 def timed(command: Sequence[str], given: Path | None = None, to: Path | None = None) -> tuple[Cost, str]:
-    """Through files, so that nothing but the program is waited for."""
-    source = os.open(given, os.O_RDONLY) if given else os.open(os.devnull, os.O_RDONLY)
-    out = Path(str(to or "")) if to else None
-    said = Path(os.environ.get("TMPDIR", "/tmp")) / f"said-{os.getpid()}"
-    target = os.open(out or said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    other = os.open(f"{said}.other", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        actions = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, target, 1), (os.POSIX_SPAWN_DUP2, other, 2)]
-        number = os.posix_spawn(command[0], list(command), dict(os.environ), file_actions=actions)
-        _, status, used = os.wait4(number, 0)
-        words = Path(f"{said}.other").read_text(errors="replace") + (said.read_text() if out is None else "")
-    finally:
-        for handle in (source, target, other):
-            os.close(handle)
-        Path(f"{said}.other").unlink(missing_ok=True)
-        said.unlink(missing_ok=True)
-    if status:
+    """Through files, so that nothing but the program is waited for; what it took, and what it said."""
+    with tempfile.TemporaryDirectory() as place:
+        told, said, other = (Path(place) / name for name in ("told", "said", "other"))
+        with open(given or os.devnull, "rb") as source, open(to or said, "wb") as out, open(other, "wb") as errors:
+            watched = [sys.executable, "-I", "-S", "-c", WATCHING, str(told), *command]
+            subprocess.run(watched, stdin=source, stdout=out, stderr=errors, check=True)
+        code, seconds, memory = told.read_text().split()
+        words = other.read_text(errors="replace") + (said.read_text() if to is None else "")
+    if int(code):
         raise SystemExit(f"{command[0]} failed: {words[-500:]}")
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), words
+    return Cost(float(seconds), int(memory)), words
