@@ -30,6 +30,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
         import torch
 
         torch.set_num_threads(1)
+    trainer.SHARE_OF_SAVING = 2  # else a child learns for long, and most of it in vain, until it saves again
     # Libraries are loaded and loops compiled once, before the forks.
     pretraining.pretrain(plan(name, Path(text), **to_be_killed(name) | {"steps": 3}), f"{folder}-before")
     chance, done, inside = random.Random(seed), 0, 0
