@@ -284,11 +284,13 @@ def test(venv: Venv, arguments: list[str]) -> int:
 
 
 def with_cores(arguments: list[str]) -> list[str]:
-    """On all cores, unless the caller decides about processes or wants to talk to the tests."""
+    """On all cores, unless the caller decides about processes or wants to talk to the tests.
+
+    A core that has nothing left takes tests from another: else one may end with many long ones while others wait."""
     decided = ("-n", "--numprocesses", "--dist", "-s", "--capture=no", "--pdb", "--trace")
     if any(a.startswith(decided) or a.endswith("no:xdist") for a in arguments):
         return arguments
-    return ["-n", "auto", *arguments]
+    return ["-n", "auto", "--dist", "worksteal", *arguments]
 
 
 def bench(root: Path, arguments: list[str]) -> int:

@@ -85,7 +85,8 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
 
 def to_be_killed(name: str) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
-    steps = {"steps": 10_000 if "count" in way_of(milestone_named(name)) else 300, "evaluate_every": 5}
+    many = {"onehot": 10_000, "hmm": 600}.get(name, 150 if name in NEURAL else 300)
+    steps = {"steps": many, "evaluate_every": 5}
     batch = {"onehot": 2, "hmm": 1000}.get(name, 16)  # of hmm an epoch is over many times, and often is not
     return {"batch": batch, "save_every": 0.001, **(steps if name != "ngram" else {})}
 

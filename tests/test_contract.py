@@ -292,6 +292,6 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rerun_repeats_every_bit(name: str, tmp_path: Path):
-    run = trained(name, tmp_path, **({"time": 1} if name in [*NEURAL, *TABLES] else {}))
+    run = trained(name, tmp_path, **({"time": 0.3} if name in [*NEURAL, *TABLES] else {}))
     again = pretraining.again(run.path, tmp_path / "again")
     assert weights(again) == weights(run)

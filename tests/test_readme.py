@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from loaded_before import loaded
+
 PROJECT = Path(__file__).parent.parent
 READMES = ["README.md", "README.zh-CN.md"]
 SECONDS = 180  # for one block; a reader would not wait longer either
-BUDGET = 3  # seconds that a command which says how many it takes has here: that it learns is shown by other tests
+BUDGET = 1  # second for a command that says how many it takes: that it learns is shown by other tests
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<tag>[^`\n]*)\n(?P<text>.*?)^ *(?P=ticks) *$", re.M | re.S)
 TIME = re.compile(r"(--(?:adapt-)?time) \d+s\b")
@@ -79,19 +81,24 @@ def words_after(program: str, command: str) -> list[str]:
     return re.findall(rf"(?:^|[|;&(] *){re.escape(program)} +([\w-]+)", command)
 
 
-def run(script: str, folder: Path, seconds: float = SECONDS) -> tuple[int | None, str]:
-    """Exit status (None: out of time) and output of a script, at home in the folder and without a network."""
+def environment(folder: Path, *programs: Path) -> dict[str, str]:
+    """At home in the folder and without a network; these folders of programs come before all others."""
     nowhere = "http://127.0.0.1:9"
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    path = [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return os.environ | {
+        "PATH": os.pathsep.join(path),
         "HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache"), "XDG_DATA_HOME": str(folder / ".local"),
         "HF_HUB_OFFLINE": "1", "http_proxy": nowhere, "https_proxy": nowhere, "all_proxy": nowhere,
         "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere, "ALL_PROXY": nowhere,
         "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "120",
     }  # fmt: skip
+
+
+def run(script: str, folder: Path, *programs: Path, seconds: float = SECONDS) -> tuple[int | None, str]:
+    """Exit status (None: out of time) and output of a script in this folder."""
     with subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder, env=environment, start_new_session=True,
+        cwd=folder, env=environment(folder, *programs), start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
     ) as process:  # fmt: skip
         try:
@@ -102,11 +109,11 @@ def run(script: str, folder: Path, seconds: float = SECONDS) -> tuple[int | None
             return None, process.communicate()[0]
 
 
-def run_blocks(markdown: str, folder: Path) -> list[str]:
+def run_blocks(markdown: str, folder: Path, *programs: Path) -> list[str]:
     """Runs the blocks in order; a complaint for the first that fails, since the later ones build on it."""
     for block in blocks(markdown):
         if block.runs:
-            status, output = run(block.script, folder)
+            status, output = run(block.script, folder, *programs)
             if status != 0:
                 ended = f"no end within {SECONDS} s" if status is None else f"exit status {status}"
                 return [f"line {block.line}: {ended}\n{block.script}\n{output}"]
@@ -122,13 +129,16 @@ def read(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_every_command_succeeds(tmp_path: Path):
-    """Of the English one: the other has the same commands, as the test below holds."""
+def test_every_command_succeeds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Of the English one: the other has the same commands, as the test below holds.
+
+    A command's first call is that of the installed program; later ones do not load torch anew."""
     name = READMES[0]
     assert (Path(sys.executable).parent / "forebear").exists(), "forebear is not installed here: run the tests by ./dev"
     commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
     assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
-    assert run_blocks(read(name), tmp_path) == []
+    with loaded(tmp_path_factory.mktemp("loaded"), environment(tmp_path)) as programs:
+        assert run_blocks(read(name), tmp_path, programs) == []
     for match in FENCE.finditer(read(name)):
         if match["tag"].strip() == "python":
             (tmp_path / "block.py").write_text(match["text"])

@@ -72,8 +72,8 @@ def seconds(work, text: str) -> float:
 def assert_linear(work, unit: str) -> None:
     """Four times the text may take at most about four times the time, and a megabyte few seconds."""
     for small, large in zip(hostile(unit, LARGE // 64), hostile(unit, LARGE // 16), strict=True):
-        few, many = min(seconds(work, small) for _ in range(3)), seconds(work, large)
-        if many > 0.5 and many > 9 * few:
+        many = seconds(work, large)
+        if many > 0.5 and many > 9 * (few := min(seconds(work, small) for _ in range(3))):
             many = min(many, seconds(work, large), seconds(work, large))  # a busy machine deserves another chance
             assert many < 9 * few, f"{len(large):,} characters took {many:.2f} s, a quarter of them {few:.2f} s"
     assert seconds(work, hostile(unit, LARGE)[1]) < 20

@@ -13,9 +13,13 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from forebear.training.checkpoint import Checkpoints
+from forebear.training import trainer
+from forebear.training.checkpoint import Checkpoint, Checkpoints
+from forebear.training.trainer import Report, Watcher
 
 
 def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
@@ -23,9 +27,12 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
     from small_runs import plan, to_be_killed
 
     if name not in ("ngram", "hmm"):
-        import torch  # once, before the forks
+        import torch
 
         torch.set_num_threads(1)
+    trainer.SHARE_OF_SAVING = 2  # else a child learns for long, and most of it in vain, until it saves again
+    # Libraries are loaded and loops compiled once, before the forks.
+    pretraining.pretrain(plan(name, Path(text), **to_be_killed(name) | {"steps": 3}), f"{folder}-before")
     chance, done, inside = random.Random(seed), 0, 0
     places: set[int] = set()
     what = plan(name, Path(text), **to_be_killed(name))
@@ -33,7 +40,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
     while True:
         child = os.fork()
         if child == 0:
-            pretraining.pretrain(what, folder)
+            pretraining.pretrain(what, folder, watcher=Leash((done + 1) / (kills + 1)) if done < kills else None)
             os._exit(0)
         if done < kills:
             _wait(chance, checkpoints)
@@ -48,6 +55,33 @@ def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
         places |= {one.step for one in checkpoints.all()[-1:]}
 
 
+class Leash(Watcher):
+    """A killer that comes late, on a busy machine, must not find its child at the goal.
+
+    Once the child has come a certain share of the way, it saves at once and waits inside that save for its end.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share, self.reached = share, False
+        save = Checkpoints.save
+
+        def saved(
+            all_of_it: Checkpoints, step: int, state: dict[str, Any], write: Callable[[Path], None]
+        ) -> Checkpoint:
+            return save(all_of_it, step, state, lambda place: self.hold(write, place))
+
+        Checkpoints.save = saved
+
+    def report(self, report: Report) -> None:
+        if report.step >= self.share * (report.total or 0):
+            self.reached, trainer.SHARE_OF_SAVING = True, 0
+
+    def hold(self, write: Callable[[Path], None], place: Path) -> None:
+        write(place)
+        while self.reached:
+            signal.pause()
+
+
 def _wait(chance: random.Random, checkpoints: Checkpoints) -> None:
     """A moment at random: at once, or after the child has come a little further; then often the next save."""
     before, until = [one.step for one in checkpoints.all()][-1:], time.monotonic() + 10
@@ -57,9 +91,9 @@ def _wait(chance: random.Random, checkpoints: Checkpoints) -> None:
         time.sleep(0.001)
     time.sleep(chance.random() * 0.03)
     if chance.random() < 0.6:
-        until = time.monotonic() + 0.3
+        until = time.monotonic() + 10
         while time.monotonic() < until and not any(checkpoints.folder.glob(".*.tmp")):
-            pass
+            time.sleep(0.0002)  # not for nothing: the child may need this very core
 
 
 if __name__ == "__main__":

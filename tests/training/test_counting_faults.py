@@ -71,7 +71,7 @@ from small_runs import plan
 tallying.FEWEST = 40
 pretraining.pretrain(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{settings!r}), Path(sys.argv[1]))
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def started() -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", program, tmp_path / "killed"], env=environment)
