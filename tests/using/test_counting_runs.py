@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,11 @@ import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 from forebear.errors import BadInput
+from forebear.training.counted import TABLE, opened
+from forebear.training.folder import RunFolder
 from forebear.using.exchanging import exported, imported
 from forebear.using.planning import plan
+from forebear.using.pretraining import Watcher, pretrain
 from forebear.using.run import Run
 
 TAGGED = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5
@@ -159,3 +163,43 @@ def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, t
     assert (own[1].log_probability == -float("inf")) is strict
     assert any("KenLM takes it" in note for note in notes) is strict
     assert any("stands for a probability" in note for note in again.facts["notes"]) is strict
+
+
+def counted_run(folder: Path) -> RunFolder:
+    (folder / "lines.txt").write_text(LINES, encoding="utf-8")
+    fb.pretrain("ngram", folder / "lines.txt", to=folder / "run")
+    return RunFolder.open(folder / "run")
+
+
+def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
+    run = counted_run(tmp_path)
+    assert opened(run)[1] == []
+    with run.held():
+        run.tell(state="interrupted")
+    (note,) = opened(run)[1]
+    assert "knows the text up to there alone" in note
+    assert f"--resume {run.path}" in note
+
+
+def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):
+    run = counted_run(tmp_path)
+    (run.path / ".counts-abc").mkdir()
+    (run.path / f".{TABLE}.12.tmp").write_bytes(b"half")
+    opened(run)
+    assert not [file.name for file in run.path.iterdir() if file.name.startswith((".counts", f".{TABLE}"))]
+
+
+def test_a_time_is_not_heeded_where_all_is_counted_once(tmp_path: Path):
+    (tmp_path / "lines.txt").write_text(LINES, encoding="utf-8")
+    heard: list[str] = []
+    watcher = Watcher()
+    watcher.note = heard.append  # pyright: ignore[reportAttributeAccessIssue]
+    pretrain(plan("ngram", [str(tmp_path / "lines.txt")], settings={"time": "1s"}), tmp_path / "run", watcher=watcher)
+    assert any("--time is not heeded" in note for note in heard)
+
+
+@pytest.mark.parametrize("texts", ["a list", [1], None])
+def test_totals_are_asked_of_several_texts(texts: Any, tmp_path: Path):
+    counted_run(tmp_path)
+    with pytest.raises(BadInput, match="several texts"):
+        fb.load(tmp_path / "run").totals(texts)

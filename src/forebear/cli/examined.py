@@ -82,7 +82,7 @@ def _draw(console: Console, found: Examined, errors: Path | None) -> None:
     for note in found.notes:
         console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)
     where = f"all in {errors}" if errors is not None else "--errors FILE lists them"
-    console.print(f"{counted(len(found.mistakes), 'mistake')} ({where})", markup=False, soft_wrap=True)
+    console.print(f"{counted(len(found.mistakes), 'example')} with mistakes ({where})", markup=False, soft_wrap=True)
     for mistake in found.mistakes[:3]:
         told = mistake.facts()
         text = " / ".join(told["texts"])

@@ -26,6 +26,11 @@ def opened(folder: RunFolder) -> tuple[Any, list[str]]:
         weights, notes = folder.weights()
         return loaded(folder.milestone, folder.tokenizer, weights), notes
     notes: list[str] = []
+    if not folder.finished:
+        told_of = f"counting stopped at step {told['step']:,}" if told else "counting was not finished"
+        notes.append(
+            f"{told_of}: it knows the text up to there alone (forebear pretrain --resume {folder.path} goes on)"
+        )
     if told is not None and file.exists():
         try:
             network.answer_from(Table.open(file, told["sha256"]), lambda: _state(folder))
@@ -47,8 +52,7 @@ def tabled(network: Any, folder: RunFolder) -> Iterator[None]:
         yield
         return
     network.place = folder.path / TABLE
-    for left in folder.path.glob(".counts-*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    _sweep(folder)
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as aside:
         network.tally.folder = Path(aside)
         yield
@@ -59,6 +63,8 @@ def tabled(network: Any, folder: RunFolder) -> Iterator[None]:
 def leave_table(network: NgramModel, folder: RunFolder) -> None:
     """Makes the table of a run's published weights, if it is large; a folder that cannot be written goes without."""
     file = folder.path / TABLE
+    if network.tally.folder is None:  # nobody is at work here
+        _sweep(folder)
     try:
         if (table := network.tabled(file)) is not None:
             sign(file, folder.facts["weights"]["sha256"])
@@ -68,6 +74,14 @@ def leave_table(network: NgramModel, folder: RunFolder) -> None:
             file.unlink(missing_ok=True)  # of what stood here before
     except OSError:
         network.place = None
+
+
+def _sweep(folder: RunFolder) -> None:
+    """Takes away what a process that was killed has left."""
+    for left in folder.path.glob(".counts-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    for left in folder.path.glob(f".{TABLE}.*.tmp"):
+        left.unlink(missing_ok=True)
 
 
 def _state(folder: RunFolder) -> dict[str, Any]:

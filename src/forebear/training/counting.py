@@ -33,6 +33,11 @@ class Counting:
         self.network.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
         return {}
 
+    def conclude(self) -> None:
+        """Counts what was only gathered so far, so that its time is told."""
+        if isinstance(self.network, NgramModel):
+            _ = self.network.counts
+
     def examine(self, batch: Batch) -> dict[str, float]:
         tokens, targets = batch.inputs["tokens"], batch.targets["next"]
         borders = np.concatenate(([0], np.cumsum(batch.inputs["lengths"])))

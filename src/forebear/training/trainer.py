@@ -207,6 +207,7 @@ class Trainer:
         held_out, best = None, False
         if over:
             getattr(self.learner, "conclude", lambda: None)()
+            self.at.seconds = time.monotonic() - self.began
             self._hear()
         if examined(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
             held_out = self.examine()
@@ -237,9 +238,8 @@ class Trainer:
             self._save()
         left = seconds * (1 - done) / max(done, 1e-9)
         total, shown = self.pace.total, counted_in(self.objective)
-        self.watcher.report(
-            Report(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram, shown)
-        )
+        told = Report(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram, shown)
+        self.watcher.report(told)
 
     def examine(self) -> dict[str, float]:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""

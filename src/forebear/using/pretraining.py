@@ -61,6 +61,9 @@ def pretrain(
     group.check(name_of(what.milestone), what.milestone.learning, carries=what.milestone.carries)
     if what.milestone.learning == "counting":
         give_back_large()
+        if what.recipe.time is not None and not what.milestone.counts_again:
+            name = name_of(what.milestone)
+            (watcher or Watcher()).note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or what.corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     asked = {
         "milestone": name_of(what.milestone),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebear.errors import BadInput
 from forebear.statistics.ngram import NgramModel
 from forebear.using.texts import batches, end_of, log_probabilities, row_of
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 def totals(predictor: Predictor, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
     """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
+    several = isinstance(texts, Sequence) and not isinstance(texts, str)
+    if not several or not all(isinstance(text, str) for text in texts):
+        raise BadInput("totals are asked of several texts", remedy='give a list of them, such as ["one", "another"]')
     end, (ids, counts) = end_of(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends
