@@ -6,7 +6,7 @@
     ./dev bench ngram --growth              1, 4 and 16 times as much text: seconds and memory
     ./dev bench ngram --growth --write      the same, into both READMEs
 
-  build    from text to a model that can be asked: theirs `lmplz` (500 MB to sort in) and `build_binary` (probing), of
+  build    from text to a model that can be asked: theirs `lmplz` (1 GB to sort in) and `build_binary` (probing), of
            $KENLM_BIN or PATH; ours `text`: what `forebear pretrain` does with text (read, learn words, cut, keep a
            ledger) and with counts, and `ids`: from the prepared corpus to the table on the disk. Seconds are the
            processor's, without those of loading Python and compiled loops; memory is that of a whole process.

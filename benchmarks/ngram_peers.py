@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROGRAMS = ("lmplz", "build_binary", "query")
-SORTING = "500M"  # of memory that lmplz sorts in, for texts of up to some hundred megabytes
+SORTING = "1G"  # of memory that lmplz may sort in: it takes a part of it
 
 
 class Cost(NamedTuple):

@@ -34,7 +34,6 @@ BERT_BLOCKS = (
 BERT_HAN = "".join(
     f"{chr(first)}-{chr(last)}" for first, last in BERT_BLOCKS
 )  # for use inside a regular expression's [ ]
-REPLACEMENT = 0xFFFD
 MIN_COUNT = 1
 BATCH = 1 << 20  # characters counted at a time
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,9 +50,11 @@ def sound(text: str) -> str:
 
 def codes_of(text: str) -> np.ndarray:
     """The code points of a text; lone surrogates count as U+FFFD."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    lone = (codes & 0xFFFFF800) == 0xD800
-    return np.where(lone, np.uint32(REPLACEMENT), codes) if lone.any() else codes
+    try:
+        data = text.encode("utf-32-le")
+    except UnicodeEncodeError:
+        data = sound(text).encode("utf-32-le")
+    return np.frombuffer(data, np.uint32)
 
 
 def is_han(codes: np.ndarray) -> np.ndarray:

@@ -25,8 +25,11 @@ def totals(predictor: Predictor, tokenizer: Tokenizer, texts: Sequence[str], *, 
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends
         firsts = np.cumsum(lengths) - lengths
-        tokens = np.full(int(lengths.sum()), end, np.int32)
-        tokens[np.arange(len(ids)) + np.repeat(np.arange(len(counts)) * (1 + ends) + 1, counts)] = ids
+        tokens, own = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
+        own[firsts] = False
+        if ends:
+            own[firsts + lengths - 1] = False
+        tokens[own] = ids
         told = predictor.score_laid(tokens, lengths)
         told[firsts] = 0.0  # what a text begins with is only seen
         return np.add.reduceat(told, firsts) if len(firsts) else told
