@@ -104,6 +104,27 @@ def test_what_breaks_every_scheme_is_still_refused(home: Path, tmp_path: Path, c
     assert "goes on with an entity" in refused(capsys, "measure", home / "names", tmp_path / "test.conll")
 
 
+def test_tags_of_another_kind_are_refused_by_their_names(home: Path, tmp_path: Path, capsys: Captured):
+    (tmp_path / "names.conll").write_text(BIO, encoding="utf-8")
+    (tmp_path / "speech.txt").write_text(SLASHED, encoding="utf-8")
+    told_of_speech = refused(capsys, "measure", home / "speec", tmp_path / "names.conll")
+    assert "none of its tags (O, B-place, I-place) is one of those that were learned" in told_of_speech
+    told_of_names = refused(capsys, "measure", home / "names", tmp_path / "speech.txt")
+    assert "'d', make up no names" in told_of_names
+    assert "repair" not in told_of_names
+
+
+def test_tags_that_were_never_learned_are_told(home: Path, tmp_path: Path, capsys: Captured):
+    (tmp_path / "more.txt").write_text(SLASHED + "the/d cat/n quickly/adv\n", encoding="utf-8")
+    notes = told(capsys, "measure", home / "speec", tmp_path / "more.txt")["notes"]
+    assert "words whose tag was never learned, and which count as mistakes: 1 (adv)" in notes
+
+
+def test_a_tag_out_of_place_is_told_by_its_own_line(tmp_path: Path, capsys: Captured):
+    (tmp_path / "names.conll").write_text("in O\nNew I-place\nYork I-place\n\n" + IOBES, encoding="utf-8")
+    assert "names.conll:2: word 2 of the sentence" in refused(capsys, "pretrain", "crf", tmp_path / "names.conll")
+
+
 @pytest.mark.parametrize("milestone", ["hmm", "crf"])
 def test_words_that_training_did_not_have_are_counted_apart(milestone: str, tmp_path: Path, capsys: Captured):
     for name, text in (("train.txt", SLASHED), ("dev.txt", "the/d cow/n sang/v\na/d cat/n mooed/v\n")):

@@ -206,7 +206,10 @@ def _own_scheme(found: list[Any], path: str, scheme: Any, notes: list[str]) -> A
     if scheme == tags.PLAIN or not any(tags.faults(one, scheme) for one in written):
         return scheme
     own = tags.recognised(written)
-    if own.faults or own.scheme in (scheme, tags.PLAIN):
+    if own.scheme == tags.PLAIN:
+        what = f"its tags, such as {written[0][0]!r}, make up no names, and names ({scheme}) were learned"
+        raise BadInput(what, file=path, remedy="give a file of names, or ask a run that learned such tags")
+    if own.faults or own.scheme == scheme:
         return scheme
     notes.append(f"tags of {path} are read as {own.scheme}: {own.reason}; those learned from are {scheme}")
     return own.scheme
@@ -222,7 +225,10 @@ def _rewritten(found: list[Any], path: str, scheme: Any, source: LabelledSource,
                 place, reason = faults[0]
                 remedy = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
                 what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({scheme})"
-                raise BadInput(what, file=path, line=one.place.line, remedy=remedy)
+                line = one.place.line
+                if line is not None and source.form.kind == "conll":  # a word a line
+                    line += place
+                raise BadInput(what, file=path, line=line, remedy=remedy)
             own, count = tags.repaired(own, scheme)
             repairs += count
             own = tuple(tags.into_iobes(own, scheme))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,7 @@ def examine(
     if not examples:
         remedy = f"give labelled examples; without labels, ask: forebear {task.verb} RUN --in FILE"
         raise BadInput("no example has a label: there is nothing to measure", file=file, remedy=remedy)
+    notes += _never_learned(task, examples, file)
     rows = task.rows(examples, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
     logits = predicted(run.network, rows, progress)
     answers = task.answers(examples, rows, logits)
@@ -113,6 +115,21 @@ def examine(
         tuple(notes),
         time.monotonic() - began,
     )
+
+
+def _never_learned(task: Task, examples: Sequence[Example], file: str | os.PathLike[str]) -> list[str]:
+    """What to know of tags that stand for themselves and that nobody can have learned; an error where all are such."""
+    if not isinstance(task, Tagging) or not task.is_plain:
+        return []
+    wanted = Counter(tag for example in examples if isinstance(example, Tagged) for tag in example.tags or ())
+    strange = {tag: count for tag, count in wanted.items() if tag not in task.tags}
+    if not strange:
+        return []
+    names = ", ".join(sorted(strange, key=lambda tag: -strange[tag])[:SHOWN])
+    if len(strange) == len(wanted):
+        what = f"none of its tags ({names}) is one of those that were learned ({', '.join(task.tags[:SHOWN])}, …)"
+        raise BadInput(what, file=file, remedy="give a file of the same tags, or ask a run that learned these")
+    return [f"words whose tag was never learned, and which count as mistakes: {sum(strange.values()):,} ({names})"]
 
 
 def _figures(run: Run, task: Task, examples: Sequence[Example], answers: Sequence[Any]) -> dict[str, Any]:
