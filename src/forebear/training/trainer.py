@@ -221,7 +221,7 @@ class Trainer:
                 held_out |= told
             best = self._best(bad, troubles)
             if over and not (self.counts and bad == math.inf) and (tokens := _of_tokens(held_out)) is not None:
-                troubles.of_end(tokens, self.at.seconds, self.recipe.time)
+                troubles.of_end(tokens, self.at.seconds, self.recipe.time, once=self.once)
         if step % LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}

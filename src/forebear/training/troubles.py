@@ -143,17 +143,17 @@ class Troubles:
                 f"({self.unigram:.2f}); the rate may be too high (try a third) or too low",
             )
 
-    def of_end(self, loss: float, seconds: float, given: float | None) -> None:
-        """`loss` is that of the held-out text when training is over."""
+    def of_end(self, loss: float, seconds: float, given: float | None, *, once: bool = False) -> None:
+        """`loss` is that of the held-out text when training is over; `once`: all of it was shown once, and counted."""
         if self.unigram is not None and loss > self.unigram:
-            remedy = "give it more time, or more text"
-            if loss > RUINED * self.unigram:
+            remedy = "give it more text, or another --smoothing" if once else "give it more time, or more text"
+            if loss > RUINED * self.unigram and not once:
                 remedy = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
             self.say(
                 "little is learned",
                 f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram:.2f}): {remedy}",
             )
-        if given is not None and seconds > LATE * given:
+        if given is not None and seconds > LATE * given and not once:
             self.say(
                 "late",
                 f"{seconds:.0f} s instead of {given:.0f} s: the machine became slower on the way; fewer --threads "
