@@ -21,9 +21,7 @@ from forebear.statistics.smoothing import SELDOM, Levels
 from forebear.text.aside import written_aside
 
 FORMAT = "forebear-ngrams/2"
-FULL = (
-    0.6  # of the room for n-grams in a table: the fuller it is, the oftener a line is full and the next one looked at
-)
+FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
 NEAR, PARTS = 1 << 17, 4  # lines that are filled at once, at least, and parts at most
 USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
@@ -124,9 +122,8 @@ class Table:
         if n == self.order:
             return float(told[0]), 0.0
         hashed = np.uint64(compiled(kernels.context_in_loops)(tokens, np.uint64(self.salt)))
-        return float(told[0]), float(
-            compiled(kernels.weight_in_loops)(hashed, n, self.order, self._flat, self.begins, self.far)
-        )
+        weight = compiled(kernels.weight_in_loops)(hashed, *given)
+        return float(told[0]), float(weight)
 
     def _damaged(self, what: str) -> ForebearError:
         return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")
