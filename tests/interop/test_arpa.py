@@ -144,6 +144,7 @@ def test_a_file_that_is_not_sound_is_refused_with_its_line(
     assert what in str(refused.value)
     assert refused.value.file == str(path)
     assert refused.value.line == line
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("quickly", [False, True])

@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.interop.arpa_blocks import Blocks
-from forebear.interop.arpa_lines import BEGIN, BEGINS, DATA, END, ENDS, OTHER_UNKNOWN, UNKNOWN, Level, Lines
+from forebear.interop.arpa_lines import BEGIN, BEGINS, DATA, END, ENDS, MEND, OTHER_UNKNOWN, UNKNOWN, Level, Lines
 from forebear.interop.word_vectors_files import written_whole
 
 MARKS = (BEGIN, END, UNKNOWN, OTHER_UNKNOWN)  # what readers of such files take for a mark
@@ -191,7 +191,7 @@ def _single(path: Path, level: Level) -> tuple[Level, list[str]]:
     places, firsts = np.unique(ids, return_index=True)
     if len(places) < len(ids):
         again = int(np.delete(np.arange(len(ids)), firsts).min())
-        raise BadInput("this word is there twice", file=path, line=level.line + again)
+        raise BadInput("this word is there twice", file=path, line=level.line + again, remedy=MEND)
     at = dict.fromkeys((BEGINS, ENDS, 0), -1) | {int(ids[row]): int(row) for row in firsts[: ENDS - BEGINS + 1]}
     if at[BEGINS] < 0 or at[ENDS] < 0:
         remedy = "estimate the model again with sentence marks"
@@ -218,9 +218,9 @@ def _check(path: Path, levels: list[Level], vocabulary: int, quickly: bool) -> N
         lost, again = check(known, level.rows)
         if lost >= 0:
             what = f"the first {n - 1} words of this n-gram have no entry of their own"
-            raise BadInput(what, file=path, line=level.line + lost)
+            raise BadInput(what, file=path, line=level.line + lost, remedy=MEND)
         if again >= 0:
-            raise BadInput("this n-gram is there twice", file=path, line=level.line + again)
+            raise BadInput("this n-gram is there twice", file=path, line=level.line + again, remedy=MEND)
 
 
 def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:

@@ -19,6 +19,7 @@ OTHER_UNKNOWN = "<UNK>"  # some programs write it so
 BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
 MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
 NOT_ONE = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
+MEND = "mend this line, or have the program that wrote the file write it again"
 CUT = "it was cut short: fetch or write it again"
 BLOCK, LONGEST = 1 << 20, 1 << 22  # bytes read at once, and of the longest line
 MOST = 1 << 10  # the longest n-grams that are read; who says longer ones is damaged
@@ -94,7 +95,7 @@ class Lines:
             remedy = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
             raise self.bad("is damaged or no UTF-8 text", remedy) from None
 
-    def bad(self, what: str, remedy: str = "") -> BadInput:
+    def bad(self, what: str, remedy: str = MEND) -> BadInput:
         return BadInput(what, file=self.path, line=max(self.number, 1), remedy=remedy)
 
     # -- what stands around the n-grams
