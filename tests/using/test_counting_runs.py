@@ -173,12 +173,13 @@ def counted_run(folder: Path) -> RunFolder:
 
 def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
     run = counted_run(tmp_path)
-    assert opened(run)[1] == []
-    with run.held():
-        run.tell(state="interrupted")
-    (note,) = opened(run)[1]
-    assert "knows the text up to there alone" in note
-    assert f"--resume {run.path}" in note
+    assert not [note for note in run.facts["notes"] if "up to there" in note]
+    for state, stopped in (("finished", 0), ("trained", 0), ("interrupted", 1), ("training", 1)):
+        with run.held():
+            run.tell(state=state)
+        notes = opened(run)[1]
+        assert len(notes) == stopped
+        assert all("knows the text up to there alone" in note and f"--resume {run.path}" in note for note in notes)
 
 
 def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):

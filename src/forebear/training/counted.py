@@ -26,7 +26,7 @@ def opened(folder: RunFolder) -> tuple[Any, list[str]]:
         weights, notes = folder.weights()
         return loaded(folder.milestone, folder.tokenizer, weights), notes
     notes: list[str] = []
-    if not folder.finished:
+    if folder.facts["state"] in ("training", "interrupted"):
         told_of = f"counting stopped at step {told['step']:,}" if told else "counting was not finished"
         notes.append(
             f"{told_of}: it knows the text up to there alone (forebear pretrain --resume {folder.path} goes on)"
