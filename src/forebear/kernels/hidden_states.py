@@ -122,9 +122,10 @@ def _heard(state, ahead, said):
 
     What is impossible in every state tells nothing of the state.
     """
-    chance = 0.0
     for one in range(len(state)):
         state[one] = ahead[one] * said[one]
+    chance = 0.0
+    for one in range(len(state)):  # by itself: a loop that writes too adds in an order that depends on where arrays lie
         chance += state[one]
     if chance > LEAST:
         part = 1.0 / chance
