@@ -70,7 +70,7 @@ def test_both_ways_are_one(texts, seed):
 def test_tables_grow_and_lose_nothing(monkeypatch):
     monkeypatch.setattr(stretches, "worth_compiling", lambda _: True)
     monkeypatch.setattr(loops, "FIRST_ROOM", 4)
-    monkeypatch.setattr(loops.no_numbers, "__defaults__", (4, 8))
+    monkeypatch.setattr(loops.no_numbers, "__defaults__", (4, 8, np.uint32))
     known = Stretches(CLASSES)
     words = [f"w{number}" for number in range(3000)]
     text = " ".join([*words, "x" * 5000, *words])

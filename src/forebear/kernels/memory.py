@@ -1,4 +1,4 @@
-"""What loops tell the processor directly: which memory they will want soon, and that bits are a number."""
+"""What loops tell the processor directly: which memory they will want soon, that bits are a number, and of which bits."""
 
 from __future__ import annotations
 
@@ -41,6 +41,28 @@ def _taken_as_bits(typing: Any, number: Any) -> Any:
     return types.uint32(types.float32), told
 
 
+def _eight_bytes(typing: Any, array: Any, place: Any) -> Any:
+    """The eight bytes of an array of them that begin at this place, as one number; the first are its lowest bits."""
+
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        where = context.make_array(signature.args[0])(context, builder, given[0])
+        at = builder.bitcast(builder.gep(where.data, [given[1]]), ir.IntType(64).as_pointer())
+        return builder.load(at, align=1)
+
+    return types.uint64(array, place), told
+
+
+def _zeros_below(typing: Any, bits: Any) -> Any:
+    """How many zeros stand below the lowest one; 64 where there is none."""
+
+    def told(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.cttz(given[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), told
+
+
 wanted: Any = intrinsic(_asked_of_memory)
+eight_bytes: Any = intrinsic(_eight_bytes)
+zeros_below: Any = intrinsic(_zeros_below)
 as_float: Any = intrinsic(_taken_as_float)
 as_bits: Any = intrinsic(_taken_as_bits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,21 +20,21 @@ class Numbers(NamedTuple):
 
     slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
     ends: np.ndarray  # (room + 1,) int64, where the characters of each stretch end
-    codes: np.ndarray  # uint32, their characters
+    codes: np.ndarray  # uint32, their characters; or uint8, their bytes, for who looks at bytes
     many: np.ndarray  # (1,) int64
 
 
-def no_numbers(room: int = FIRST_ROOM, characters: int = FIRST_ROOM * LONG) -> Numbers:
+def no_numbers(room: int = FIRST_ROOM, characters: int = FIRST_ROOM * LONG, kind: Any = np.uint32) -> Numbers:
     """A table without stretches, and room for some, which is a power of two."""
     slots, ends = np.zeros((2 * room, 2), np.uint64), np.zeros(room + 1, np.int64)
-    return Numbers(slots, ends, np.zeros(characters, np.uint32), np.zeros(1, np.int64))
+    return Numbers(slots, ends, np.zeros(characters, kind), np.zeros(1, np.int64))
 
 
 def grown(numbers: Numbers, characters: int) -> Numbers:
     """The same stretches with room for twice as many, and for so many more characters at least."""
     many = int(numbers.many[0])
     used = int(numbers.ends[many])
-    larger = no_numbers(len(numbers.slots), max(2 * len(numbers.codes), used + characters))
+    larger = no_numbers(len(numbers.slots), max(2 * len(numbers.codes), used + characters), numbers.codes.dtype)
     larger.ends[: many + 1] = numbers.ends[: many + 1]
     larger.codes[:used] = numbers.codes[:used]
     larger.many[0] = many

@@ -31,6 +31,7 @@ ROBERTA = {role: NAMES[role][1] for role in ("start", "padding", "end", "unknown
 DECIDING = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
 STEPS = ("nfkc", "lower", "accents")
 SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
+HERE = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # where it will stand
 UNREACHABLE = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
 
 
@@ -150,6 +151,9 @@ def _unspoken(blueprint: Blueprint) -> Blueprint:
 def tokens_of(blueprint: Blueprint, file: str | os.PathLike[str] | None = None) -> list[str]:
     """All tokens in id order; ids must be 0, 1, 2, … without holes."""
     vocabulary = blueprint["model"]["vocab"]
+    if isinstance(vocabulary, dict) and list(vocabulary.values()) == list(range(len(vocabulary))):
+        if all(token["content"] in vocabulary for token in blueprint["added_tokens"]):
+            return list(vocabulary)  # as we write it ourselves
     pairs = (
         list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
     )
@@ -175,15 +179,23 @@ def digest_of(blueprint: Blueprint) -> str:
     """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
     model = dict(blueprint["model"])
     model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DECIDING}
-    if isinstance(words := model["vocab"], dict):
-        model["vocab"] = {word: words[word] for word in sorted(words)}  # sooner than JSON would sort pairs
-    return hashlib.sha256(_canonical({**blueprint, "model": model})).hexdigest()
-
-
-def _canonical(blueprint: Blueprint) -> bytes:
-    return json.dumps(blueprint, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
+    return hashlib.sha256(_as_json({**blueprint, "model": model}, canonical=True)).hexdigest()
 
 
 def as_file(blueprint: Blueprint) -> bytes:
     """What its tokenizer.json holds."""
-    return (json.dumps(blueprint, ensure_ascii=False) + "\n").encode("utf-8")
+    return _as_json(blueprint) + b"\n"
+
+
+def _as_json(blueprint: Blueprint, *, canonical: bool = False) -> bytes:
+    """The same as `json.dumps` writes, but for spaces; a vocabulary of words and ids, which may be large, sooner."""
+    import orjson
+
+    more: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if canonical else {}
+    model = blueprint["model"]
+    if not isinstance(model["vocab"], dict):
+        return json.dumps(blueprint, ensure_ascii=False, **more).encode("utf-8")
+    rest = json.dumps({**blueprint, "model": {**model, "vocab": HERE}}, ensure_ascii=False, **more)
+    before, _, behind = rest.partition(json.dumps(HERE))
+    written = orjson.dumps(model["vocab"], option=orjson.OPT_SORT_KEYS if canonical else 0)
+    return b"".join((before.encode("utf-8"), written, behind.encode("utf-8")))

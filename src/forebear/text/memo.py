@@ -15,9 +15,10 @@ import numpy as np
 
 from forebear.kernels.stretches import ALONE, GAP, RUN
 from forebear.text.blueprint import STEPS, Blueprint, bert_normalizer, normalizer_of
-from forebear.text.characters import BERT_BLOCKS, codes_of
+from forebear.text.characters import BERT_BLOCKS
+from forebear.text.spaced import SpacedWords
 from forebear.text.spans import added_up, flat, last_of, lengths_of, missed_bytes, offsets_of
-from forebear.text.stretches import NOWHERE, Stretches
+from forebear.text.stretches import Sought, Stretches
 from forebear.text.words import GAPS, SPLITS, is_plain, pre_tokenizer
 
 if TYPE_CHECKING:
@@ -31,11 +32,15 @@ CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】
 
 
 class Rule(NamedTuple):
-    """Where text may be cut: a class for each code point, and optionally more places before which to cut."""
+    """Where text may be cut: a class for each code point, and optionally more places before which to cut.
+
+    `gaps` are all that is not part of a stretch, where nothing else parts them either.
+    """
 
     classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
     places: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
     whole: Whole | None = None  # where every stretch that is plain is one token
+    gaps: str = ""
 
 
 class Whole(NamedTuple):
@@ -69,6 +74,8 @@ def rule_of(blueprint: Blueprint) -> Rule | None:
         if not known:
             return None
         rule = _words(alone=way == "punctuation" and set(steps) <= {"lower"})
+        if way == "spaces" and model["forebear"].get("segmenter") is None:
+            rule = rule._replace(gaps=" " + GAPS)
         return rule if steps or way is None else rule._replace(whole=_spoken(blueprint, way))
     byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
@@ -160,25 +167,36 @@ class Memo:
         self._forget()
 
     def _forget(self) -> None:
-        self._stretches = Stretches(self._rule.classes)
+        gaps = self._rule.gaps
+        self._stretches = SpacedWords(gaps) if gaps else Stretches(self._rule.classes)
         self._are_single = True  # so far, each stretch is one token
         self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by stretch
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
+
+    def remember(self, words: SpacedWords, ids: np.ndarray) -> None:
+        """Begins with these words, each of which is one token, of this id."""
+        assert self._rule.gaps
+        self._forget()
+        self._stretches = words
+        lengths, sizes = words.lengths()
+        self._begins.extend(np.arange(len(ids)))
+        self._lengths.extend(np.ones(len(ids), np.int32))
+        self._missed.extend(np.where(ids == self._unknown, sizes, 0))
+        self._ids.extend(ids)
+        self._first.extend(np.zeros(len(ids), np.int32))
+        self._last.extend(np.maximum(lengths - 1, 0))
 
     def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
         if len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
             self._forget()
-        codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
-        ends = np.cumsum(lengths_of(texts) + 1)
-        units, rows = self._looked_up(codes, ends - 1, borders)
+        units, rows, upto = self._looked_up(texts, borders, spans)
         if self._are_single and not spans:
-            return self._one_each(units, rows, ends)
+            return self._one_each(rows, upto)
 
         sizes = self._lengths.array[rows]
         totals = np.concatenate(([0], np.cumsum(sizes)))
         within = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
-        upto = np.searchsorted(units, ends)
         counts = np.diff(totals[upto], prepend=0).astype(np.int32)
         missed = np.concatenate(([0], np.cumsum(self._missed.array[rows], dtype=np.int64)))
         unknown = np.diff(missed[upto], prepend=0)
@@ -189,29 +207,31 @@ class Memo:
         base = np.repeat(units, sizes)
         return Many(ids, counts, unknown, base + self._first.array[within], base + self._last.array[within])
 
-    def _one_each(self, units: np.ndarray, rows: np.ndarray, ends: np.ndarray) -> Many:
+    def _one_each(self, rows: np.ndarray, upto: np.ndarray) -> Many:
         """The tokens of texts all of whose stretches are one token."""
         nothing, ids = np.zeros(0, np.int64), self._ids.array[rows]
-        upto = np.searchsorted(units, ends)
-        unknown = np.zeros(len(ends), np.int64)
+        unknown = np.zeros(len(upto), np.int64)
         if (lacking := np.flatnonzero(ids == self._unknown)).size:
             owners = np.searchsorted(upto, lacking, side="right")
-            unknown = added_up(self._missed.array[rows[lacking]], owners, len(ends))
+            unknown = added_up(self._missed.array[rows[lacking]], owners, len(upto))
         return Many(ids, np.diff(upto, prepend=0).astype(np.int32), unknown, nothing, nothing)
 
     def _looked_up(
-        self, codes: np.ndarray, between: np.ndarray, borders: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Where each stretch begins, and its number; those not in memory are encoded first, all at once."""
-        places = None if self._rule.places is None else self._rule.places(codes)
-        units, numbers, fresh = self._stretches.look_up(codes, between, NOWHERE if borders is None else borders, places)
-        if fresh:
+        self, texts: Sequence[str], borders: np.ndarray | None, units: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`Sought`; stretches that are not in memory are encoded first, all at once."""
+        if isinstance(self._stretches, SpacedWords):
+            assert borders is None
+            found: Sought = self._stretches.sought(texts, units=units)
+        else:
+            found = self._stretches.sought(texts, borders, self._rule.places)
+        if found.fresh:
             try:
-                self._learn(fresh)
+                self._learn(found.fresh)
             except BaseException:
                 self._forget()  # or some would have a number and nothing behind it
                 raise
-        return units, numbers
+        return found.units, found.numbers, found.upto
 
     def _learn(self, stretches: list[str]) -> None:
         sizes, ids, offsets = self._encoded(stretches)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from itertools import pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from forebear.kernels.stretches import ALONE, GAP, RUN
 from forebear.text.characters import codes_of
+from forebear.text.spans import lengths_of
 
 NUL, SURROGATE = 0, 0xD800  # part the stretches inside one string: the first where no text has it; none has the second
 # Characters from which on compiled loops save more time than it takes to load them, and where numba is there already.
@@ -20,6 +22,15 @@ NOWHERE = np.zeros(0, np.int64)
 def worth_compiling(characters: int) -> bool:
     """Whether so much text was seen that there is likely as much to come."""
     return characters > (MANY if "numba" in sys.modules else ENOUGH)
+
+
+class Sought(NamedTuple):
+    """The stretches of some texts, one after the other."""
+
+    units: np.ndarray  # where each begins: characters over all texts, each of which is followed by one of nobody's
+    numbers: np.ndarray
+    upto: np.ndarray  # (texts,) how many there are up to the end of each
+    fresh: list[str]  # those that are new
 
 
 class Stretches:
@@ -41,6 +52,19 @@ class Stretches:
 
     def __len__(self) -> int:
         return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+
+    def sought(
+        self,
+        texts: Sequence[str],
+        cuts: np.ndarray | None = None,
+        places: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> Sought:
+        """The stretches of these texts, none of which reaches from one into another; else as in `look_up`."""
+        codes = codes_of(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
+        ends = np.cumsum(lengths_of(texts) + 1)
+        places_of = None if places is None else places(codes)
+        units, numbers, fresh = self.look_up(codes, ends - 1, NOWHERE if cuts is None else cuts, places_of)
+        return Sought(units, numbers, np.searchsorted(units, ends), fresh)
 
     def look_up(
         self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray = NOWHERE, places: np.ndarray | None = None

@@ -36,6 +36,8 @@ from forebear.text.spans import (
 if TYPE_CHECKING:
     import tokenizers
 
+    from forebear.text.spaced import SpacedWords
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
@@ -324,6 +326,9 @@ class Tokenizer:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
+        vocabulary = self._blueprint["model"]["vocab"]
+        if isinstance(vocabulary, dict) and len(vocabulary) == self.size:
+            return vocabulary
         return {token: i for i, token in enumerate(self._tokens)}
 
     @cached_property
@@ -338,6 +343,15 @@ class Tokenizer:
     def _memo(self) -> Memo | None:
         rule = rule_of(self._blueprint)
         return None if rule is None else Memo(lambda: self._rust, rule, self._lacking)
+
+    def remember(self, words: SpacedWords, ids: np.ndarray) -> None:
+        """Takes over what counting these words has found, of each its id: they need not be looked at again."""
+        if self._memo is not None:
+            self._memo.remember(words, np.where(ids < 0, self._lacking, ids))
+
+    def forget(self) -> None:
+        """Gives back the memory that is used to encode sooner; what is encoded later is looked at anew."""
+        self.__dict__.pop("_memo", None)
 
     @cached_property
     def _table(self) -> Table | None:

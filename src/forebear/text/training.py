@@ -8,7 +8,7 @@ from typing import Any
 
 from forebear.errors import BadInput
 from forebear.text import bytepair, characters, vocabulary, wordpiece, words
-from forebear.text.blueprint import BERT, GPT2, Blueprint, normalizer_of
+from forebear.text.blueprint import BERT, GPT2, normalizer_of
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
 
@@ -104,7 +104,7 @@ def train(
         options |= {"split": split, "segmenter": segmenter}
     if kind == "wordpiece":
         options["lower"] = "lower" in normalise or lower is not False
-    made = Tokenizer(ways[kind](sample, **options))
+    made = ways[kind](sample, **options)
     if not sample.taken:
         raise BadInput("there is no text to learn a tokenizer from", remedy="check the paths, --format and --encoding")
     return made
@@ -126,14 +126,16 @@ def _words(
     normalise: tuple[str, ...],
     split: str,
     segmenter: Segmenter | str | None,
-) -> Blueprint:
+) -> Tokenizer:
     size, min_count = size or words.SIZE, min_count or words.MIN_COUNT
     cutter = segmenter if isinstance(segmenter, Segmenter) else None
     if segmenter == AUTOMATIC and split != "spaces":
         cutter = Segmenter()
+    if split == "spaces" and cutter is None and not normalise:
+        return _spaced_words(sample, size, min_count, specials)
     counts, segmented = words.count(sample, split=split, normalise=normalise, segmenter=cutter)
     kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
-    return words.blueprint(
+    blueprint = words.blueprint(
         kept,
         specials=specials,
         normalise=normalise,
@@ -141,16 +143,33 @@ def _words(
         segmenter=cutter if segmented or isinstance(segmenter, Segmenter) else None,
         facts=_trained(sample, min_count, size, vocabulary.coverage(counts, kept)),
     )
+    return Tokenizer(blueprint)
+
+
+def _spaced_words(sample: Sample, size: int, min_count: int, specials: dict[str, str]) -> Tokenizer:
+    """The same where nothing but white space parts words: what was counted is remembered for encoding."""
+    spoken, whole = words.count_spaced(sample), {"specials": specials, "normalise": (), "split": "spaces"}
+    if not words.are_plain(spoken.words.texts()):
+        counts = words.pieces_of(spoken, "spaces")
+        kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
+        facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
+        return Tokenizer(words.blueprint(kept, segmenter=None, facts=facts, **whole))
+    kept, ids = spoken.ordered(specials=specials.values(), size=size, min_count=min_count)
+    covered = int(spoken.times[ids >= 0].sum()) / total if (total := int(spoken.times.sum())) else 1.0
+    facts = _trained(sample, min_count, size, covered)
+    made = Tokenizer(words.blueprint(kept, segmenter=None, facts=facts, **whole))
+    made.remember(spoken.words, ids)
+    return made
 
 
 def _characters(
     sample: Sample, *, size: int | None, min_count: int | None, specials: dict[str, str], normalise: tuple[str, ...]
-) -> Blueprint:
+) -> Tokenizer:
     min_count = min_count or characters.MIN_COUNT
     counts = characters.count(sample, normalise)
     kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
     facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
-    return characters.blueprint(kept, specials=specials, normalise=normalise, facts=facts)
+    return Tokenizer(characters.blueprint(kept, specials=specials, normalise=normalise, facts=facts))
 
 
 def _wordpiece(
@@ -161,18 +180,18 @@ def _wordpiece(
     specials: dict[str, str],
     normalise: tuple[str, ...],
     lower: bool,
-) -> Blueprint:
+) -> Tokenizer:
     size, min_count = size or wordpiece.SIZE, min_count or wordpiece.MIN_COUNT
     counts = wordpiece.count(sample, lower=lower, normalise=normalise)
     tokens = wordpiece.learn(counts, size=size, min_count=min_count, specials=specials)
     facts = _trained(sample, min_count, size)
-    return wordpiece.blueprint(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts)
+    return Tokenizer(wordpiece.blueprint(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts))
 
 
 def _bytepair(
     sample: Sample, *, size: int | None, min_count: int | None, specials: dict[str, str], normalise: tuple[str, ...]
-) -> Blueprint:
+) -> Tokenizer:
     size, min_count = size or bytepair.SIZE, min_count or bytepair.MIN_COUNT
     learned, merges = bytepair.learn(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
     facts = _trained(sample, min_count, size)
-    return bytepair.blueprint(learned, merges, specials=specials, normalise=normalise, facts=facts)
+    return Tokenizer(bytepair.blueprint(learned, merges, specials=specials, normalise=normalise, facts=facts))

@@ -9,9 +9,8 @@ from itertools import repeat
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.kernels.stretches import GAP, RUN
-from forebear.text.characters import codes_of
-from forebear.text.stretches import Stretches, worth_compiling
+from forebear.text.spaced import SpacedWords
+from forebear.text.stretches import worth_compiling
 
 # Distinct stretches and their characters held before they are cut into pieces: bounds the memory of counting.
 MOST_STRETCHES, MOST_CHARACTERS = 1 << 19, 1 << 23
@@ -32,65 +31,107 @@ def counted(texts: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Counte
         stretches.update(text.split(" "))
         characters, seen = characters + len(text), seen + len(text)
         if len(stretches) >= MOST_STRETCHES or characters >= MOST_CHARACTERS:
-            _settle(stretches.items(), cut, pieces)
+            settled(stretches.items(), cut, pieces)
             stretches.clear()
             characters = 0
         if worth_compiling(seen):
             break
-    _settle(stretches.items(), cut, pieces)
+    settled(stretches.items(), cut, pieces)
     _count_by_loops(left, cut, pieces, seen)
     return pieces
 
 
-def _settle(stretches: Iterable[tuple[str, int]], cut: Callable[[str], Iterable[str]], pieces: Counter[str]) -> None:
+def settled(
+    stretches: Iterable[tuple[str, int]], cut: Callable[[str], Iterable[str]], pieces: Counter[str] | None = None
+) -> Counter[str]:
+    """The pieces of stretches that occur so often, added to those of others."""
+    pieces = Counter() if pieces is None else pieces
     for stretch, times in stretches:
         for piece in cut(stretch):
             pieces[piece] += times
+    return pieces
 
 
 def _count_by_loops(texts: Iterator[str], cut: Callable[[str], Iterable[str]], pieces: Counter[str], seen: int) -> None:
     """Adds the pieces of the remaining texts."""
-    classes = np.full(0x110000, RUN, np.int8)
-    classes[ord(" ")] = GAP
-    known, times = Stretches(classes, seen=seen), np.zeros(0, np.int64)
+    known = Spoken(" ", seen)
     for block in _blocks(texts):
-        codes = codes_of(block + " ")
-        _, numbers, _ = known.look_up(codes, np.array([len(codes) - 1]))
-        more = np.bincount(numbers, minlength=len(known))
-        more[: len(times)] += times
-        times = more
-        if len(known) >= MOST_STRETCHES or known.characters >= MOST_CHARACTERS:
-            _settle(zip(known.texts(), times.tolist(), strict=True), cut, pieces)
-            known, times = Stretches(classes, seen=seen), np.zeros(0, np.int64)
-    _settle(zip(known.texts(), times.tolist(), strict=True), cut, pieces)
+        known.add(block)
+        if len(known.words) >= MOST_STRETCHES or known.words.characters >= MOST_CHARACTERS:
+            settled(known.items(), cut, pieces)
+            known = Spoken(" ", seen)
+    settled(known.items(), cut, pieces)
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The texts with a space between, a million characters or one text at a time."""
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts, a million characters or one text at a time."""
     block: list[str] = []
     characters = 0
     for text in texts:
         block.append(text)
         characters += len(text)
         if characters >= BLOCK:
-            yield " ".join(block)
+            yield block
             block, characters = [], 0
     if block:
-        yield " ".join(block)
+        yield block
+
+
+class Spoken:
+    """Words that gaps part, numbered as they turn up, and how often each occurs: no Python object for any of them."""
+
+    def __init__(self, gaps: str, seen: int = 0) -> None:
+        self.words, self.times = SpacedWords(gaps, seen), np.zeros(0, np.int64)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], gaps: str) -> Spoken:
+        made = cls(gaps)
+        for block in _blocks(texts):
+            made.add(block)
+        return made
+
+    def add(self, texts: list[str]) -> None:
+        numbers = self.words.numbers_of(texts)
+        more = np.bincount(numbers, minlength=len(self.words))
+        more[: len(self.times)] += self.times
+        self.times = more
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        return zip(self.words.texts(), self.times.tolist(), strict=True)
+
+    def ordered(self, *, specials: Iterable[str], size: int | None, min_count: int) -> tuple[list[str], np.ndarray]:
+        """As `ordered` below; and the id of each word by its number, -1 where the vocabulary lacks it."""
+        first, room = _first(specials, size)
+        by_text = self.words.in_order()
+        order = by_text[np.argsort(-self.times[by_text], kind="stable")]
+        order = order[self.times[order] >= min_count][: None if room is None else room + len(first)]
+        taken, names = set(first), self.words.texts_of(order)
+        if apart := [place for place, name in enumerate(names) if name in taken]:
+            order, names = np.delete(order, apart), [name for name in names if name not in taken]
+        order, names = order[:room], names[:room]
+        ids = np.full(len(self.times), -1, np.int32)
+        ids[order] = np.arange(len(first), len(first) + len(order))
+        return first + names, ids
 
 
 def ordered(counts: Mapping[str, int], *, specials: Iterable[str], size: int | None, min_count: int) -> list[str]:
     """The vocabulary in id order: special tokens, then pieces by falling count; pieces of equal count by their text."""
+    first, room = _first(specials, size)
+    taken = set(first)
+    kept = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in taken)
+    kept.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
+    return first + kept[:room]
+
+
+def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:
+    """What the first ids are for, and how many others there may be; None: any number."""
     first = list(dict.fromkeys(specials))
     if size is not None and size <= len(first):
         raise BadInput(
             f"a vocabulary of {size} has no room beside its {len(first)} special tokens",
             remedy=f"ask for a size above {len(first)}",
         )
-    taken = set(first)
-    kept = sorted(piece for piece, count in counts.items() if count >= min_count and piece not in taken)
-    kept.sort(key=counts.__getitem__, reverse=True)  # who is as frequent stays where it is
-    return first + kept[: None if size is None else size - len(first)]
+    return first, None if size is None else size - len(first)
 
 
 def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -69,8 +69,7 @@ def count(
     texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
 ) -> tuple[Counter[str], bool]:
     """How often each word occurs, and whether the segmenter had anything to do."""
-    _, pieces = stages(normalizer_of(normalise), pre_tokenizer(split))
-    segmented, plain = False, not normalise
+    segmented, cut = False, _cutter(split, normalise)
 
     def spaced() -> Iterator[str]:
         nonlocal segmented
@@ -82,10 +81,33 @@ def count(
                 text = text.replace(gap, " ")
             yield text
 
-    def cut(stretch: str) -> Sequence[str]:
-        return (stretch,) if plain and is_plain(stretch, split) else pieces(stretch)
-
     return vocabulary.counted(spaced(), cut), segmented
+
+
+def _cutter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
+    """What makes pieces of a stretch."""
+    _, pieces = stages(normalizer_of(normalise), pre_tokenizer(split))
+
+    def cut(stretch: str) -> Sequence[str]:
+        return (stretch,) if not normalise and is_plain(stretch, split) else pieces(stretch)
+
+    return cut
+
+
+def count_spaced(texts: Iterable[str]) -> vocabulary.Spoken:
+    """The same of words that white space alone parts, as far as gaps do: those may have other white space in them."""
+    return vocabulary.Spoken.of(texts, " " + GAPS)
+
+
+def pieces_of(spoken: vocabulary.Spoken, split: str) -> Counter[str]:
+    """How often each word occurs, where some of these are several."""
+    return vocabulary.settled(spoken.items(), _cutter(split, ()))
+
+
+def are_plain(words: Iterable[str]) -> bool:
+    """Whether none of these, which no gap parts, has any white space in it."""
+    whole = "".join(words)
+    return whole.isprintable() or WHITE.search(whole) is None
 
 
 def blueprint(

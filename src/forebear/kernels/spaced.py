@@ -1,0 +1,115 @@
+"""The distinct words of a text that gaps part, numbered as they turn up: one compiled loop over its bytes, eight at once.
+
+A word of up to seven bytes is known by these bytes and their number, which fit in 64 bits and are mixed by steps that
+can all be undone: equal numbers, equal words. Of a longer one 64 bits are a hash, and its bytes are compared as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forebear.kernels.compiling import compiled, inlined
+from forebear.kernels.memory import eight_bytes, wanted, zeros_below
+from forebear.kernels.stretches import Numbers, grown, no_numbers
+
+BEHIND = 8  # bytes behind a text, all of them gaps: words are looked at eight bytes at a time
+BLOCK = 256  # words whose slots are asked of memory before the first of them is looked up
+SHORT = np.uint64(7)  # bytes of a word that is its own key
+ONE, EIGHT, THREE, ALL = np.uint64(1), np.uint64(8), np.uint64(3), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+LENGTHS, LONG = np.uint64(56), np.uint64(1 << 63)  # where a key has its length; and what marks a slot of a long word
+FIRST, SECOND, HALF = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9), np.uint64(32)
+LOWEST, HIGHEST = np.uint64(0x2121_2121_2121_2121), np.uint64(0x8080_8080_8080_8080)  # above any gap; a byte's last bit
+
+
+def no_words() -> Numbers:
+    """A table without words; behind the bytes of each stands a space."""
+    return no_numbers(kind=np.uint8)
+
+
+def numbered_words(numbers: Numbers, data: np.ndarray, gaps: np.ndarray) -> tuple[Numbers, np.ndarray, np.ndarray]:
+    """Where each word of a text begins, and its number; new ones are entered.
+
+    data  (n,) uint8, the last BEHIND of which are gaps
+    gaps  (256,) bool, which bytes part words; all of them are below 33, so that nothing within a character is one
+    """
+    begins, found = np.empty(len(data) // 2 + 1, np.int64), np.empty(len(data) // 2 + 1, np.int32)
+    rooms = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
+    loop, at, many = compiled(numbered_words_in_loops), 0, 0
+    while True:
+        at, many = loop(data, gaps, numbers, begins, found, at, many, *rooms)
+        if at == len(data) - BEHIND:
+            return numbers, begins[:many], found[:many]
+        numbers = grown(numbers, len(data) - at)
+
+
+@inlined
+def _are_same(data, begin, length, known, first, last):
+    """Whether so many bytes of a text are those that a word of the table has."""
+    if last - first != length:
+        return False
+    for byte in range(length):
+        if known[first + byte] != data[begin + byte]:
+            return False
+    return True
+
+
+def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places, lengths, hashes):
+    """Up to the end, or to where there is no more room: the place to go on from, and how many words there were."""
+    slots, ends, known = numbers.slots, numbers.ends, numbers.codes
+    here, size, last = at, len(data) - BEHIND, np.uint64(len(slots) - 1)
+    while here < size:
+        block = 0
+        while block < BLOCK and here < size:
+            stop, first = here, eight_bytes(data, here)
+            while True:
+                eight = eight_bytes(data, stop)
+                low = (eight - LOWEST) & ~eight & HIGHEST  # the lowest bit that is set is that of a byte below 33
+                if low == 0:
+                    stop += 8
+                    continue
+                stop += np.int64(zeros_below(low) >> THREE)
+                if gaps[data[stop]]:
+                    break
+                stop += 1  # a sign that nobody sees, and that parts nothing
+            length = stop - here
+            if length:
+                if length <= np.int64(SHORT):
+                    size_of = np.uint64(length)
+                    hashed = (first & ((ONE << (size_of * EIGHT)) - ONE)) | size_of << LENGTHS
+                else:
+                    hashed = first
+                    for next_ in range(here + 8, stop, 8):
+                        eight, left = eight_bytes(data, next_), np.uint64(stop - next_)
+                        if left < EIGHT:
+                            eight &= (ONE << (left * EIGHT)) - ONE
+                        hashed = (hashed ^ (hashed >> HALF) ^ eight) * FIRST
+                hashed = (hashed ^ (hashed >> HALF)) * FIRST
+                hashed = (hashed ^ (hashed >> HALF)) * SECOND
+                hashed ^= hashed >> HALF
+                wanted(slots, np.int64(hashed & last) * 2)
+                places[block], lengths[block], hashes[block] = here, length, hashed
+                block += 1
+            here = stop + 1
+        for turn in range(block):
+            begin, length, hashed = places[turn], lengths[turn], hashes[turn]
+            mark = LONG if length > np.int64(SHORT) else np.uint64(0)
+            slot, number = hashed & last, np.int64(-1)
+            while slots[slot, 1] and number < 0:
+                if slots[slot, 0] == hashed and slots[slot, 1] & LONG == mark:
+                    other = np.int64(slots[slot, 1] & ~LONG) - 1
+                    if mark == 0 or _are_same(data, begin, length, known, ends[other], ends[other + 1] - 1):
+                        number = other
+                slot = (slot + ONE) & last if number < 0 else slot
+            if number < 0:
+                number = numbers.many[0]
+                end = ends[number] + length
+                if number == len(ends) - 1 or end + 1 > len(known):
+                    return begin, many
+                known[ends[number] : end] = data[begin : begin + length]
+                known[end] = 32
+                slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number + 1) | mark
+                ends[number + 1] = end + 1
+                numbers.many[0] = number + 1
+            begins[many], found[many] = begin, number
+            many += 1
+    return size, many

@@ -1,0 +1,187 @@
+"""The distinct words of texts that nothing but gaps of ASCII parts, each with a number: by bytes, where there is much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from forebear.text import stretches
+from forebear.text.characters import sound
+from forebear.text.spans import lengths_of
+from forebear.text.stretches import Sought
+
+HIGHEST_GAP = 32  # as a code: nothing within a character of UTF-8 is as low
+
+
+class SpacedWords:
+    """As `Stretches`, for who knows no other classes than parts of words and these gaps.
+
+    A dictionary finds them, and where there is much text a compiled loop over the bytes of UTF-8.
+    """
+
+    def __init__(self, gaps: str, seen: int = 0) -> None:
+        codes = [ord(gap) for gap in gaps]
+        assert " " in gaps
+        assert max(codes) <= HIGHEST_GAP
+        self._gaps = np.zeros(256, bool)
+        self._gaps[codes] = True
+        self._spaces = dict.fromkeys(codes, " ")
+        self._known: dict[str, int] = {}
+        self._compiled: Any = None
+        self._seen = seen
+
+    def __len__(self) -> int:
+        return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+
+    @property
+    def characters(self) -> int:
+        """Of all distinct words; of those that are not of ASCII, their bytes."""
+        if self._compiled is None:
+            return sum(map(len, self._known))
+        return int(self._compiled.ends[len(self)]) - len(self)
+
+    def sought(self, texts: Sequence[str], *, units: bool = False) -> Sought:
+        """The words of these texts, as `Stretches.sought` tells of them; where they begin only if asked for."""
+        before = len(self)
+        numbers, upto, begins = self._found(texts, units)
+        return Sought(begins, numbers, upto, self.texts(before) if len(self) > before else [])
+
+    def numbers_of(self, texts: Sequence[str]) -> np.ndarray:
+        """Their numbers alone."""
+        return self._found(texts, False)[0]
+
+    def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The number of each word, how many there are up to the end of each text, and where they begin."""
+        self._seen += sum(map(len, texts))
+        if self._compiled is None and stretches.worth_compiling(self._seen):
+            self._compile()
+        return (self._by_names if self._compiled is None else self._by_loops)(texts, units)
+
+    def texts(self, first: int = 0) -> list[str]:
+        """The words by number, from one on."""
+        if self._compiled is None:
+            return list(self._known)[first:]
+        ends = self._compiled.ends
+        return self._compiled.codes[ends[first] : ends[len(self)]].tobytes().decode().split(" ")[:-1]
+
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """The characters and the bytes of each word."""
+        if self._compiled is None:
+            names = list(self._known)
+            return lengths_of(names), lengths_of([name.encode() for name in names])
+        ends = self._compiled.ends[: len(self) + 1]
+        going_on = np.concatenate(([0], np.cumsum((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)))
+        sizes = np.diff(ends) - 1
+        return sizes - np.diff(going_on[ends]), sizes
+
+    def in_order(self) -> np.ndarray:
+        """The numbers of all words, in the order of their texts."""
+        if self._compiled is None:
+            return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
+        ends = self._compiled.ends[: len(self) + 1]
+        first, second = (_eight_of(self._compiled.codes, ends, skipped) for skipped in (0, 8))
+        order = np.argsort(first, kind="stable")
+        _settled(order, lambda some: np.lexsort((second[some], first[some])), first)
+        names = self.texts_of  # more than sixteen bytes are alike: seldom, so one by one
+        _settled(order, lambda some: np.array(_places_sorted(names(some)), np.int64), first, second)
+        return order
+
+    def texts_of(self, numbers: np.ndarray) -> list[str]:
+        """The words of these numbers."""
+        if self._compiled is None:
+            known = list(self._known)
+            return [known[number] for number in numbers.tolist()]
+        begins, ends = self._compiled.ends[numbers], self._compiled.ends[numbers + 1]
+        sizes = ends - begins
+        places = np.arange(int(sizes.sum())) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+        return self._compiled.codes[places].tobytes().decode().split(" ")[:-1]
+
+    def _compile(self) -> None:
+        """From now on by compiled loops; those that are known keep their numbers."""
+        from forebear.kernels.spaced import no_words, numbered_words
+
+        self._compiled = no_words()
+        if self._known:
+            only = np.zeros(256, bool)
+            only[ord(" ")] = True
+            self._compiled, *_ = numbered_words(self._compiled, _bytes_of(" ".join(self._known)), only)
+        self._known = {}
+
+    def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        from forebear.kernels.spaced import BEHIND, numbered_words
+
+        data = _bytes_of(" ".join(texts))
+        ends = np.cumsum(lengths_of(texts) + 1)  # in characters, a space behind each text
+        all_ascii = not len(ends) or len(data) - BEHIND == ends[-1] - 1
+        of_characters = None if all_ascii else np.flatnonzero((data & 0xC0) != 0x80)  # the byte that each begins with
+        self._compiled, begins, numbers = numbered_words(self._compiled, data, self._gaps)
+        upto = np.searchsorted(begins, ends if of_characters is None else of_characters[ends])
+        if units and of_characters is not None:
+            begins = np.searchsorted(of_characters, begins)
+        return numbers, upto, begins
+
+    def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The readable twin, which needs nothing but a dictionary."""
+        known = self._known
+        rows = [[word for word in sound(text).translate(self._spaces).split(" ") if word] for text in texts]
+        found = [known.setdefault(word, len(known)) for row in rows for word in row]
+        begins = np.zeros(len(found), np.int64)
+        if units:
+            base = np.cumsum(lengths_of(texts) + 1) - lengths_of(texts) - 1
+            places = (_places(text.translate(self._spaces), row) for text, row in zip(texts, rows, strict=True))
+            begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
+            begins += np.repeat(base, lengths_of(rows))
+        return np.array(found, np.int32), np.cumsum(lengths_of(rows)), begins
+
+
+def _eight_of(codes: np.ndarray, ends: np.ndarray, skipped: int) -> np.ndarray:
+    """Eight bytes of each word, behind so many, as a number: words are in the order of these numbers, if they differ."""
+    told = np.zeros(len(ends) - 1, np.uint64)
+    for byte in range(skipped, skipped + 8):
+        places = ends[:-1] + byte
+        there = places < ends[1:] - 1  # behind each word stands a space
+        told <<= np.uint64(8)
+        told[there] |= codes[places[there]]
+    return told
+
+
+def _settled(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
+    """Sorts what is alike by all these keys, which stand together already; each such run by `sort`, in one call."""
+    alike = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        alike &= key[order[1:]] == key[order[:-1]]
+    tied = np.zeros(len(order), bool)
+    tied[1:] |= alike
+    tied[:-1] |= alike
+    if tied.any():
+        some = order[tied]
+        order[tied] = some[sort(some)]
+
+
+def _places_sorted(names: list[str]) -> list[int]:
+    return sorted(range(len(names)), key=names.__getitem__)
+
+
+def _places(text: str, row: list[str]) -> list[int]:
+    """Where each of these words of a text begins."""
+    told, at = [], 0
+    for word in row:
+        while text[at] == " ":
+            at += 1
+        told.append(at)
+        at += len(word)
+    return told
+
+
+def _bytes_of(text: str) -> np.ndarray:
+    """In UTF-8, with what has to stand behind."""
+    from forebear.kernels.spaced import BEHIND
+
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = sound(text).encode()
+    return np.frombuffer(data + b" " * BEHIND, np.uint8)
