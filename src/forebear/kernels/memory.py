@@ -1,4 +1,4 @@
-"""What loops tell the processor directly: which memory they will want soon, that bits are a number, and of which bits."""
+"""What loops tell the processor directly: which memory they will want soon, and what bits are to be taken for."""
 
 from __future__ import annotations
 

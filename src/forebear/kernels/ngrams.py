@@ -60,11 +60,10 @@ def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> l
         nothing, none = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
         return [Found(nothing, nothing, none if n == 2 else nothing, nothing) for n in range(2, order + 1)]
     at, sizes, words, continuations = _paired(text, vocabulary)
-    made, numbers, renewed = [Found(words, sizes, continuations, words)], text, np.empty_like(text)
+    made, numbers = [Found(words, sizes, continuations, words)], np.empty(len(text) if order > 2 else 0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
         for n in range(3, order + 1):
-            _spread(pool, entered_in_loops, _parts(sizes, threads), at, sizes, renewed)
-            numbers, renewed = renewed, np.empty_like(text) if n == 3 and order > 3 else numbers
+            _spread(pool, entered_in_loops, _parts(sizes, threads), at, sizes, numbers)
             at, sizes, words, continuations = _refined(text, n, vocabulary, at, sizes, threads, pool)
             suffixes = np.empty(len(sizes), np.int32)
             _spread(pool, suffixes_in_loops, _parts(sizes, threads), at, sizes, numbers, suffixes)
@@ -136,6 +135,34 @@ def _closed_up(array: np.ndarray, parts: list[_Part], many: list[int]) -> np.nda
         end += mine
     array.resize(end, refcheck=False)  # gives the rest back without copying
     return array
+
+
+def bordered_in_loops(tokens, lengths, targets, end, allowed, text):
+    """As `statistics.counting.bordered`."""
+    place, to = 0, 0
+    for length in lengths:
+        for step in range(length):
+            token, asked = tokens[place], targets[place]
+            expected = tokens[place + 1] if step + 1 < length else end
+            if asked != expected or (token == end) != (step == 0):
+                return len(tokens)
+            if asked < 0 or asked >= len(allowed) or not allowed[asked]:
+                return place
+            text[to] = token
+            place, to = place + 1, to + 1
+        text[to], text[to + 1] = end, BORDER
+        to += 2
+    return -1
+
+
+def predicted_in_loops(text, times):
+    """How often each token stands in a row, but at its beginning."""
+    before = np.int32(BORDER)
+    for token in text:
+        if token != BORDER and before != BORDER:
+            times[token] += 1
+        before = token
+    return times
 
 
 def paired_in_loops(text, vocabulary, by_second, at):

@@ -1,4 +1,4 @@
-"""The distinct words of a text that gaps part, numbered as they turn up: one compiled loop over its bytes, eight at once.
+"""The distinct words of a text that gaps part, numbered as they turn up: a compiled loop over bytes, eight at once.
 
 A word of up to seven bytes is known by these bytes and their number, which fit in 64 bits and are mixed by steps that
 can all be undone: equal numbers, equal words. Of a longer one 64 bits are a hash, and its bytes are compared as well.
@@ -47,7 +47,7 @@ def _are_same(data, begin, length, known, first, last):
     """Whether so many bytes of a text are those that a word of the table has."""
     if last - first != length:
         return False
-    for byte in range(length):
+    for byte in range(length):  # noqa: SIM110 - a compiled loop
         if known[first + byte] != data[begin + byte]:
             return False
     return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
-from forebear.text.portion import Portion
+from forebear.text.portion import Portion, ranges
 
 UNITS = ("sentence", "document")
 
@@ -35,14 +36,20 @@ class EveryText:
         return max(1, -(-int(self._sizes(source).sum()) // size))
 
     def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
-        ends = np.cumsum(self._sizes(source))
-        begin = moment.step % self.steps(source, size) * size
+        sizes = self._sizes(source)
+        ends = np.cumsum(sizes)
+        begin = moment.step % max(1, -(-int(sizes.sum()) // size)) * size
         # Only documents that reach into this stretch are looked at, so that memory does not grow with the text.
         first, last = np.searchsorted(ends, [begin, begin + size], side="right")
-        units = Portion(source.corpus, source.units[first : last + 1])
-        units = units.by_sentence() if self.unit == "sentence" else units
-        starts = (ends[first - 1] if first else 0) + units.stream_ends - (units.spans[:, 1] - units.spans[:, 0] + 1)
-        return self._rows(source.corpus.ids, units.spans[(starts >= begin) & (starts < begin + size)])
+        units, starts = source.units[first : last + 1], (ends - sizes)[first : last + 1]
+        if self.unit == "document":
+            inside = units[(starts >= begin) & (starts < begin + size)]
+            return self._rows(source.corpus.ids, Portion(source.corpus, inside).spans)
+        units = units.copy()
+        if len(units):  # of the first and the last of them, only sentences that begin here
+            units[-1, 1] = _sentence_at(source.corpus.sentences, units[-1], begin + size - int(starts[-1]))
+            units[0, 0] = _sentence_at(source.corpus.sentences, units[0], begin - int(starts[0]))
+        return self._rows(source.corpus.ids, Portion(source.corpus, units).by_sentence().spans)
 
     def check(self, source: Portion) -> None:
         """Any text can be counted."""
@@ -57,8 +64,17 @@ class EveryText:
         lasts = np.cumsum(lengths) - 1
         inner = np.ones(int(lengths.sum()), bool)
         inner[lasts] = False
-        places = np.arange(len(inner)) + np.repeat(spans[:, 0] - (lasts + 1 - lengths), lengths)
         targets = np.full(len(inner), self.end, np.int64)
-        targets[inner] = ids[places[inner]]
+        if len(spans) and np.array_equal(spans[1:, 0], spans[:-1, 1]):  # nothing between them was set apart
+            targets[inner] = ids[spans[0, 0] : spans[-1, 1]]
+        else:
+            targets[inner] = ids[ranges(spans[:, 0], lengths - 1)]
         tokens = np.roll(targets, 1)  # what was asked before is seen; before the first of a row stands an end
         return Batch({"tokens": tokens, "lengths": lengths}, {"next": targets})
+
+
+def _sentence_at(begins: np.ndarray, unit: np.ndarray, place: int) -> int:
+    """The first sentence of a unit that begins at this place of its stream, in which an end follows each, or later."""
+    first, last = unit.tolist()
+    zero = int(begins[first])
+    return bisect_left(range(first, last), place, key=lambda at: int(begins[at]) - zero + at - first) + first

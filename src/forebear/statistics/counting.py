@@ -75,14 +75,51 @@ class Counts:
         return cls(ngrams, times)
 
 
+def bordered(
+    tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray, end: int, allowed: np.ndarray, text: np.ndarray
+) -> int:
+    """Lays rows [end, w1 … wn] that ask for [w1 … wn, end] out as text: the row, an end and a BORDER behind each.
+
+    -1: all is well. The place of a target that is not `allowed`; as many as there are tokens, or more: rows are others.
+    """
+    from forebear.kernels.ngrams import BORDER
+
+    if len(tokens) > MUCH:
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngrams import bordered_in_loops
+
+        return int(compiled(bordered_in_loops)(tokens, lengths, targets, end, allowed, text))
+    lasts = np.cumsum(lengths) - 1
+    asked, before = np.roll(tokens, -1), np.zeros(len(tokens), bool)
+    asked[lasts] = end
+    before[lasts + 1 - lengths] = True
+    if not np.array_equal(asked, targets) or not np.array_equal(np.asarray(tokens) == end, before):
+        return len(tokens)
+    fine = (targets >= 0) & (targets < len(allowed))
+    fine[fine] = allowed[targets[fine]]
+    if not fine.all():
+        return int(np.argmin(fine))
+    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
+    own = np.ones(len(text), bool)
+    own[ends - 1], own[ends - 2] = False, False
+    text[ends - 1], text[ends - 2], text[own] = BORDER, end, tokens
+    return -1
+
+
 def counted(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> Counts:
     """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted."""
     from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
 
     way = levels if len(text) * order > MUCH else levels_in_numpy
     found = way(text, vocabulary, order, *([threads] if way is levels else []))
-    predicted = (text != BORDER) & (np.concatenate(([BORDER], text[:-1])) != BORDER)
-    times = np.bincount(text[predicted], minlength=vocabulary)
+    if way is levels:
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngrams import predicted_in_loops
+
+        times = compiled(predicted_in_loops)(text, np.zeros(vocabulary, np.int64))
+    else:
+        predicted = (text != BORDER) & (np.concatenate(([BORDER], text[:-1])) != BORDER)
+        times = np.bincount(text[predicted], minlength=vocabulary)
     ngrams = Ngrams(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
     suffixes = [np.zeros(vocabulary, np.int32), *(one.suffixes for one in found)]
     return Counts(ngrams, (times, *(one.times for one in found)), suffixes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.errors import BadInput, ForebearError
 from forebear.statistics.backoff import Backoff, in_rows
-from forebear.statistics.counting import Counts
+from forebear.statistics.counting import Counts, bordered
 from forebear.statistics.ngrams import MUCH, Ngrams
 from forebear.statistics.room import save
 from forebear.statistics.smoothing import Discounts, Levels, least_of, logarithms, pruned
@@ -88,25 +88,14 @@ class NgramModel:
             )
         if not len(lengths):
             return
-        from forebear.kernels.ngrams import BORDER
-
-        lasts = np.cumsum(lengths) - 1
-        asked, before = np.roll(tokens, -1), np.zeros(len(tokens), bool)
-        asked[lasts] = self.end
-        before[lasts + 1 - lengths] = True
-        if not np.array_equal(asked, targets) or not np.array_equal(np.asarray(tokens) == self.end, before):
-            raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
-        allowed = (targets >= 0) & (targets < self.vocabulary)
-        allowed[allowed] = self.predictable[targets[allowed]]
-        if not allowed.all():
-            what = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
+        room = self.tally.room_for(len(tokens) + 2 * len(lengths))
+        wrong = bordered(tokens, lengths, targets, self.end, self.predictable, room)
+        if wrong >= 0:
+            self.tally.take_back(len(room))
+            if wrong >= len(tokens):
+                raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
+            what = f"the text holds the id {targets[wrong]}, which this model never predicts"
             raise BadInput(what, remedy="prepare the text with the tokenizer of this run")
-        text = np.empty(len(tokens) + 2 * len(lengths), np.int32)
-        ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
-        own = np.ones(len(text), bool)
-        own[ends - 1], own[ends - 2] = False, False
-        text[ends - 1], text[ends - 2], text[own] = BORDER, self.end, tokens
-        self.tally.add(text)
         self._changed()
 
     def _changed(self) -> None:

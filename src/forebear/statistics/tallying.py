@@ -27,7 +27,7 @@ class Tally:
         self.memory, self.threads = MEMORY, 1
         self.folder: Path | None = None
         self._parts: list[Counts] = []
-        self._texts: list[np.ndarray] = []
+        self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled
         self._is_spilt = False
         self._room = UNBOUNDED
 
@@ -42,17 +42,24 @@ class Tally:
 
     def begin(self, counts: Counts) -> None:
         """Goes on from these."""
-        self._parts, self._texts, self._is_spilt = [counts], [], False
+        self._parts, self._filled, self._is_spilt = [counts], 0, False
 
-    def add(self, text: np.ndarray) -> None:
-        """Rows of int32 ids, with a BORDER behind each."""
-        if self._texts and sum(map(len, self._texts)) + len(text) > self.most:
+    def room_for(self, many: int) -> np.ndarray:
+        """Where so many more ids go: rows, with a BORDER behind each. What is there counts from now on."""
+        if self._filled and self._filled + many > self.most:
             self._count()
             if self.folder is not None:
                 self._parts[-1] = self._parts[-1].on_disk(self.folder)
                 self._is_spilt = True
             self._join()
-        self._texts.append(text)
+        begin, self._filled = self._filled, self._filled + many
+        if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
+            self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.most)), refcheck=False)
+        return self._text[begin : self._filled]
+
+    def take_back(self, many: int) -> None:
+        """Those that were given last do not count after all."""
+        self._filled -= many
 
     @property
     def most(self) -> int:
@@ -61,9 +68,10 @@ class Tally:
         return max(FEWEST, min(self.memory // a_token, 1 << 30))
 
     def _count(self) -> None:
-        if self._texts:
-            text = self._texts[0] if len(self._texts) == 1 else np.concatenate(self._texts)
-            self._texts = []
+        if self._filled:
+            text, self._text = self._text, np.zeros(0, np.int32)
+            text.resize(self._filled, refcheck=False)
+            self._filled = 0
             self._parts.append(counted(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
     def _join(self) -> None:

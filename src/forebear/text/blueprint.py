@@ -151,9 +151,10 @@ def _unspoken(blueprint: Blueprint) -> Blueprint:
 def tokens_of(blueprint: Blueprint, file: str | os.PathLike[str] | None = None) -> list[str]:
     """All tokens in id order; ids must be 0, 1, 2, … without holes."""
     vocabulary = blueprint["model"]["vocab"]
-    if isinstance(vocabulary, dict) and list(vocabulary.values()) == list(range(len(vocabulary))):
-        if all(token["content"] in vocabulary for token in blueprint["added_tokens"]):
-            return list(vocabulary)  # as we write it ourselves
+    added = [token["content"] for token in blueprint["added_tokens"]]
+    numbered = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
+    if numbered and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it ourselves
+        return list(vocabulary)
     pairs = (
         list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
     )

@@ -14,7 +14,7 @@ from forebear.text.documents import Document
 from forebear.text.entities import BEGINS, Names, flags, told_in
 from forebear.text.ledger import Ledger, size
 from forebear.text.sentences import Mode, split_sentences
-from forebear.text.spans import added_up
+from forebear.text.spans import added_up, sizes_of
 
 if TYPE_CHECKING:
     from forebear.text.segmentation import Segmenter
@@ -56,17 +56,19 @@ class Encoder:
         books = ledger.stage("sentences")
         pieces: list[str] = []
         lengths: list[int] = []
+        sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
         for document in documents:
             mine = split_sentences(document.text, self.sentences)
             pieces += mine
             lengths.append(len(mine))
+            sizes.append(sizes_of(mine))
         whole = sum(document.part == 0 for document in documents)
         texts = [document.text for document in documents]
         books.take(documents=whole, characters=sum(map(len, texts)), bytes=sum(map(size, texts)))
-        sizes = np.fromiter(map(size, pieces), np.int64, len(pieces))
-        given = {"characters": sum(map(len, pieces)), "bytes": int(sizes.sum()), "sentences": len(pieces)}
+        all_sizes = np.concatenate(sizes)
+        given = {"characters": sum(map(len, pieces)), "bytes": int(all_sizes.sum()), "sentences": len(pieces)}
         books.give(documents=whole, **given)
-        return pieces, lengths, sizes
+        return pieces, lengths, all_sizes
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> Tokens:
         """The tokens of all sentences, with word starts where words are known: from the source, or by segmentation."""

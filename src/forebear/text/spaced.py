@@ -1,4 +1,4 @@
-"""The distinct words of texts that nothing but gaps of ASCII parts, each with a number: by bytes, where there is much."""
+"""The distinct words of texts that nothing but gaps of ASCII parts, each with a number: of much text, by bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from forebear.text import stretches
 from forebear.text.characters import sound
-from forebear.text.spans import lengths_of
+from forebear.text.spans import bytes_upto, lengths_of
 from forebear.text.stretches import Sought
 
 HIGHEST_GAP = 32  # as a code: nothing within a character of UTF-8 is as low
@@ -51,14 +51,27 @@ class SpacedWords:
 
     def numbers_of(self, texts: Sequence[str]) -> np.ndarray:
         """Their numbers alone."""
-        return self._found(texts, False)[0]
+        self._noticed(texts)
+        if self._compiled is None:
+            return self._by_names(texts, False)[0]
+        return self._numbered(_bytes_of(" ".join(texts)))[1]
+
+    def _numbered(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        from forebear.kernels.spaced import numbered_words
+
+        self._compiled, begins, numbers = numbered_words(self._compiled, data, self._gaps)
+        return begins, numbers
 
     def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of each word, how many there are up to the end of each text, and where they begin."""
+        self._noticed(texts)
+        return (self._by_names if self._compiled is None else self._by_loops)(texts, units)
+
+    def _noticed(self, texts: Sequence[str]) -> None:
+        """So much text was seen; perhaps it is time for loops."""
         self._seen += sum(map(len, texts))
         if self._compiled is None and stretches.worth_compiling(self._seen):
             self._compile()
-        return (self._by_names if self._compiled is None else self._by_loops)(texts, units)
 
     def texts(self, first: int = 0) -> list[str]:
         """The words by number, from one on."""
@@ -111,16 +124,17 @@ class SpacedWords:
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from forebear.kernels.spaced import BEHIND, numbered_words
+        from forebear.kernels.spaced import BEHIND
 
         data = _bytes_of(" ".join(texts))
         ends = np.cumsum(lengths_of(texts) + 1)  # in characters, a space behind each text
-        all_ascii = not len(ends) or len(data) - BEHIND == ends[-1] - 1
-        of_characters = None if all_ascii else np.flatnonzero((data & 0xC0) != 0x80)  # the byte that each begins with
-        self._compiled, begins, numbers = numbered_words(self._compiled, data, self._gaps)
-        upto = np.searchsorted(begins, ends if of_characters is None else of_characters[ends])
-        if units and of_characters is not None:
-            begins = np.searchsorted(of_characters, begins)
+        begins, numbers = self._numbered(data)
+        if len(ends) and len(data) - BEHIND != ends[-1] - 1:  # not all of it is ASCII
+            upto = np.searchsorted(begins, bytes_upto(data, ends))
+            if units:
+                begins = begins - np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
+            return numbers, upto, begins
+        upto = np.searchsorted(begins, ends)
         return numbers, upto, begins
 
     def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,7 +152,7 @@ class SpacedWords:
 
 
 def _eight_of(codes: np.ndarray, ends: np.ndarray, skipped: int) -> np.ndarray:
-    """Eight bytes of each word, behind so many, as a number: words are in the order of these numbers, if they differ."""
+    """Eight bytes of each word, behind so many, as a number: as these are ordered, so are words."""
     told = np.zeros(len(ends) - 1, np.uint64)
     for byte in range(skipped, skipped + 8):
         places = ends[:-1] + byte
