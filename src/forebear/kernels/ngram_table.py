@@ -49,16 +49,19 @@ def of_tokens_in_loops(tokens, salt):
     return made
 
 
-def of_level_in_loops(before, continuations, words, made, first, last, at):
+def of_level_in_loops(before, continuations, words, made, context, at):
     """The 64 bits of each n-gram, from those of the n-grams that are one shorter.
 
-    Of contexts from `first` to `last`, whose n-grams begin at number `at`. Where those of the next begin is told.
+    From one context on, whose n-grams begin at number `at`, as far as there is room for all of a context. The next
+    context is told, and where its n-grams begin.
     """
-    for context in range(first, last):
-        for number in range(at, at + continuations[context]):
-            made[number] = _joined(before[context], words[number])
-        at += continuations[context]
-    return at
+    begin = at
+    while context < len(before) and at - begin + np.int64(continuations[context]) <= len(made):
+        for number in range(at, at + np.int64(continuations[context])):
+            made[number - begin] = _joined(before[context], words[number])
+        at += np.int64(continuations[context])
+        context += 1
+    return context, at
 
 
 def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):

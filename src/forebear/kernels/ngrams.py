@@ -2,8 +2,9 @@
 
 A text is ids of tokens, and BORDER behind each row. Places that begin with the same n - 1 tokens stand together, and
 sorting each such group by the token that comes next gives the n-grams of n tokens, in the order of a dictionary. A
-group of one place needs no more sorting, however long its n-grams grow; and the n-gram that begins one place further
-is the same one without its first token.
+group of one place needs no more sorting, however long its n-grams grow. The n-gram that begins one place further is
+the same one without its first token; among those of a group its number rises with the token that comes next. So once
+pairs are known, the text is needed no more: in its room stands for each place the number of what begins there.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ class Found(NamedTuple):
     """The n-grams of one length, in the order of a dictionary."""
 
     words: np.ndarray  # (size,) int32, their last tokens
-    times: np.ndarray  # (size,) int32, how often each is there
-    continuations: np.ndarray  # (shorter ones,) int32, how many of them begin with each n-gram that is one shorter
+    times: np.ndarray  # (size,) how often each is there
+    continuations: np.ndarray  # (shorter ones,) how many of them begin with each n-gram that is one shorter
     suffixes: np.ndarray  # (size,) int32, the number of each without its first token
+
+
+def compact(numbers: np.ndarray) -> np.ndarray:
+    """The same whole numbers in 16 bits, where they fit: most counts are small, and there are very many of them."""
+    fit = numbers.dtype != np.uint16 and int(numbers.max(initial=0)) <= np.iinfo(np.uint16).max
+    return numbers.astype(np.uint16) if fit else numbers
 
 
 # -- numpy's way
@@ -55,20 +62,31 @@ def levels_in_numpy(text: np.ndarray, vocabulary: int, order: int) -> list[Found
 
 
 def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> list[Found]:
-    """The same. The text is int32, ends with BORDER and has fewer than 2³¹ tokens."""
+    """The same. The text is int32, ends with BORDER and has fewer than 2³¹ tokens; it is used up."""
     if order < 2 or len(text) < 2:
         nothing, none = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
         return [Found(nothing, nothing, none if n == 2 else nothing, nothing) for n in range(2, order + 1)]
     at, sizes, words, continuations = _paired(text, vocabulary)
-    made, numbers = [Found(words, sizes, continuations, words)], np.empty(len(text) if order > 2 else 0, np.int32)
+    made, borders, numbers = [Found(words, sizes, continuations, words)], np.flatnonzero(text == BORDER), text
     with ThreadPoolExecutor(threads) as pool:
         for n in range(3, order + 1):
             _spread(pool, entered_in_loops, _parts(sizes, threads), at, sizes, numbers)
-            at, sizes, words, continuations = _refined(text, n, vocabulary, at, sizes, threads, pool)
-            suffixes = np.empty(len(sizes), np.int32)
-            _spread(pool, suffixes_in_loops, _parts(sizes, threads), at, sizes, numbers, suffixes)
-            made.append(Found(words, sizes, continuations, suffixes))
+            _end_rows(numbers, borders, n - 1)
+            before = sizes
+            at, sizes, suffixes, continuations = _refined(numbers, vocabulary, at, sizes, threads, pool)
+            made[-1] = made[-1]._replace(times=compact(before))
+            del before
+            words = compiled(last_tokens_in_loops)(made[-1].words, suffixes, np.empty_like(suffixes))
+            made.append(Found(words, sizes, compact(continuations), suffixes))
+    made[-1] = made[-1]._replace(times=compact(sizes))
     return made
+
+
+def _end_rows(numbers: np.ndarray, borders: np.ndarray, n: int) -> None:
+    """Marks the first place of each row at which no n-gram of n tokens begins any more, though a shorter one did."""
+    places = borders - n + 1
+    places = places[places >= np.concatenate(([0], borders[:-1] + 1))]
+    numbers[places] = BORDER
 
 
 def _paired(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -106,24 +124,18 @@ def _spread(pool: ThreadPoolExecutor, loop: Callable[..., Any], parts: list[_Par
 
 
 def _refined(
-    text: np.ndarray,
-    n: int,
-    vocabulary: int,
-    at: np.ndarray,
-    sizes: np.ndarray,
-    threads: int,
-    pool: ThreadPoolExecutor,
+    numbers: np.ndarray, vocabulary: int, at: np.ndarray, sizes: np.ndarray, threads: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Places, the sizes of their groups by n tokens, from those by n - 1, and their last tokens; and into how many each
-    group falls.
+    """Places, the sizes of their groups by a token more than before, and what those are without their first token; and
+    into how many each group falls.
     """
     parts = _parts(sizes, threads)
     continuations = np.empty(len(sizes), np.int32)
-    smaller, words = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
-    told = _spread(pool, refined_in_loops, parts, text, n, vocabulary, at, sizes, continuations, smaller, words)
+    smaller, suffixes = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
+    told = _spread(pool, refined_in_loops, parts, numbers, vocabulary, at, sizes, continuations, smaller, suffixes)
     groups = [many for _, many in told]
     places = [many for many, _ in told]
-    made = (_closed_up(at, parts, places), _closed_up(smaller, parts, groups), _closed_up(words, parts, groups))
+    made = (_closed_up(at, parts, places), _closed_up(smaller, parts, groups), _closed_up(suffixes, parts, groups))
     return *made, continuations
 
 
@@ -135,34 +147,6 @@ def _closed_up(array: np.ndarray, parts: list[_Part], many: list[int]) -> np.nda
         end += mine
     array.resize(end, refcheck=False)  # gives the rest back without copying
     return array
-
-
-def bordered_in_loops(tokens, lengths, targets, end, allowed, text):
-    """As `statistics.counting.bordered`."""
-    place, to = 0, 0
-    for length in lengths:
-        for step in range(length):
-            token, asked = tokens[place], targets[place]
-            expected = tokens[place + 1] if step + 1 < length else end
-            if asked != expected or (token == end) != (step == 0):
-                return len(tokens)
-            if asked < 0 or asked >= len(allowed) or not allowed[asked]:
-                return place
-            text[to] = token
-            place, to = place + 1, to + 1
-        text[to], text[to + 1] = end, BORDER
-        to += 2
-    return -1
-
-
-def predicted_in_loops(text, times):
-    """How often each token stands in a row, but at its beginning."""
-    before = np.int32(BORDER)
-    for token in text:
-        if token != BORDER and before != BORDER:
-            times[token] += 1
-        before = token
-    return times
 
 
 def paired_in_loops(text, vocabulary, by_second, at):
@@ -211,67 +195,68 @@ def sizes_of_pairs_in_loops(text, at, sizes, words, continuations):
     return groups
 
 
-def refined_in_loops(first, last, begin, text, n, vocabulary, at, sizes, continuations, smaller, words):
-    """Sorts the places of each group by their token number n, where their row has one.
+def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continuations, smaller, suffixes):
+    """Sorts the places of each group by what begins one place further, where their row has that.
 
     From `begin` on, where the places of the first group stand, `at` then has those that are left, `smaller` the sizes
-    of their groups and `words` their tokens. How many places and groups there are is told. Places with the same token
-    stay in the order of the text.
+    of their groups and `suffixes` what begins one place further. How many places and groups there are is told. Places
+    with the same suffix stay in the order of the text. Those of a group differ in their last token only, so their
+    numbers lie within as many as there are tokens.
     """
-    tokens, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
+    keys, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     starts, read, left, groups = np.zeros(vocabulary, np.int32), begin, begin, begin
     for group in range(first, last):
-        size, many, different = sizes[group], 0, 0
+        size, many, different, low = sizes[group], 0, 0, np.int32(0x7FFFFFFF)
         if size == 1:  # most are: no sorting, and no jump that might be guessed wrong
             if read + AHEAD < len(at):
-                wanted(text, np.int64(at[read + AHEAD]) + n - 1)
+                wanted(numbers, np.int64(at[read + AHEAD]) + 1)
             place = at[read]
-            token = text[place + n - 1]
-            there = np.int32(token >= 0)
-            at[left], smaller[groups], words[groups] = place, 1, token
+            key = numbers[place + 1]
+            there = np.int32(key >= 0)
+            at[left], smaller[groups], suffixes[groups] = place, 1, key
             read, left, groups = read + 1, left + there, groups + there
             continuations[group] = there
             continue
-        if size > len(tokens):
-            tokens, places = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
-            found = np.empty(2 * size, np.int32)
+        if size > len(keys):
+            room = 2 * size
+            keys, places, found = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
         for number in range(read, read + size):
             if number + AHEAD < len(at):
-                wanted(text, np.int64(at[number + AHEAD]) + n - 1)
-            token = text[at[number] + n - 1]
-            if token >= 0:
-                tokens[many], places[many] = token, at[number]
-                many += 1
+                wanted(numbers, np.int64(at[number + AHEAD]) + 1)
+            key = numbers[at[number] + 1]
+            if key >= 0:
+                keys[many], places[many] = key, at[number]
+                low, many = min(low, key), many + 1
         read += size
         if many <= SMALL:
             for number in range(1, many):  # each is put where it belongs
-                token, place, slot = tokens[number], places[number], number
-                while slot > 0 and tokens[slot - 1] > token:
-                    tokens[slot], places[slot] = tokens[slot - 1], places[slot - 1]
+                key, place, slot = keys[number], places[number], number
+                while slot > 0 and keys[slot - 1] > key:
+                    keys[slot], places[slot] = keys[slot - 1], places[slot - 1]
                     slot -= 1
-                tokens[slot], places[slot] = token, place
+                keys[slot], places[slot] = key, place
             for number in range(many):
                 at[left + number] = places[number]
-                if number == 0 or tokens[number] != tokens[number - 1]:
-                    smaller[groups + different], words[groups + different] = 0, tokens[number]
+                if number == 0 or keys[number] != keys[number - 1]:
+                    smaller[groups + different], suffixes[groups + different] = 0, keys[number]
                     different += 1
                 smaller[groups + different - 1] += 1
         else:
-            for number in range(many):  # counted, and then put where their token's places begin
-                if starts[tokens[number]] == 0:
-                    found[different] = tokens[number]
-                    different += 1
-                starts[tokens[number]] += 1
+            for number in range(many):  # counted, and then put where their suffix's places begin
+                key = keys[number] - low
+                found[different] = key
+                different += np.int32(starts[key] == 0)
+                starts[key] += 1
             found[:different].sort()
             where = left
             for number in range(different):
-                token = found[number]
-                smaller[groups + number], words[groups + number] = starts[token], token
-                starts[token], where = where, where + starts[token]
+                key = found[number]
+                smaller[groups + number], suffixes[groups + number] = starts[key], key + low
+                starts[key], where = where, where + starts[key]
             for number in range(many):
-                token = tokens[number]
-                at[starts[token]] = places[number]
-                starts[token] += 1
+                key = keys[number] - low
+                at[starts[key]] = places[number]
+                starts[key] += 1
             for number in range(different):
                 starts[found[number]] = 0
         left, groups = left + many, groups + different
@@ -290,52 +275,10 @@ def entered_in_loops(first, last, begin, at, sizes, numbers):
         read += sizes[group]
 
 
-def suffixes_in_loops(first, last, begin, at, sizes, numbers, suffixes):
-    """The number of each group's n-gram without its first token: `numbers`, of those one shorter, by their places."""
-    read = begin
-    for group in range(first, last):
-        if read + AHEAD < len(at):
-            wanted(numbers, np.int64(at[read + AHEAD]) + 1)
-        suffixes[group] = numbers[at[read] + 1]
-        read += sizes[group]
-
-
-# -- counts of two texts
-
-
-def joined_in_loops(kinds, many, words, times, many_b, words_b, times_b, first, at, at_b, made, sums, marks, pieces):
-    """The n-grams of two texts together, from context `first` on, as far as there is room for them.
-
-    kinds   of each context of both: 1, the first text has it; 2, the second; 3, both have
-    many …  continuations of each text's own contexts, their last tokens and how often each is there; `at` is how many
-            contexts and n-grams of it were read
-    made, sums, marks, pieces
-            become last tokens, counts and kinds of all n-grams, and how many there are of each context
-
-    How far it came: the next context, what was read of both, and how many n-grams there are.
-    """
-    context, filled = first, 0
-    while context < len(kinds):
-        left = many[at[0]] if kinds[context] & 1 else 0
-        left_b = many_b[at_b[0]] if kinds[context] & 2 else 0
-        if filled + left + left_b > len(made) or context - first == len(pieces):
-            break
-        at[0] += kinds[context] & 1
-        at_b[0] += kinds[context] >> 1
-        end, end_b, before = at[1] + left, at_b[1] + left_b, filled
-        while at[1] < end or at_b[1] < end_b:
-            one = words[at[1]] if at[1] < end else np.int32(0x7FFFFFFF)
-            other = words_b[at_b[1]] if at_b[1] < end_b else np.int32(0x7FFFFFFF)
-            made[filled], sums[filled], marks[filled] = min(one, other), 0, 0
-            if one <= other:
-                sums[filled] += times[at[1]]
-                marks[filled] += 1
-                at[1] += 1
-            if other <= one:
-                sums[filled] += times_b[at_b[1]]
-                marks[filled] += 2
-                at_b[1] += 1
-            filled += 1
-        pieces[context - first] = filled - before
-        context += 1
-    return context, filled
+def last_tokens_in_loops(words, suffixes, told):
+    """The last token of each n-gram: that of what it is without its first token."""
+    for number in range(len(suffixes)):
+        if number + AHEAD < len(suffixes):
+            wanted(words, np.int64(suffixes[number + AHEAD]))
+        told[number] = words[suffixes[number]]
+    return told

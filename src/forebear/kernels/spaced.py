@@ -15,7 +15,7 @@ from forebear.kernels.stretches import Numbers, grown, no_numbers
 BEHIND = 8  # bytes behind a text, all of them gaps: words are looked at eight bytes at a time
 BLOCK = 256  # words whose slots are asked of memory before the first of them is looked up
 SHORT = np.uint64(7)  # bytes of a word that is its own key
-ONE, EIGHT, THREE, ALL = np.uint64(1), np.uint64(8), np.uint64(3), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+ONE, THREE, EIGHT = np.uint64(1), np.uint64(3), np.uint64(8)
 LENGTHS, LONG = np.uint64(56), np.uint64(1 << 63)  # where a key has its length; and what marks a slot of a long word
 FIRST, SECOND, HALF = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9), np.uint64(32)
 LOWEST, HIGHEST = np.uint64(0x2121_2121_2121_2121), np.uint64(0x8080_8080_8080_8080)  # above any gap; a byte's last bit
@@ -43,6 +43,39 @@ def numbered_words(numbers: Numbers, data: np.ndarray, gaps: np.ndarray) -> tupl
 
 
 @inlined
+def _end_of_word(data, here, gaps):
+    """Where the next gap is."""
+    stop = here
+    while True:
+        eight = eight_bytes(data, stop)
+        low = (eight - LOWEST) & ~eight & HIGHEST  # the lowest bit that is set is that of a byte below 33
+        if low == 0:
+            stop += 8
+            continue
+        stop += np.int64(zeros_below(low) >> THREE)
+        if gaps[data[stop]]:
+            return stop
+        stop += 1  # a sign that nobody sees, and that parts nothing
+
+
+@inlined
+def _hash_of_word(data, here, stop):
+    """64 bits: of a short word, its own bytes, mixed by steps that can be undone."""
+    hashed, size = eight_bytes(data, here), np.uint64(stop - here)
+    if size <= SHORT:
+        hashed = (hashed & ((ONE << (size * EIGHT)) - ONE)) | size << LENGTHS
+    else:
+        for further in range(here + 8, stop, 8):
+            eight, left = eight_bytes(data, further), np.uint64(stop - further)
+            if left < EIGHT:
+                eight &= (ONE << (left * EIGHT)) - ONE
+            hashed = (hashed ^ (hashed >> HALF) ^ eight) * FIRST
+    hashed = (hashed ^ (hashed >> HALF)) * FIRST
+    hashed = (hashed ^ (hashed >> HALF)) * SECOND
+    return hashed ^ (hashed >> HALF)
+
+
+@inlined
 def _are_same(data, begin, length, known, first, last):
     """Whether so many bytes of a text are those that a word of the table has."""
     if last - first != length:
@@ -60,34 +93,11 @@ def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places
     while here < size:
         block = 0
         while block < BLOCK and here < size:
-            stop, first = here, eight_bytes(data, here)
-            while True:
-                eight = eight_bytes(data, stop)
-                low = (eight - LOWEST) & ~eight & HIGHEST  # the lowest bit that is set is that of a byte below 33
-                if low == 0:
-                    stop += 8
-                    continue
-                stop += np.int64(zeros_below(low) >> THREE)
-                if gaps[data[stop]]:
-                    break
-                stop += 1  # a sign that nobody sees, and that parts nothing
-            length = stop - here
-            if length:
-                if length <= np.int64(SHORT):
-                    size_of = np.uint64(length)
-                    hashed = (first & ((ONE << (size_of * EIGHT)) - ONE)) | size_of << LENGTHS
-                else:
-                    hashed = first
-                    for next_ in range(here + 8, stop, 8):
-                        eight, left = eight_bytes(data, next_), np.uint64(stop - next_)
-                        if left < EIGHT:
-                            eight &= (ONE << (left * EIGHT)) - ONE
-                        hashed = (hashed ^ (hashed >> HALF) ^ eight) * FIRST
-                hashed = (hashed ^ (hashed >> HALF)) * FIRST
-                hashed = (hashed ^ (hashed >> HALF)) * SECOND
-                hashed ^= hashed >> HALF
+            stop = _end_of_word(data, here, gaps)
+            if stop > here:
+                hashed = _hash_of_word(data, here, stop)
                 wanted(slots, np.int64(hashed & last) * 2)
-                places[block], lengths[block], hashes[block] = here, length, hashed
+                places[block], lengths[block], hashes[block] = here, stop - here, hashed
                 block += 1
             here = stop + 1
         for turn in range(block):

@@ -9,6 +9,7 @@ import numpy as np
 
 from forebear.errors import BadInput
 from forebear.objectives.batch import Batch, Moment
+from forebear.text.mapping import let_go
 from forebear.text.portion import Portion, ranges
 
 UNITS = ("sentence", "document")
@@ -69,6 +70,7 @@ class EveryText:
             targets[inner] = ids[spans[0, 0] : spans[-1, 1]]
         else:
             targets[inner] = ids[ranges(spans[:, 0], lengths - 1)]
+        let_go(ids)  # each token is read once
         tokens = np.roll(targets, 1)  # what was asked before is seen; before the first of a row stands an end
         return Batch({"tokens": tokens, "lengths": lengths}, {"next": targets})
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from forebear.statistics.ngrams import MUCH, Ngrams, damaged, whole
-from forebear.statistics.room import Growing, let_go, narrow
+from forebear.statistics.ngrams import MUCH, Ngrams, counts_in, damaged, whole
+from forebear.statistics.room import Growing, narrow, parts_of
+from forebear.text.mapping import let_go
 
 AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
 
@@ -48,8 +49,9 @@ class Counts:
         """The same in files of this folder, which vanish with it."""
 
         def stored(array: np.ndarray) -> np.ndarray:
-            growing = Growing(array.dtype, folder)
-            growing.add(array)
+            growing = Growing(np.int32 if array.dtype.itemsize == 2 else array.dtype, folder)
+            for part in parts_of(array):
+                growing.add(part)
             return growing.whole()
 
         ngrams = Ngrams(
@@ -68,11 +70,12 @@ class Counts:
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> Counts:
         ngrams = Ngrams.load(arrays, vocabulary=vocabulary, order=order)
-        times = tuple(whole(arrays, f"counts.{n}", ngrams.size(n)) for n in range(1, order + 1))
-        for n, counts in enumerate(times[1:], start=2):
+        single = whole(arrays, "counts.1", ngrams.size(1)).astype(np.int64)
+        times = [counts_in(arrays, f"counts.{n}", ngrams.size(n)) for n in range(2, order + 1)]
+        for n, counts in enumerate(times, start=2):
             if not counts.all():
                 raise damaged(f"counts.{n}", "says that an n-gram occurs not at all")
-        return cls(ngrams, times)
+        return cls(ngrams, (single, *times))
 
 
 def bordered(
@@ -86,7 +89,7 @@ def bordered(
 
     if len(tokens) > MUCH:
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngrams import bordered_in_loops
+        from forebear.kernels.counts import bordered_in_loops
 
         return int(compiled(bordered_in_loops)(tokens, lengths, targets, end, allowed, text))
     lasts = np.cumsum(lengths) - 1
@@ -107,19 +110,22 @@ def bordered(
 
 
 def counted(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> Counts:
-    """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted."""
+    """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted.
+
+    The text is used up.
+    """
     from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
 
-    way = levels if len(text) * order > MUCH else levels_in_numpy
-    found = way(text, vocabulary, order, *([threads] if way is levels else []))
-    if way is levels:
+    if len(text) * order > MUCH:
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngrams import predicted_in_loops
+        from forebear.kernels.counts import predicted_in_loops
 
         times = compiled(predicted_in_loops)(text, np.zeros(vocabulary, np.int64))
+        found = levels(text, vocabulary, order, threads)
     else:
         predicted = (text != BORDER) & (np.concatenate(([BORDER], text[:-1])) != BORDER)
         times = np.bincount(text[predicted], minlength=vocabulary)
+        found = levels_in_numpy(text, vocabulary, order)
     ngrams = Ngrams(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
     suffixes = [np.zeros(vocabulary, np.int32), *(one.suffixes for one in found)]
     return Counts(ngrams, (times, *(one.times for one in found)), suffixes)
@@ -138,7 +144,7 @@ def _merged(one: Counts, other: Counts, folder: Path | None) -> Counts:
     if folder is None and one.size + other.size <= MUCH:
         return _merged_in_numpy(one, other)
     from forebear.kernels.compiling import compiled
-    from forebear.kernels.ngrams import joined_in_loops
+    from forebear.kernels.counts import joined_in_loops
 
     vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
     single = one.times[0].astype(np.int64) + other.times[0]
@@ -150,7 +156,8 @@ def _merged(one: Counts, other: Counts, folder: Path | None) -> Counts:
     for n in range(2, order + 1):
         made = Growing(np.int32, folder), Growing(kind, folder), Growing(np.uint8, folder), Growing(np.int32, folder)
         sides = [
-            (mine.ngrams.continuations[n - 2], mine.ngrams.words[n - 2], mine.times[n - 1]) for mine in (one, other)
+            (_wide(mine.ngrams.continuations[n - 2]), mine.ngrams.words[n - 2], _wide(mine.times[n - 1]))
+            for mine in (one, other)
         ]
         context, read = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
         while context < len(kinds):
@@ -165,6 +172,11 @@ def _merged(one: Counts, other: Counts, folder: Path | None) -> Counts:
         times.append(counts)
         continuations.append(many)
     return Counts(Ngrams(vocabulary, tuple(words), tuple(continuations)), tuple(times))
+
+
+def _wide(numbers: np.ndarray) -> np.ndarray:
+    """As joining wants them: not for every mixture of types are its loops compiled anew."""
+    return numbers if numbers.dtype.itemsize > 2 else numbers.astype(np.int32)
 
 
 def _merged_in_numpy(one: Counts, other: Counts) -> Counts:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.statistics.room import UNBOUNDED, Room, let_go, narrow
+from forebear.statistics.room import UNBOUNDED, Room, narrow
+from forebear.text.mapping import let_go
 
 ABSENT = -1  # the number of an n-gram that is not there
 MUCH = 1 << 18  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
@@ -127,7 +128,7 @@ class Ngrams:
         from forebear.kernels.smoothing import suffixes_in_loops
 
         told, starts = room.empty(self.size(n), np.int32), room.zeros(self.size(n - 2) + 1, np.int64)
-        np.cumsum(self.continuations[n - 3], out=starts[1:])
+        np.cumsum(self.continuations[n - 3], dtype=np.int64, out=starts[1:])
         given = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], before
         compiled(suffixes_in_loops)(*given, 0, self.size(n - 1), 0, told)
         room.free(starts)
@@ -168,7 +169,7 @@ class Ngrams:
         continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
             before = vocabulary if n == 2 else len(words[-1])
-            many = whole(arrays, f"continuations.{n - 1}", before)
+            many = counts_in(arrays, f"continuations.{n - 1}", before)
             mine = whole(arrays, f"words.{n}", int(many.sum(dtype=np.int64)))
             falls = np.flatnonzero(np.diff(mine.astype(np.int64)) <= 0) + 1
             starts = np.cumsum(many, dtype=np.int64)
@@ -215,6 +216,13 @@ def whole(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
     if array.dtype.kind != "u" or array.shape != (size,):
         raise damaged(name, f"holds {array.dtype} {list(array.shape)} instead of {size} whole numbers")
     return array.astype(np.int32 if int(array.max(initial=0)) <= np.iinfo(np.int32).max else np.int64)
+
+
+def counts_in(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+    """The same, of numbers that are mostly small, in as little room as counting leaves them in."""
+    from forebear.kernels.ngrams import compact
+
+    return compact(whole(arrays, name, size))
 
 
 def damaged(name: str, what: str) -> ForebearError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from forebear.text.aside import written_aside
+from forebear.text.mapping import let_go
 
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
 PART = 1 << 20  # numbers that are written at once
@@ -68,23 +68,6 @@ def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
 
 
 UNBOUNDED = Room()
-
-
-def _file_of(array: Any) -> np.memmap | None:
-    """What an array that lies in a file is a part of."""
-    while array is not None and not isinstance(array, np.memmap):
-        array = getattr(array, "base", None)
-    return array
-
-
-def let_go(*arrays: np.ndarray) -> None:
-    """Says that what was read or written of these is not wanted soon: what lies in files takes no memory then.
-
-    The system would take it back by itself when memory is short, but until then it counts as ours.
-    """
-    for array in arrays:
-        if (file := _file_of(array)) is not None:
-            file._mmap.madvise(mmap.MADV_DONTNEED)  # pyright: ignore[reportAttributeAccessIssue] - numpy's, undeclared
 
 
 def give_back_large() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from forebear.statistics.counting import Counts
 from forebear.statistics.ngrams import MUCH, Ngrams
-from forebear.statistics.room import UNBOUNDED, Room, let_go
+from forebear.statistics.room import UNBOUNDED, Room
+from forebear.text.mapping import let_go
 
 BLOCK = 1 << 16  # n-grams whose shares are computed at once
 SELDOM = 1 << 20  # n-grams after which memory is given back, where they lie in files
@@ -180,18 +181,21 @@ def kneser_ney(
     adjusted = _adjusted(counts, suffixes, end, room)
     discounts[:] = [Discounts.of(times) for times in adjusted]
     ngrams, adjusted, suffixes, lost = _pruned(counts, adjusted, suffixes, least)
-    shares, nothing = even(predictable), np.zeros(0, np.int32)
+    # Shares of shorter n-grams are kept as float32: a ten-millionth is nothing beside what any count can tell.
+    shares, nothing = even(predictable).astype(np.float32), np.zeros(0, np.int32)
     for n, times in enumerate(adjusted, start=1):
         taken = np.array([0.0, *discounts[n - 1].taken])
-        many = np.array([ngrams.vocabulary]) if n == 1 else ngrams.continuations[n - 2]
-        under = np.arange(ngrams.vocabulary) if n == 1 else suffixes[n - 1]
+        many = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
+        under = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
         given = times, many, under, taken, lost[n - 1], shares
+        # For pairs they are the last tokens themselves, which are not ours to change.
+        ours = len(times) > MUCH and n > 2 and under.dtype == np.int32
         if len(times) > MUCH:
-            listed, above = _interpolated_in_loops(*given, room, keep=n < ngrams.order)
+            listed, above = _interpolated_in_loops(*given, room, keep=n < ngrams.order, ours=ours)
         else:
             made = interpolated(*given)
-            listed, above = Listed.of(made), made.shares
-        room.free(shares, times, under)
+            listed, above = Listed.of(made), made.shares.astype(np.float32)
+        room.free(shares, times, *([] if ours else [under]))
         adjusted[n - 1] = suffixes[n - 1] = times = under = nothing  # room for what comes
         del given
         shares = above
@@ -219,25 +223,30 @@ def _interpolated_in_loops(
     room: Room,
     *,
     keep: bool,
+    ours: bool,
 ) -> tuple[Listed, np.ndarray]:
     """Block by block: of shares and what is left only logarithms stay, and where longer n-grams want them, shares."""
     from forebear.kernels.compiling import compiled
     from forebear.kernels.smoothing import interpolated_in_loops
 
     block = max(BLOCK, int(many.max(initial=0)))
-    shares, left = room.empty(len(times) if keep else block, np.float64), np.empty(BLOCK)
-    listed = Listed(room.empty(len(times), np.float32), room.empty(len(many), np.float32))
+    own, left = np.empty(block), np.empty(BLOCK)
+    shares = room.empty(len(times) if keep else 0, np.float32)
+    # Each number of `under` is looked at once, before the logarithm of its n-gram, which may take its place, is known.
+    logs = under.view(np.float32) if ours else room.empty(len(times), np.float32)
+    listed = Listed(logs, room.empty(len(many), np.float32))
     context = at = 0
     while context < len(many):
-        own = shares[at : at + block] if keep else shares
         given = times, many, under, taken, lost, lower, context, at
         after, end = compiled(interpolated_in_loops)(*given, own, left)
+        if keep:
+            shares[at:end] = own[: end - at]
         logarithms(own[: end - at], listed.logs[at:end])
         logarithms(left[: after - context], listed.backoffs[context:after])
         if after // SELDOM > context // SELDOM or end // SELDOM > at // SELDOM:
             let_go(times, many, under, lower, shares, *listed)
         context, at = after, end
-    return listed, shares if keep else np.zeros(0)
+    return listed, shares
 
 
 def _adjusted(counts: Counts, suffixes: Sequence[np.ndarray], end: int, room: Room) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,13 +16,15 @@ from forebear.errors import ForebearError
 from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
 from forebear.statistics.backoff import ROUNDING
 from forebear.statistics.ngrams import Ngrams
-from forebear.statistics.room import UNBOUNDED, Room, head, let_go, mapped
+from forebear.statistics.room import UNBOUNDED, Room, head, mapped
 from forebear.statistics.smoothing import SELDOM, Levels
 from forebear.text.aside import written_aside
+from forebear.text.mapping import let_go
 
 FORMAT = "forebear-ngrams/2"
 FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
-NEAR, PARTS = 1 << 17, 4  # lines that are filled at once, at least, and parts at most
+HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
+NEAR, PARTS = 1 << 17, 6  # lines that are filled at once, at least, and parts at most
 USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
@@ -247,38 +249,53 @@ class _Making:
         from forebear.kernels import ngram_table as kernels
         from forebear.kernels.compiling import compiled
 
-        nothing = np.zeros(0, np.float32)
-        logs, hashes = nothing, np.zeros(0, np.uint64)
+        nothing, order = np.zeros(0, np.float32), self.ngrams.order
+        logs, hashes = nothing, np.zeros(0, np.uint64)  # of n-grams one and two tokens shorter than those of the level
         for n, level in enumerate(levels, start=1):
             if n == 2:
                 self.single[:, 1] = level.backoffs
             elif n > 2:
-                yield from self._filled(n - 1, hashes, logs, level.backoffs)
+                hashes = self._hashed(n - 1, hashes)
+                yield from self._filled(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
             logs = level.logs
             del level  # its back-offs, while the next is made
             if n == 1:
                 self.single[:, 0] = logs
                 ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
                 hashes = compiled(kernels.of_tokens_in_loops)(ids, np.uint64(self.salt))
-            else:
-                hashes = self._hashed(n, hashes)
-        if self.ngrams.order > 1:
-            yield from self._filled(self.ngrams.order, hashes, logs, nothing)
+        if order > 1:  # nothing continues these, so their hashes are never there together
+            yield from self._filled(order, lambda: self._hashed_in_parts(order, hashes), logs, nothing)
 
     def _hashed(self, n: int, before: np.ndarray) -> np.ndarray:
         """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
-        from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import of_level_in_loops
-
-        made, at = self.room.empty(self.ngrams.size(n), np.uint64), 0
-        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2], made
-        for first in range(0, len(before), SELDOM):
-            at = compiled(of_level_in_loops)(*given, first, min(first + SELDOM, len(before)), at)
-            let_go(*given)
+        made = self.room.empty(self.ngrams.size(n), np.uint64)
+        for at, part in self._hashed_in_parts(n, before):
+            made[at : at + len(part)] = part
+            let_go(made)
         self.room.free(before)
         return made
 
-    def _filled(self, n: int, hashes: np.ndarray, logs: np.ndarray, backoffs: np.ndarray) -> Iterator[np.ndarray]:
+    def _hashed_in_parts(self, n: int, before: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The same part by part, each good until the next, with the number of its first n-gram."""
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngram_table import of_level_in_loops
+
+        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
+        made, context, at = np.empty(max(HASHED, int(given[1].max(initial=0))), np.uint64), 0, 0
+        while context < len(before):
+            context, end = compiled(of_level_in_loops)(*given, made, context, at)
+            yield at, made[: end - at]
+            if end // SELDOM > at // SELDOM:
+                let_go(*given)
+            at = end
+
+    def _filled(
+        self,
+        n: int,
+        hashes: Callable[[], Iterable[tuple[int, np.ndarray]]],
+        logs: np.ndarray,
+        backoffs: np.ndarray,
+    ) -> Iterator[np.ndarray]:
         """In parts that fit near the processor; the spare lines of one are the first of the next."""
         from forebear.kernels.compiling import compiled
         from forebear.kernels.ngram_table import filled_in_loops
@@ -291,12 +308,14 @@ class _Making:
         for begin in range(0, homes, each):
             own = min(each, homes - begin)
             lines[:SPARE], lines[SPARE:] = spilt, 0
-            given = hashes, logs.view(np.uint32), backoffs.view(np.uint32), n == self.ngrams.order
-            far = compiled(filled_in_loops)(lines[: own + SPARE], begin, size, *given)
-            let_go(hashes, logs, backoffs)
-            if far < 0:
-                raise _Alike
-            self.far[n] = max(int(self.far[n]), far)
+            for at, some in hashes():
+                bits = (values[at : at + len(some)].view(np.uint32) for values in (logs, backoffs))
+                given = lines[: own + SPARE], begin, size, some, *bits, n == self.ngrams.order
+                far = compiled(filled_in_loops)(*given)
+                if far < 0:
+                    raise _Alike
+                self.far[n] = max(int(self.far[n]), far)
+                let_go(some, logs, backoffs)
             yield lines[:own]
             spilt = lines[own : own + SPARE].copy()
         yield spilt

@@ -85,6 +85,7 @@ def prepare(
                 workfolder.removed(work)
                 raise
             workfolder.removed(work)
+        tokenizer.forget()  # what comes now wants the memory for itself
         return Corpus.open(target, tokenizer)
 
 

@@ -75,10 +75,15 @@ class SpacedWords:
 
     def texts(self, first: int = 0) -> list[str]:
         """The words by number, from one on."""
-        if self._compiled is None:
-            return list(self._known)[first:]
+        return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
+
+    def joined(self, mark: str) -> str:
+        """All words in one text, with this mark between them."""
+        return mark.join(self._known) if self._compiled is None else self._text(0).replace(" ", mark)
+
+    def _text(self, first: int) -> str:
         ends = self._compiled.ends
-        return self._compiled.codes[ends[first] : ends[len(self)]].tobytes().decode().split(" ")[:-1]
+        return self._compiled.codes[ends[first] : ends[len(self)]].tobytes().decode()
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """The characters and the bytes of each word."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,39 +32,12 @@ from forebear.text.spans import (
     widths_of,
     words_of_characters,
 )
+from forebear.text.tokens import Pieces, Tokens
 
 if TYPE_CHECKING:
     import tokenizers
 
     from forebear.text.spaced import SpacedWords
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """The tokens of one text: ids, the span of the original text each stands for, and their names in the vocabulary.
-
-    Spans are code-point offsets, rise and never overlap. Where several tokens come from one character (bytes of an
-    emoji, an expanded ligature) the first owns it and the others have the empty span at its end.
-    """
-
-    ids: np.ndarray
-    spans: list[tuple[int, int]]
-    texts: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The tokens of many texts: all ids in a row, how many each text has, the bytes of each text that became unknown
-    tokens, and, where somebody asked, True where a token begins a word, and the characters each token stands for, as in
-    `Many`.
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-    unknown: np.ndarray
-    starts: np.ndarray | None = None
-    first: np.ndarray | None = None
-    last: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -350,8 +323,9 @@ class Tokenizer:
             self._memo.remember(words, np.where(ids < 0, self._lacking, ids))
 
     def forget(self) -> None:
-        """Gives back the memory that is used to encode sooner; what is encoded later is looked at anew."""
-        self.__dict__.pop("_memo", None)
+        """Gives back the memory that is used to encode and to save sooner; what is wanted again is made anew."""
+        for kept in ("_memo", "_file"):
+            self.__dict__.pop(kept, None)
 
     @cached_property
     def _table(self) -> Table | None:

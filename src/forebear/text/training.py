@@ -149,7 +149,7 @@ def _words(
 def _spaced_words(sample: Sample, size: int, min_count: int, specials: dict[str, str]) -> Tokenizer:
     """The same where nothing but white space parts words: what was counted is remembered for encoding."""
     spoken, whole = words.count_spaced(sample), {"specials": specials, "normalise": (), "split": "spaces"}
-    if not words.are_plain(spoken.words.texts()):
+    if not words.are_plain(spoken.words):
         counts = words.pieces_of(spoken, "spaces")
         kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
         facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))

@@ -15,6 +15,7 @@ from forebear.text import vocabulary
 from forebear.text.blueprint import SEPARATOR, Blueprint, build, normalizer_of, stages
 from forebear.text.characters import codes_of, is_han, sound
 from forebear.text.segmentation import Segmenter, has_han
+from forebear.text.spaced import SpacedWords
 
 SPLITS = ("punctuation", "spaces")
 SIZE, MIN_COUNT = 50_000, 1
@@ -104,9 +105,9 @@ def pieces_of(spoken: vocabulary.Spoken, split: str) -> Counter[str]:
     return vocabulary.settled(spoken.items(), _cutter(split, ()))
 
 
-def are_plain(words: Iterable[str]) -> bool:
+def are_plain(words: SpacedWords) -> bool:
     """Whether none of these, which no gap parts, has any white space in it."""
-    whole = "".join(words)
+    whole = words.joined("_")
     return whole.isprintable() or WHITE.search(whole) is None
 
 
