@@ -24,7 +24,7 @@ from forebear.text.mapping import let_go
 FORMAT = "forebear-ngrams/2"
 FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
 HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
-NEAR, PARTS = 1 << 17, 6  # lines that are filled at once, at least, and parts at most
+NEAR, PARTS = 1 << 17, 5  # lines that are filled at once, at least, and parts at most
 USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from forebear.statistics.counting import Counts, counted, merged
-from forebear.statistics.room import UNBOUNDED, Room
+from forebear.statistics.room import UNBOUNDED, Room, give_back_kept
 
 MEMORY = 1 << 31  # bytes, unless somebody says otherwise
 A_TOKEN, AN_NGRAM = 24, 16  # bytes that counting takes for each token of a text, and for each n-gram that ends there
@@ -72,6 +72,7 @@ class Tally:
             text, self._text = self._text, np.zeros(0, np.int32)
             text.resize(self._filled, refcheck=False)
             self._filled = 0
+            give_back_kept()
             self._parts.append(counted(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 
     def _join(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 PART = 1 << 20  # characters: a document of more than two parts' length is handed on in parts
 CUT_AFTER = ("\n", "。", ". ", "！", "？", "，", " ")  # best first
@@ -20,6 +22,19 @@ class Document:
     words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
     entities: tuple[tuple[int, int], ...] | None = None  # begin and end of each, where the source tells them
     is_record: bool = False  # one line of its file, whatever line ends are in it
+
+    @cached_property
+    def data(self) -> bytes:
+        """The text in UTF-8: several want it."""
+        return self.text.encode()
+
+    @property
+    def size(self) -> int:
+        """Bytes of that."""
+        return len(self.text) if self.text.isascii() else len(self.data)
+
+    def __getstate__(self) -> dict[str, Any]:  # what can be made again does not travel
+        return {name: value for name, value in self.__dict__.items() if name != "data"}
 
     def line_at(self, number: int) -> int:
         """The file's line on which the text's line `number`, counted from 0, stands."""

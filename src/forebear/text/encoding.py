@@ -14,7 +14,7 @@ from forebear.text.documents import Document
 from forebear.text.entities import BEGINS, Names, flags, told_in
 from forebear.text.ledger import Ledger, size
 from forebear.text.sentences import Mode, split_sentences
-from forebear.text.spans import added_up, sizes_of
+from forebear.text.spans import added_up, bytes_upto, lengths_of
 
 if TYPE_CHECKING:
     from forebear.text.segmentation import Segmenter
@@ -61,10 +61,13 @@ class Encoder:
             mine = split_sentences(document.text, self.sentences)
             pieces += mine
             lengths.append(len(mine))
-            sizes.append(sizes_of(mine))
+            sizes.append(_sizes(document, mine))
         whole = sum(document.part == 0 for document in documents)
-        texts = [document.text for document in documents]
-        books.take(documents=whole, characters=sum(map(len, texts)), bytes=sum(map(size, texts)))
+        books.take(
+            documents=whole,
+            characters=sum(len(document.text) for document in documents),
+            bytes=sum(document.size for document in documents),
+        )
         all_sizes = np.concatenate(sizes)
         given = {"characters": sum(map(len, pieces)), "bytes": int(all_sizes.sum()), "sentences": len(pieces)}
         books.give(documents=whole, **given)
@@ -172,7 +175,7 @@ def _entered(
         unknown=tokens.unknown[kept],
         documents=spoken,
         before=added_up(sizes[early], owners[early], len(documents)),
-        hashes=np.array([content_hash(document.text) for document in documents], np.uint64),
+        hashes=np.array([hash_of(document) for document in documents], np.uint64),
         continued=np.array([document.part > 0 for document in documents]),
         silent=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in nothing],
         dropped=dropped,
@@ -182,17 +185,34 @@ def _entered(
     )
 
 
+def _sizes(document: Document, pieces: list[str]) -> np.ndarray:
+    """The bytes of each of the pieces that a document is made of."""
+    lengths = lengths_of(pieces)
+    if document.text.isascii():
+        return lengths
+    return np.diff(bytes_upto(np.frombuffer(document.data, np.uint8), np.cumsum(lengths)), prepend=0)
+
+
+def hash_of(document: Document) -> int:
+    """What a document says in 64 bits; white space around it does not count."""
+    bare = document.text.strip()
+    return _hashed(document.data if len(bare) == len(document.text) else bare.encode())
+
+
 def content_hash(text: str) -> int:
-    """What the text says in 64 bits; white space around it does not count."""
-    return int.from_bytes(hashlib.blake2b(text.strip().encode(), digest_size=8).digest(), "little")
+    """The same of a text."""
+    return _hashed(text.strip().encode())
+
+
+def _hashed(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 def joined_hash(parts: Sequence[int] | np.ndarray) -> int:
     """The hash of a document from those of its parts."""
     if len(parts) == 1:
         return int(parts[0])
-    whole = b"".join(int(part).to_bytes(8, "little") for part in parts)
-    return int.from_bytes(hashlib.blake2b(whole, digest_size=8).digest(), "little")
+    return _hashed(b"".join(int(part).to_bytes(8, "little") for part in parts))
 
 
 def _ends_by_sentence(pieces: list[str], ends: Sequence[int]) -> list[list[int]]:

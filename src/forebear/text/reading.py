@@ -136,7 +136,7 @@ def _entered(documents: Iterable[Document], source: Source, ledger: Ledger) -> I
             continue
         whole += document.part == 0
         characters += len(text)
-        taken += size(text)
+        taken += document.size
         yield document
     books.take(documents=whole, characters=characters, bytes=taken)
     books.give(documents=whole, characters=characters, bytes=taken)

@@ -8,8 +8,7 @@ space follows and no small letter after it, or where it stands in Chinese; a sho
 from __future__ import annotations
 
 import re
-from itertools import accumulate, pairwise
-from operator import add
+from itertools import pairwise
 from typing import Literal
 
 Mode = Literal["split", "lines", "flow", "whole"]
@@ -80,6 +79,8 @@ def split_sentences(text: str, mode: Mode = "split") -> list[str]:
     takes all of it for one, so that its tokens are those of the text as a whole, whatever tokens reach across. Words
     without any mark, on and on, are parted at a space somewhere by `split` and `flow`.
     """
+    if mode == "lines" and text and (plain := _plain_lines(text)) is not None:
+        return plain
     ends = sentence_ends(text, mode)
     if len(ends) < 2:
         return [text] if text else []
@@ -92,8 +93,6 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
         return []
     if mode == "whole":
         return [len(text)]
-    if mode == "lines" and (plain := _plain_lines(text)) is not None:
-        return plain
     ends: list[int] = []
     for start, end in _stretches(text, mode):
         if mode != "lines":
@@ -105,19 +104,27 @@ def sentence_ends(text: str, mode: Mode = "split") -> list[int]:
     return ends if mode == "lines" or len(text) <= _ENDLESS else _with_ends(text, ends)
 
 
-def _plain_lines(text: str) -> list[int] | None:
-    """The ends of lines that are parted by a line feed and no other mark, none of them blank; None where some are not.
+def _plain_lines(text: str) -> list[str] | None:
+    """The lines of a text that line feeds part and no other mark, none of them blank; None where some are not.
 
-    That is how text mostly is, and no pattern has to be tried at every line.
+    That is how text mostly is, and no pattern has to be tried at every line. As everywhere, white space between two
+    lines stands at the head of the second.
     """
     lines = text.split("\n")
-    if not lines[-1]:
+    ended = not lines[-1]
+    if ended:
         lines.pop()
     visible = [line.rstrip() for line in lines]
     if not all(visible) or any(mark in text for mark in _LINE_END[1:]):
         return None
-    begins = accumulate((len(line) + 1 for line in lines), initial=0)
-    return [*map(add, begins, map(len, visible[:-1])), len(text)]
+    if visible == lines:  # mostly nothing was stripped, and they are the very same
+        made = [visible[0], *["\n" + line for line in visible[1:]]]
+    else:
+        tails = [line[len(bare) :] for line, bare in zip(lines, visible, strict=True)]
+        made = [visible[0], *[f"{tail}\n{line}" for tail, line in zip(tails, visible[1:], strict=False)]]
+        made[-1] += tails[-1]
+    made[-1] += "\n" if ended else ""
+    return made
 
 
 def _with_ends(text: str, ends: list[int]) -> list[int]:

@@ -96,7 +96,7 @@ def _digest(documents: list[Document]) -> str:
     for it in documents:
         told = f"{len(it.text)} {it.part} {it.line} {it.file!r} {it.words} {it.entities}\n"
         whole.update(told.encode(errors="surrogateescape"))
-        whole.update(it.text.encode())
+        whole.update(it.data)
     return whole.hexdigest()
 
 

@@ -91,9 +91,9 @@ class SpacedWords:
             names = list(self._known)
             return lengths_of(names), lengths_of([name.encode() for name in names])
         ends = self._compiled.ends[: len(self) + 1]
-        going_on = np.concatenate(([0], np.cumsum((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)))
+        further = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # bytes within characters
         sizes = np.diff(ends) - 1
-        return sizes - np.diff(going_on[ends]), sizes
+        return sizes - np.diff(np.searchsorted(further, ends)), sizes
 
     def in_order(self) -> np.ndarray:
         """The numbers of all words, in the order of their texts."""

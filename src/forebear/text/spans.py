@@ -70,15 +70,6 @@ def widths_of(codes: np.ndarray) -> np.ndarray:
     return np.uint8(1) + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
 
 
-def sizes_of(texts: Sequence[str]) -> np.ndarray:
-    """The bytes of each text in UTF-8."""
-    whole, lengths = "".join(texts), lengths_of(texts)
-    if whole.isascii():
-        return lengths
-    ends = bytes_upto(np.frombuffer(whole.encode(), np.uint8), np.cumsum(lengths))
-    return np.diff(ends, prepend=0)
-
-
 def bytes_upto(data: np.ndarray, places: np.ndarray) -> np.ndarray:
     """How many bytes of a text in UTF-8 stand before each of these characters."""
     further = np.flatnonzero((data & 0xC0) == 0x80)  # bytes that go on with a character

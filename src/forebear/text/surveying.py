@@ -11,9 +11,8 @@ import numpy as np
 
 from forebear.text.aside import cache, written_aside
 from forebear.text.documents import ahead
-from forebear.text.encoding import content_hash, joined_hash
+from forebear.text.encoding import hash_of, joined_hash
 from forebear.text.ledger import Ledger
-from forebear.text.ledger import size as bytes_of
 from forebear.text.reading import Reading
 from forebear.text.sources import Paths, find, fingerprint
 
@@ -36,8 +35,8 @@ def contents(paths: Paths, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     parts: list[int] = []
     total = 0
     for document, goes_on in ahead(reading.read(find(paths), Ledger())):
-        parts.append(content_hash(document.text))
-        total += bytes_of(document.text)
+        parts.append(hash_of(document))
+        total += document.size
         if not goes_on:
             hashes.append(joined_hash(parts))
             sizes.append(total)

@@ -125,7 +125,7 @@ def blueprint(
         raise BadInput("a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'")
     model = {
         "type": "WordLevel",
-        "vocab": {token: i for i, token in enumerate(tokens)},
+        "vocab": dict(zip(tokens, range(len(tokens)), strict=True)),
         "unk_token": specials["unknown"],
     }
     return build(
