@@ -20,6 +20,7 @@ from forebear.kernels.compiling import compiled
 from forebear.kernels.memory import AHEAD, wanted
 
 BORDER = -1  # behind each row
+APART = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
 SMALL = 24  # places of a group that are sorted by putting each where it belongs
 
 
@@ -70,10 +71,10 @@ def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> l
     made, borders, numbers = [Found(words, sizes, continuations, words)], np.flatnonzero(text == BORDER), text
     with ThreadPoolExecutor(threads) as pool:
         for n in range(3, order + 1):
-            _spread(pool, entered_in_loops, _parts(sizes, threads), at, sizes, numbers)
+            parts, before = _parts(sizes, threads), sizes
+            _spread(pool, entered_in_loops, parts, at, sizes, numbers)
             _end_rows(numbers, borders, n - 1)
-            before = sizes
-            at, sizes, suffixes, continuations = _refined(numbers, vocabulary, at, sizes, threads, pool)
+            at, sizes, suffixes, continuations = _refined(numbers, vocabulary, at, sizes, parts, pool)
             made[-1] = made[-1]._replace(times=compact(before))
             del before
             words = compiled(last_tokens_in_loops)(made[-1].words, suffixes, np.empty_like(suffixes))
@@ -110,12 +111,17 @@ class _Part(NamedTuple):
 
 
 def _parts(sizes: np.ndarray, threads: int) -> list[_Part]:
-    """All groups, in runs of about equally many places."""
-    if threads == 1 or len(sizes) < threads:
+    """All groups, in runs of about equally many places: cut only at every so many groups, which is near enough."""
+    if threads == 1 or len(sizes) < threads * APART:
         return [_Part(0, len(sizes), 0)]
-    ends = np.cumsum(sizes, dtype=np.int64)
-    cuts = [0, *np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist(), len(sizes)]
-    return [_Part(first, last, int(ends[first - 1]) if first else 0) for first, last in pairwise(cuts)]
+    begins = np.arange(0, len(sizes), APART)
+    ends = np.cumsum(np.add.reduceat(sizes, begins, dtype=np.int64))
+    before = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
+    cuts = sorted({0, *before, len(begins)})
+    return [
+        _Part(first * APART, min(last * APART, len(sizes)), int(ends[first - 1]) if first else 0)
+        for first, last in pairwise(cuts)
+    ]
 
 
 def _spread(pool: ThreadPoolExecutor, loop: Callable[..., Any], parts: list[_Part], *given: Any) -> list[Any]:
@@ -124,12 +130,16 @@ def _spread(pool: ThreadPoolExecutor, loop: Callable[..., Any], parts: list[_Par
 
 
 def _refined(
-    numbers: np.ndarray, vocabulary: int, at: np.ndarray, sizes: np.ndarray, threads: int, pool: ThreadPoolExecutor
+    numbers: np.ndarray,
+    vocabulary: int,
+    at: np.ndarray,
+    sizes: np.ndarray,
+    parts: list[_Part],
+    pool: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Places, the sizes of their groups by a token more than before, and what those are without their first token; and
     into how many each group falls.
     """
-    parts = _parts(sizes, threads)
     continuations = np.empty(len(sizes), np.int32)
     smaller, suffixes = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
     told = _spread(pool, refined_in_loops, parts, numbers, vocabulary, at, sizes, continuations, smaller, suffixes)

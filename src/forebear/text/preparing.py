@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from forebear.text.sentences import Mode
     from forebear.text.tokenizer import Tokenizer
 
-PATIENCE = 1.5  # seconds of work by one process: before that, starting several costs more than they save
+# Seconds of work by one process, and those that it would still take: below, starting several costs more than they save.
+PATIENCE, LEFT = 1.5, 6.0
 UNFOLDS = 20  # times its size that compressed text may have, for a guess at the number of shards
 
 Progress = Callable[[int, int], object]  # bytes of the files done, bytes in all
@@ -69,13 +70,16 @@ def prepare(
                 return there
             workfolder.begin(work, key, tokenizer)
             count = min(workers or cores(), 1 + UNFOLDS * seen.size // shards.SHARD)
-            patience = PATIENCE if workers is None else 0.0
+
+            def alone(job: shards.ShardJob, seconds: float) -> bool:
+                left = seconds * (seen.size - job.position) / max(job.position, 1)
+                return workers is None and (seconds < PATIENCE or left < LEFT)
 
             def told(at: int) -> None:
                 if progress is not None:
                     progress(at, seen.size)
 
-            ledger = _read_and_encode(paths, work, encoder, reading, count, patience, told)
+            ledger = _read_and_encode(paths, work, encoder, reading, count, alone, told)
             facts = {"key": key, "text": seen.text, "made_from": made_from, "vocabulary": tokenizer.size}
             try:
                 if ledger.fingerprint != seen.text:
@@ -135,7 +139,7 @@ def _read_and_encode(
     encoder: Encoder,
     reading: Reading,
     count: int,
-    patience: float,
+    alone: Callable[[shards.ShardJob, float], bool],
     progress: Callable[[int], object],
 ) -> Ledger:
     """Reads everything, hands shards that are not done yet to the workers, and returns the reader's books."""
@@ -143,6 +147,6 @@ def _read_and_encode(
         ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
         read = reading.read(find(paths, ledger), ledger)
         jobs = shards.jobs(read, work / workfolder.SHARDS, ledger, progress)
-        for done in spread(shards.ShardWriter(encoder), jobs, count, patience=patience):
+        for done in spread(shards.ShardWriter(encoder), jobs, count, alone=alone):
             progress(done)
     return ledger

@@ -32,20 +32,20 @@ def spread(
     count: int,
     place: Callable[[Job], str] = str,
     *,
-    patience: float = 0.0,
+    alone: Callable[[Job, float], bool] = lambda job, seconds: False,
 ) -> Iterator[Result]:
     """`work(job)` for every job, in whatever order they finish. `place` names a job in messages.
 
-    For so many seconds of `patience` the work is done here; if it is not done by then, `count` processes are started,
-    all at once. Each holds one job at a time and one more waits here, so that memory does not grow with the number of
-    jobs. With `count` 1 nothing is started.
+    Work is done here as long as `alone` says so of the next job, after so many seconds; then `count` processes are
+    started, all at once. Each holds one job at a time and one more waits here, so that memory does not grow with the
+    number of jobs. With `count` 1 nothing is started.
     """
     workers: Workers = {}
     idle: list[Connection] = []
     busy: dict[Connection, str] = {}
     waiting, began = iter(jobs), time.monotonic()
     job = next(waiting, None)
-    while job is not None and (count <= 1 or time.monotonic() - began < patience):
+    while job is not None and (count <= 1 or alone(job, time.monotonic() - began)):
         yield work(job)
         job = next(waiting, None)
     try:
