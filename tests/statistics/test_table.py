@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny_models import END, VOCABULARY, contexts, count, made, many, texts
 
 from forebear.errors import ForebearError
-from forebear.kernels import ngrams
+from forebear.kernels import ngrams as loops
 from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
 from forebear.statistics import counting, ngram, ngrams, table, tallying
 from forebear.statistics import smoothing as ways_of_smoothing
@@ -53,7 +53,7 @@ def largely(given_texts: list[list[int]], order: int, smoothing: str = "kneser-n
 def test_sorting_finds_the_ngrams_that_numpy_finds(rows: list[list[int]], order: int, threads: int):
     text = np.array([token for row in rows for token in (*row, BORDER)], np.int32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngrams, "APART", 1)
+        patch.setattr(loops, "APART", 1)
         found = levels(text.copy(), 5, order, threads)
     for mine, twin in zip(found, levels_in_numpy(text, 5, order), strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
@@ -72,7 +72,7 @@ def test_groups_of_many_places_are_sorted_too(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(0)
     text = rng.integers(-1, 3, 20_000).astype(np.int32)
     text[-1] = BORDER
-    monkeypatch.setattr(ngrams, "APART", 16)
+    monkeypatch.setattr(loops, "APART", 16)
     for mine, twin in zip(levels(text.copy(), 3, 6, 2), levels_in_numpy(text, 3, 6), strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(mine, twin, strict=True))
 
