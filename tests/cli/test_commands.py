@@ -249,14 +249,43 @@ def test_the_demo_runs_and_goes_on(capsys):
     assert "try next" in capsys.readouterr().out
 
 
+def test_text_as_a_run_cuts_it_is_measured_alike_by_its_arpa_file(capsys, tmp_path):
+    small_runs.trained("ngram", tmp_path, tokenizer="words", unit="sentence")
+    Path("new.txt").write_text("The cat sat under an unheard-of tree, and it was warm!\n他走了。\n")
+    assert main(["tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced"]) == 0
+    cut = capsys.readouterr().out
+    assert cut.splitlines()[0].split()[-3:] == ["was", "warm", "!"]
+    assert "unheard" in cut  # what the vocabulary lacks stays as it is written
+    assert told(capsys, "tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced")["texts"] == cut.splitlines()
+    Path("new.cut").write_text(cut)
+    assert main(["export", "run", "--format", "arpa", "--to", "run.arpa"]) == 0
+    assert main(["import", "run.arpa", "--to", "back"]) == 0
+    capsys.readouterr()
+    mine = told(capsys, "measure", "run", "new.txt")
+    theirs = told(capsys, "measure", "back", "new.cut")
+    assert theirs["tokens"] == mine["tokens"]
+    assert theirs["nats_per_token"] == pytest.approx(mine["nats_per_token"], rel=1e-5)
+
+
+def test_memory_without_its_unit_is_refused(capsys):
+    assert "50M" in refused(capsys, "pretrain", "ngram", "story.txt", "--max-memory", "50", "--to", "run")
+
+
 def test_measure_says_what_it_has_learned_from_and_what_its_tokenizer_forgets(capsys, tmp_path):
     run = small_runs.trained("ngram", tmp_path, tokenizer="words")
     learned = told(capsys, "measure", "run", "text.txt")
     held_out = run.facts["metrics"]["held_out"]["documents"]
     assert (learned["learned_from"], learned["forgotten"]) == (learned["documents"] - held_out, ["white space"])
+    apart = run.facts["metrics"]["held_out"]["bytes"]
+    assert learned["learned_bytes"] == learned["bytes"] - apart
     assert main(["measure", "run", "text.txt"]) == 0
     shown = capsys.readouterr().out
+    assert f"({learned['learned_bytes'] / learned['bytes']:.1%} of the text) are text that the run" in shown
     assert "learned from: no test of it" in shown
+    card = Path("run/card.md").read_text()
+    assert "| order |" in card
+    assert "| seed |" in card
+    assert not any(f"| {idle} |" in card for idle in ("rate", "k", "clip", "steps of warm-up"))  # it only counts
     assert "does not keep white space" in shown
     Path("other.txt").write_text("The cat is new.")
     assert told(capsys, "measure", "run", "other.txt")["learned_from"] == 0

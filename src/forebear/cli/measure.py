@@ -171,6 +171,13 @@ def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
             raise BadInput(f"{flag} is for runs that translate", file=using.folder.path, remedy="leave it out")
 
 
+def learned_already(facts: dict[str, Any], who: str) -> str:
+    """Headings and the like may be many, and little text."""
+    share = facts["learned_bytes"] / max(1, facts["bytes"])
+    told = f"{facts['learned_from']:,} of these documents ({share:.1%} of the text)"
+    return f"{told} are text that {who} learned from: no test of it"
+
+
 def drawn_company(console: Console, facts: dict[str, Any]) -> None:
     """What word vectors know of a text, as a table."""
     made = table("", ">")
@@ -181,8 +188,7 @@ def drawn_company(console: Console, facts: dict[str, Any]) -> None:
     made.add_row("words without a vector", f"{facts['unknown_rate']:.2%}")
     console.print(made)
     if facts["learned_from"]:
-        told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+        console.print(f"[yellow]{learned_already(facts, 'the run')}[/]", soft_wrap=True)
 
 
 def drawn(console: Console, facts: dict[str, Any]) -> None:
@@ -202,8 +208,7 @@ def drawn(console: Console, facts: dict[str, Any]) -> None:
         told = "each hidden token is told by both its sides: compare these bits with other runs of its kind only"
         console.print(f"[yellow]pseudo-likelihood: {told}[/]", soft_wrap=True)
     if facts["learned_from"]:
-        told = f"{facts['learned_from']:,} of these documents are text that the run learned from: no test of it"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+        console.print(f"[yellow]{learned_already(facts, 'the run')}[/]", soft_wrap=True)
     if facts["units"] != facts["documents"] and not facts["pseudo"]:
         told = f"each {facts['unit']} is scored by itself, as the run learned them, and pays for its end"
         console.print(f"[yellow]{told}: compare its perplexity with that of other such runs only[/]", soft_wrap=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebear.cli.many import opened
+from forebear.cli.measure import learned_already
 from forebear.cli.printing import Speaking, table
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def _drawn(console: Console, facts: dict[str, Any]) -> None:
     weights = "found by text for tuning" if facts["tuned_tokens"] else "equal: --tune FILE finds better ones"
     console.print(f"[dim]{tokens}; weights {weights}[/]", soft_wrap=True)
     if together["learned_from"]:
-        told = f"{together['learned_from']:,} of these documents are text that a run learned from: no test of it"
-        console.print(f"[yellow]{told}[/]", soft_wrap=True)
+        console.print(f"[yellow]{learned_already(together, 'a run')}[/]", soft_wrap=True)
 
 
 def _figures(one: dict[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ def tokenize(
     input_file: Annotated[Path | None, Parameter(name="--in")] = None,
     specials: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     lower: bool | None = None,
+    spaced: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     speaking: Speaking = Speaking(),
 ) -> None:
     """Show how a tokenizer cuts a text, piece by piece, with offsets into the original.
@@ -33,6 +34,7 @@ def tokenize(
     ```
     forebear tokenize "我很喜欢你" --tokenizer corpora/book/tokenizer.json
     forebear tokenize "the [MASK] sat" --tokenizer bert-base-uncased-vocab.txt --specials --json
+    forebear tokenize --in test.txt --tokenizer runs/ngram --spaced > test.cut
     ```
 
     Parameters
@@ -40,13 +42,16 @@ def tokenize(
     texts
         What to cut, each argument by itself; - for the lines of standard input.
     tokenizer
-        A tokenizer.json, a vocab.txt, GPT-2's encoder.json, or the folder of one of them.
+        A tokenizer.json, a vocab.txt, GPT-2's encoder.json, or the folder of one of them, such as a run.
     input_file
         A file whose lines are cut one by one, after the texts.
     specials
         Take special tokens written in the text, such as [MASK], for what they are.
     lower
         For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]
+    spaced
+        Write the tokens alone, a line a text, with a space between: what programs for n-grams, such as KenLM with an
+        ARPA file of the run, take for words. What the vocabulary lacks stays as it is written.
     """
     from forebear.text.tokenizer import Tokenizer
 
@@ -65,10 +70,21 @@ def tokenize(
         raise BadInput("there is no text to cut", remedy='forebear tokenize "some text" --tokenizer FILE, or --in FILE')
     chosen = Tokenizer.load(tokenizer, lower=lower)
     cut = [(text, chosen.encode(text, specials=specials)) for text in given]
+    if spaced:
+        lines = [_spaced(text, pieces, chosen) for text, pieces in cut]
+        facts = {"tokenizer": chosen.describe(), "texts": lines}
+        speaking.tell(facts, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
+        return
     speaking.tell(
         {"tokenizer": chosen.describe(), "texts": [_facts(text, pieces) for text, pieces in cut]},
         lambda console: [_draw(console, text, pieces, chosen) for text, pieces in cut],
     )
+
+
+def _spaced(text: str, pieces: Pieces, tokenizer: Tokenizer) -> str:
+    """Its tokens with a space between; those that are unknown as they are written."""
+    rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
+    return " ".join("".join(text[a:b].split()) if i == tokenizer.unknown else token for token, i, (a, b) in rows)
 
 
 def _facts(text: str, pieces: Pieces) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forebear.lineage import LINEAGE
+from forebear.lineage import LINEAGE, milestone_named
 from forebear.text.aside import written_aside
 from forebear.training.folder import CARD, RunFolder
+from forebear.training.recipe import OF_DESCENT
 
 PSEUDO = ("bits", "perplexity", "nats")  # figures that are none of the text where tokens are told by both sides
 
@@ -25,13 +26,13 @@ def card(facts: Mapping[str, Any]) -> str:
         "## How well it does" if "task" in facts else "## How well it predicts",
         _table({**_measured(facts), "seconds of training": facts.get("seconds"), "steps": facts.get("step")}),
         "## What it is",
-        _table({"size": facts.get("size"), **facts["fields"], "parameters": facts.get("parameters")}),
+        _table({"size": facts.get("size"), **_fields(facts), "parameters": facts.get("parameters")}),
         *_task(facts),
         *_integers(facts),
         "## What it was made from",
         _table(_data(facts)),
         "## How it was trained",
-        _table(facts["recipe"] | _pace(facts)),
+        _table(_recipe(facts)),
         "## With what",
         _table(facts["versions"] | facts["hardware"] | {"began": facts["began"]}),
     ]
@@ -113,6 +114,19 @@ def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
         **told,
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['size']:,} entries",
     }
+
+
+def _fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The milestone's own numbers, without those that mean nothing beside the others."""
+    idle = milestone_named(facts["milestone"])(**facts["fields"]).idle_fields
+    return {name: value for name, value in facts["fields"].items() if name not in idle}
+
+
+def _recipe(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How it was trained; to who counts, there is no rate and nothing of what belongs to it."""
+    if "task" in facts or milestone_named(facts["milestone"]).learning != "counting":
+        return facts["recipe"] | _pace(facts)
+    return {name: value for name, value in facts["recipe"].items() if name not in OF_DESCENT}
 
 
 def _pace(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from forebear.errors import BadInput
 from forebear.lineage import nearest
 
+LEAST_MEMORY = 1 << 20  # bytes that somebody may mean
 BUDGETS = ("time", "steps", "tokens", "epochs")
 OF_DESCENT = ("accumulate", "rate", "warmup", "schedule", "fall", "cooldown", "decay", "memory", "clip", "patience")
 OF_DESCENT += ("device", "precision")  # to those who count all this means nothing
@@ -121,7 +122,10 @@ def _read(name: str, kind: str, value: Any) -> Any:
     if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
         raise BadInput(f"{_flag(name)} is {value!r}", remedy="give a number")
     if "int" in kind:
-        return amount(value, name)
+        number = amount(value, name)
+        if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:  # somebody forgot the unit
+            raise BadInput(f"--max-memory is {value} bytes", remedy=f"write it with its unit: {number}M, or 4G")
+        return number
     if "float" in kind:
         try:
             return float(value)

@@ -38,6 +38,7 @@ class Company:
     unknown_rate: float
     seconds: float
     learned_from: int | None = None  # documents of files that the run has learned from, where that is known
+    learned_bytes: int | None = None  # of those
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)

@@ -181,7 +181,8 @@ def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
 
         save_file(network.arrays(), file)
 
-    spaces = "words are what stands between spaces: write text for it as it was cut when it was counted"
+    spaces = "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
+    spaces += "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
     return founded(
         target, milestone, "ngram", tokenizer, write, {"imported": str(path), "notes": [*read.notes, spaces]}
     )

@@ -49,6 +49,7 @@ class Measured:
     seconds: float
     forgotten: tuple[str, ...] = ()  # what the tokenizer does not keep of a text is not counted
     learned_from: int | None = None  # documents of files that the run has learned from, where that is known
+    learned_bytes: int | None = None  # of those
     pseudo: bool = False
     asked: int | None = None  # tokens that were hidden, of which the rest is inferred
     accuracy: float | None = None  # of hidden tokens found again
@@ -104,6 +105,7 @@ class Measured:
             "impossible_tokens": self.impossible,
             "forgotten": list(self.forgotten),
             "learned_from": self.learned_from,
+            "learned_bytes": self.learned_bytes,
             "pseudo": self.pseudo,
             "asked": self.asked,
             "accuracy": self.accuracy,

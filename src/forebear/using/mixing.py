@@ -72,11 +72,14 @@ def mixed(
     together = measure(MixedPredictor(heard, weights), first.tokenizer, portion, unit=first.unit, progress=progress)
     alone = (replace(together, nats=one.nats, known_nats=one.known, impossible=one.impossible) for one in heard)
     known = [run.learned_from(portion.corpus, together.documents) for run in runs]
-    least = max((count for count in known if count is not None), default=None)
+    least, size = max((told for told in known if told[0] is not None), default=(None, None))
     return Mixture(
         weights,
-        tuple(replace(one, learned_from=count) for one, count in zip(alone, known, strict=True)),
-        replace(together, learned_from=least),
+        tuple(
+            replace(one, learned_from=count, learned_bytes=bytes_of)
+            for one, (count, bytes_of) in zip(alone, known, strict=True)
+        ),
+        replace(together, learned_from=least, learned_bytes=size),
         tuned,
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from forebear.errors import BadInput
 from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.text.portion import Portion, documents
 from forebear.training.corpora import learned_from
 from forebear.training.recipe import amount
 from forebear.using.with_vectors import WithVectors
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from forebear.tasks.classification import Classified
     from forebear.tasks.tagging import Told
     from forebear.text.corpus import Corpus
-    from forebear.text.portion import Portion
     from forebear.text.reading import Reading
     from forebear.using.asking import Per, Prompted
     from forebear.using.company import Company
@@ -215,14 +215,18 @@ class Run(WithVectors):
             measured = company(self.words, self.tokenizer, portion)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
             return measured
-        return replace(measured, learned_from=self.learned_from(portion.corpus, measured.documents))
+        known, size = self.learned_from(portion.corpus, measured.documents)
+        return replace(measured, learned_from=known, learned_bytes=size)
 
-    def learned_from(self, corpus: Corpus, count: int) -> int | None:
-        """How many of the first documents it has learned from; None where nobody knows."""
+    def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
+        """How many of the first documents it has learned from, and their bytes; None where nobody knows."""
         if self.facts.get("data") is None:
-            return None
+            return None, None
         seen = learned_from(self.facts["data"], self.folder.recipe.held_out, corpus)
-        return None if seen is None else int(seen[:count].sum())
+        if seen is None:
+            return None, None
+        known = Portion(corpus, documents(corpus)[:count][seen[:count]])
+        return len(known), known.bytes
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
         """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""

@@ -122,7 +122,7 @@ def _asked(batch: Batch, split: Split, objective: Objective) -> Told:
         words = f"nothing is hidden: {asked['next']:,} tokens are asked, seen only those before, and as many, seen only"
         return f"{words} those behind", {"asked": asked}
     told = ", ".join(f"{name} of {count:,}" for name, count in asked.items())
-    return f"nothing is hidden: the {told} tokens is asked, seen only those before", {"asked": asked}
+    return f"nothing is hidden: the {told} tokens of the first batch is asked, seen only those before", {"asked": asked}
 
 
 def _packed(batch: Batch) -> Told:
@@ -133,7 +133,7 @@ def _packed(batch: Batch) -> Told:
     saved = 1 - batch.tokens / max(1, padded)
     figures = {"rows": len(lengths), "longest": int(lengths.max(initial=0)), "padding_saved": saved}
     mean = float(np.mean(lengths)) if len(lengths) else 0.0
-    words = f"{len(lengths):,} rows of {mean:.0f} tokens in the mean, one after the other without padding"
+    words = f"in the first batch {len(lengths):,} rows of {mean:.0f} tokens in the mean, one after the other unpadded"
     return f"{words} ({saved:.0%} of a padded batch would be nothing)", figures
 
 
