@@ -59,8 +59,11 @@ class KenLM:
         if "kenlm_benchmark" not in self.found:
             return None
         ids = self.folder / "theirs.ids"
-        timed([self.found["kenlm_benchmark"], "-v", "-m", str(self.binary)], text, ids)
-        _, said = timed([self.found["kenlm_benchmark"], "-q", "-m", str(self.binary)], ids)
+        try:
+            timed([self.found["kenlm_benchmark"], "-v", "-m", str(self.binary)], text, ids)
+            _, said = timed([self.found["kenlm_benchmark"], "-q", "-m", str(self.binary)], ids)
+        except SystemExit:  # it takes no line of more than 4,096 words
+            return None
         told = re.search(r"Excluding load, CPU: ([\d.e+-]+)", said)
         return float(told[1]) if told else None
 

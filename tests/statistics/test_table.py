@@ -226,3 +226,21 @@ def test_a_room_forgets_only_what_it_gave(tmp_path: Path):
     assert room.taken == array.nbytes
     room.free(array)
     assert room.taken == 0
+
+
+def test_two_ngrams_that_are_alike_are_seen():
+    from forebear.kernels.compiling import compiled
+    from forebear.kernels.lines import ABOVE, MIDDLE, SPARE
+    from forebear.kernels.ngram_table import alike_in_loops, filled_in_loops
+
+    def filled(hashes: list[int]) -> tuple[int, bool]:
+        lines, used = np.zeros((1 + SPARE, ABOVE), np.uint64), np.zeros(1 + SPARE, np.uint8)
+        given = np.array(hashes, np.uint64), *np.zeros((2, len(hashes)), np.uint32)
+        far = compiled(filled_in_loops)(lines, used, 0, 1 + SPARE, *given, False)
+        return far, compiled(alike_in_loops)(lines, used)
+
+    different = [2 * number for number in range(1, 2 * MIDDLE)]
+    assert filled(different) == (1, False)  # all at home in one line, and what does not fit in the next
+    assert filled([2, 4, 2]) == (0, True)  # in one line
+    assert filled([*different, 2])[0] == -1  # the line was full before the second came
+    assert filled([*different, different[-1]])[1]

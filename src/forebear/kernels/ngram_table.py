@@ -64,13 +64,15 @@ def of_level_in_loops(before, continuations, words, made, context, at):
     return context, at
 
 
-def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):
+def filled_in_loops(lines, used, begin, size, hashes, logs, backoffs, longest):
     """Enters n-grams with the bits of their logarithms and, unless they are the longest, back-offs.
 
     lines  those from number `begin` on, of `size` in all; who is at home elsewhere is passed over. The last SPARE are
            nobody's home here, but for who finds those before full.
+    used   how many n-grams each line has: so few numbers that they stay near, and no line is read to enter one more
 
-    How many lines from home any of them stands; -1: two are alike, or there is no room.
+    How many lines from home any of them stands; -1: two are alike, or there is no room. Two that are alike and in the
+    same line are not seen here.
     """
     many, farthest, flat = LONGEST if longest else MIDDLE, np.int64(0), lines.reshape(-1)
     at_home, homes, first = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), 0
@@ -84,17 +86,18 @@ def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):
         for turn in range(found):
             if turn + AHEAD < found:
                 wanted(flat, homes[turn + AHEAD] * ABOVE)
-            number, line, place = at_home[turn], homes[turn], 0
+            number, line = at_home[turn], homes[turn]
             hashed = hashes[number]
-            while lines[line, place]:
-                if lines[line, place] & EVEN == hashed:
-                    return -1
-                place += 1
-                if place == many:
-                    lines[line, 0] |= FULL
-                    line, place = line + 1, 0
-                    if line == len(lines):
+            while used[line] == many:
+                for place in range(many):
+                    if lines[line, place] & EVEN == hashed:
                         return -1
+                lines[line, 0] |= FULL
+                line += 1
+                if line == len(lines):
+                    return -1
+            place = np.int64(used[line])
+            used[line] = place + 1
             lines[line, place] = hashed
             if longest:
                 lines[line, LONGEST + place // 2] |= np.uint64(logs[number]) << (HALF * np.uint64(place % 2))
@@ -102,6 +105,16 @@ def filled_in_loops(lines, begin, size, hashes, logs, backoffs, longest):
                 lines[line, MIDDLE + place] = np.uint64(logs[number]) | np.uint64(backoffs[number]) << HALF
             farthest = max(farthest, line - homes[turn])
     return farthest
+
+
+def alike_in_loops(lines, used):
+    """Whether any line has two n-grams that are alike."""
+    for line in range(len(lines)):
+        for one in range(1, used[line]):
+            for other in range(one):
+                if (lines[line, one] ^ lines[line, other]) & EVEN == 0:
+                    return True
+    return False
 
 
 @inlined

@@ -123,3 +123,24 @@ def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places
             begins[many], found[many] = begin, number
             many += 1
     return size, many
+
+
+def firsts_in_loops(codes, ends, first, second):
+    """The first eight bytes of each word, and the eight behind them, as numbers: as these are ordered, so are words."""
+    for number in range(len(first)):
+        begin, size = ends[number], ends[number + 1] - 1 - ends[number]  # behind each word stands a space
+        one, two = np.uint64(0), np.uint64(0)
+        for byte in range(min(size, 8)):
+            one |= np.uint64(codes[begin + byte]) << np.uint64(56 - 8 * byte)
+        for byte in range(8, min(size, 16)):
+            two |= np.uint64(codes[begin + byte]) << np.uint64(120 - 8 * byte)
+        first[number], second[number] = one, two
+
+
+def gathered_in_loops(codes, ends, numbers, told):
+    """The bytes of these words, one after the other, with the space behind each."""
+    to = 0
+    for number in numbers:
+        for place in range(ends[number], ends[number + 1]):
+            told[to] = codes[place]
+            to += 1

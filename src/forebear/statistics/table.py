@@ -298,25 +298,27 @@ class _Making:
     ) -> Iterator[np.ndarray]:
         """In parts that fit near the processor; the spare lines of one are the first of the next."""
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import filled_in_loops
+        from forebear.kernels.ngram_table import alike_in_loops, filled_in_loops
 
         size = self._many(n)
         homes = size - SPARE
         each = max(NEAR, SPARE, -(-homes // PARTS))
         lines = self.room.zeros((min(each, homes) + SPARE, ABOVE), np.uint64)
-        spilt = np.zeros((SPARE, ABOVE), np.uint64)
+        used = np.zeros(len(lines), np.uint8)
         for begin in range(0, homes, each):
             own = min(each, homes - begin)
-            lines[:SPARE], lines[SPARE:] = spilt, 0
+            mine = lines[: own + SPARE], used[: own + SPARE]
             for at, some in hashes():
                 bits = (values[at : at + len(some)].view(np.uint32) for values in (logs, backoffs))
-                given = lines[: own + SPARE], begin, size, some, *bits, n == self.ngrams.order
-                far = compiled(filled_in_loops)(*given)
+                far = compiled(filled_in_loops)(*mine, begin, size, some, *bits, n == self.ngrams.order)
                 if far < 0:
                     raise _Alike
                 self.far[n] = max(int(self.far[n]), far)
                 let_go(some, logs, backoffs)
+            if compiled(alike_in_loops)(*mine):
+                raise _Alike
             yield lines[:own]
-            spilt = lines[own : own + SPARE].copy()
-        yield spilt
+            for array in (lines, used):
+                array[:SPARE], array[SPARE:] = array[own : own + SPARE].copy(), 0
+        yield lines[:SPARE]
         self.room.free(logs, backoffs, lines)

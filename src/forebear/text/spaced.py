@@ -99,8 +99,11 @@ class SpacedWords:
         """The numbers of all words, in the order of their texts."""
         if self._compiled is None:
             return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
-        ends = self._compiled.ends[: len(self) + 1]
-        first, second = (_eight_of(self._compiled.codes, ends, skipped) for skipped in (0, 8))
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.spaced import firsts_in_loops
+
+        first, second = np.empty(len(self), np.uint64), np.empty(len(self), np.uint64)
+        compiled(firsts_in_loops)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
         _settled(order, lambda some: np.lexsort((second[some], first[some])), first)
         names = self.texts_of  # more than sixteen bytes are alike: seldom, so one by one
@@ -112,10 +115,13 @@ class SpacedWords:
         if self._compiled is None:
             known = list(self._known)
             return [known[number] for number in numbers.tolist()]
-        begins, ends = self._compiled.ends[numbers], self._compiled.ends[numbers + 1]
-        sizes = ends - begins
-        places = np.arange(int(sizes.sum())) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-        return self._compiled.codes[places].tobytes().decode().split(" ")[:-1]
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.spaced import gathered_in_loops
+
+        codes, ends = self._compiled.codes, self._compiled.ends
+        told = np.empty(int((ends[numbers + 1] - ends[numbers]).sum()), np.uint8)
+        compiled(gathered_in_loops)(codes, ends, numbers, told)
+        return told.tobytes().decode().split(" ")[:-1]
 
     def _compile(self) -> None:
         """From now on by compiled loops; those that are known keep their numbers."""
@@ -154,17 +160,6 @@ class SpacedWords:
             begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
             begins += np.repeat(base, lengths_of(rows))
         return np.array(found, np.int32), np.cumsum(lengths_of(rows)), begins
-
-
-def _eight_of(codes: np.ndarray, ends: np.ndarray, skipped: int) -> np.ndarray:
-    """Eight bytes of each word, behind so many, as a number: as these are ordered, so are words."""
-    told = np.zeros(len(ends) - 1, np.uint64)
-    for byte in range(skipped, skipped + 8):
-        places = ends[:-1] + byte
-        there = places < ends[1:] - 1  # behind each word stands a space
-        told <<= np.uint64(8)
-        told[there] |= codes[places[there]]
-    return told
 
 
 def _settled(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
