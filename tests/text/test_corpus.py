@@ -31,7 +31,7 @@ def changing(path, text):
 
 def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
     first = prepare([story], pieces)
-    monkeypatch.setattr(preparing, "assemble", lambda *_, **__: pytest.fail("it was made again"))
+    monkeypatch.setattr(preparing, "concluded", lambda *_, **__: pytest.fail("it was made again"))
     assert prepare([story], pieces).folder == first.folder
     os.utime(story, ns=(1, 1))  # touched, not changed
     assert prepare([story], pieces).folder == first.folder

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.errors import BadInput, ForebearError
-from forebear.text import shards
+from forebear.text import preparing, shards
 from forebear.text.choosing import tokenizer_for
 from forebear.text.corpus import Corpus, smallest_type
 from forebear.text.encoding import content_hash
@@ -254,3 +254,31 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     assert (corpus.words is not None) == (how.format == "tagged")
     assert corpus.whole().bytes == corpus.ledger.stage("sentences").given["bytes"]
     corpus.verify()
+
+
+def test_text_of_words_is_prepared_at_once_as_in_shards(tmp_path, monkeypatch):
+    """All files of both corpora are the same, but for the order of what was dropped."""
+    text = "\n\n".join(
+        f"{'a word and another é 中文 ' * (number % 7)}{number}\n x y\u3000z \n" for number in range(300)
+    )
+    (tmp_path / "text.txt").write_text(text + "\n\n \u200b\n\n")
+    tokenizer = train("words", [text], split="spaces", min_count=2)
+    monkeypatch.setattr(shards, "SHARD", 500)
+    folders = []
+    for soon in (True, False):
+        monkeypatch.setattr(preparing, "SOON", 1 << 20 if soon else 0)
+        folders.append(tmp_path / f"corpus {soon}")
+        seen = []
+        done = prepare(
+            tmp_path / "text.txt", Tokenizer(tokenizer.blueprint), to=folders[-1], workers=1,
+            progress=lambda at, total, seen=seen: seen.append(at),
+        )  # fmt: skip
+        assert seen
+        assert seen[-1] == (tmp_path / "text.txt").stat().st_size
+        assert done.facts["counts"]["unknown"] > 0
+    assert len(sorted(folders[0].iterdir())) == len(sorted(folders[1].iterdir()))
+    for one in folders[0].iterdir():
+        if one.name != "dropped.jsonl":
+            assert one.read_bytes() == (folders[1] / one.name).read_bytes(), one.name
+    lines = [sorted((folder / "dropped.jsonl").read_text().splitlines()) for folder in folders]
+    assert lines[0] == lines[1]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from forebear.text.aside import sync_folder, synced, write_json, written_aside
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, LEDGER, TOKENIZER, smallest_type
 from forebear.text.encoding import NO_TOKENS, Encoded, joined_hash
 from forebear.text.ledger import Ledger
-from forebear.text.shards import finished, told_by_any
-from forebear.text.workfolder import SHARDS
+
+if TYPE_CHECKING:
+    from forebear.text.tokenizer import Tokenizer
 
 
 class GrowingArray:
@@ -107,27 +108,34 @@ class Sizes:
         self.array.append(self.last)
 
 
-def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts: dict[str, Any]) -> None:
-    """Joins the shards, in order, under `work`, closes the books and renames the result to `target`.
+def joined(
+    work: Path, shards: Iterable[Encoded], told: set[str], tokenizer: Tokenizer, ledger: Ledger
+) -> dict[str, dict[str, Any]]:
+    """The arrays of a corpus from its shards, in order, written under `work`; and what they hold. The books go on.
 
-    `begins` tells of each entry of the vocabulary whether it begins a word, for shards that do not know words.
+    `told` are the optional arrays that any shard has.
     """
     whole = work / "whole"
     for old in (whole, work / "replaced"):
         shutil.rmtree(old, ignore_errors=True)
     whole.mkdir()
-    with open(work / DROPPED, "a", encoding="utf-8") as dropped:
-        ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-        told = told_by_any(work / SHARDS)
-        joining = _Joining(whole, smallest_type(facts["vocabulary"]), told, begins, ledger)
-        try:
-            for shard in finished(work / SHARDS):
-                joining.add(shard)
-            arrays = joining.finish()
-        finally:
-            joining.close()
+    joining = _Joining(whole, smallest_type(tokenizer.size), told, ~tokenizer.continues, ledger)
+    try:
+        for shard in shards:
+            joining.add(shard)
+        arrays = joining.finish()
+    finally:
+        joining.close()
     if not arrays["ids"]["shape"][0]:
         raise BadInput("there is no token in this text", remedy="give files that hold text, or another tokenizer")
+    return arrays
+
+
+def concluded(
+    work: Path, target: Path, arrays: dict[str, dict[str, Any]], ledger: Ledger, facts: dict[str, Any]
+) -> None:
+    """Closes the books and renames the result to `target`."""
+    whole = work / "whole"
     ledger.check()
     _copied(work / TOKENIZER, whole)
     _copied(work / DROPPED, whole)
@@ -137,7 +145,10 @@ def assemble(work: Path, target: Path, begins: np.ndarray, ledger: Ledger, facts
 
 
 class _Joining:
-    """The arrays of a corpus while its shards come in, in order."""
+    """The arrays of a corpus while its shards come in, in order.
+
+    `begins` tells of each entry of the vocabulary whether it begins a word, for shards that do not know words.
+    """
 
     def __init__(self, folder: Path, id_type: np.dtype, told: set[str], begins: np.ndarray, ledger: Ledger) -> None:
         kinds = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}

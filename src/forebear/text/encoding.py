@@ -36,6 +36,11 @@ class Encoder:
         if self.sentences not in get_args(Mode):
             raise BadInput(f"--sentences is {self.sentences!r}", remedy=f"choose one of {', '.join(get_args(Mode))}")
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it takes hardly longer than reading does, and tells nothing but tokens."""
+        return self.tokenizer.is_quick and self.segmenter is None and self.names is None
+
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """The arrays of these documents (or parts of documents), and what happened on the way."""
         dropped: list[dict[str, Any]] = []

@@ -173,6 +173,11 @@ class Memo:
         self._begins, self._lengths, self._missed = _Grown(), _Grown(), _Grown()  # by stretch
         self._ids, self._first, self._last = _Grown(), _Grown(), _Grown()  # by token
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether words are found by their bytes."""
+        return bool(self._rule.gaps)
+
     def remember(self, words: SpacedWords, ids: np.ndarray) -> None:
         """Begins with these words, each of which is one token, of this id."""
         assert self._rule.gaps

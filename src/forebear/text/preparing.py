@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from forebear import __version__
 from forebear.errors import BadInput, ForebearError
 from forebear.text import documents, sentences, shards, workfolder
 from forebear.text.aside import cache, disk_told
-from forebear.text.assembling import assemble
+from forebear.text.assembling import concluded, joined
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, Corpus
-from forebear.text.encoding import Encoder
+from forebear.text.documents import Document
+from forebear.text.encoding import Encoded, Encoder
 from forebear.text.entities import KINDS, Names
 from forebear.text.ledger import Ledger
 from forebear.text.reading import Reading
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Seconds of work by one process, and those that it would still take: below, starting several costs more than they save.
 PATIENCE, LEFT = 1.5, 6.0
+SOON = 1 << 27  # bytes of text that is prepared in seconds where nothing but white space parts words
 UNFOLDS = 20  # times its size that compressed text may have, for a guess at the number of shards
 
 Progress = Callable[[int, int], object]  # bytes of the files done, bytes in all
@@ -79,15 +81,24 @@ def prepare(
                 if progress is not None:
                     progress(at, seen.size)
 
-            ledger = _read_and_encode(paths, work, encoder, reading, count, alone, told)
+            soon = workers in (None, 1) and seen.size <= SOON and encoder.is_quick and reading.format != "tagged"
+            with open(work / DROPPED, "w", encoding="utf-8") as dropped:
+                ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
+                read = reading.read(find(paths, ledger), ledger)
+                if not soon:
+                    jobs = shards.jobs(read, work / workfolder.SHARDS, ledger, told)
+                    for done in spread(shards.ShardWriter(encoder), jobs, count, alone=alone):
+                        told(done)
+                try:
+                    whole = _at_once(read, encoder, ledger, told) if soon else shards.finished(work / workfolder.SHARDS)
+                    arrays = joined(work, whole, shards.told_by_any(work / workfolder.SHARDS), tokenizer, ledger)
+                    if ledger.fingerprint != seen.text:
+                        raise BadInput("the text changed while it was being read", file=str(paths), remedy="run again")
+                except BadInput:  # nothing of this can be gone on with
+                    workfolder.removed(work)
+                    raise
             facts = {"key": key, "text": seen.text, "made_from": made_from, "vocabulary": tokenizer.size}
-            try:
-                if ledger.fingerprint != seen.text:
-                    raise BadInput("the text changed while it was being read", file=str(paths), remedy="run again")
-                assemble(work, target, ~tokenizer.continues, ledger, facts)
-            except BadInput:  # nothing of this can be gone on with
-                workfolder.removed(work)
-                raise
+            concluded(work, target, arrays, ledger, facts)
             workfolder.removed(work)
         tokenizer.forget()  # what comes now wants the memory for itself
         return Corpus.open(target, tokenizer)
@@ -133,20 +144,10 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
     )
 
 
-def _read_and_encode(
-    paths: Paths,
-    work: Path,
-    encoder: Encoder,
-    reading: Reading,
-    count: int,
-    alone: Callable[[shards.ShardJob, float], bool],
-    progress: Callable[[int], object],
-) -> Ledger:
-    """Reads everything, hands shards that are not done yet to the workers, and returns the reader's books."""
-    with open(work / DROPPED, "w", encoding="utf-8") as dropped:
-        ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
-        read = reading.read(find(paths, ledger), ledger)
-        jobs = shards.jobs(read, work / workfolder.SHARDS, ledger, progress)
-        for done in spread(shards.ShardWriter(encoder), jobs, count, alone=alone):
-            progress(done)
-    return ledger
+def _at_once(
+    documents: Iterator[Document], encoder: Encoder, ledger: Ledger, progress: Callable[[int], object]
+) -> Iterator[Encoded]:
+    """What shards would hold, of text that takes so little time that nobody has to go on from its middle."""
+    for run in shards.runs(documents):
+        yield encoder.encode(run)
+        progress(ledger.position)

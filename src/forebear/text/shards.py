@@ -65,29 +65,29 @@ def jobs(
     documents: Iterator[Document], folder: Path, ledger: Ledger, skipped: Callable[[int], object]
 ) -> Iterator[ShardJob]:
     """Documents in runs of a fixed size, whoever works on them; runs already encoded are passed over."""
-    run: list[Document] = []
-    number = characters = 0
-
-    def job() -> Iterator[ShardJob]:
-        made = ShardJob(list(run), _digest(run), folder / f"{number:08}.npz", ledger.position)
+    number = -1
+    for number, run in enumerate(runs(documents)):
+        made = ShardJob(run, _digest(run), folder / f"{number:08}.npz", ledger.position)
         if made.is_done():
             skipped(made.position)
         else:
             yield made
+    for path in folder.glob("*.npz"):  # of an attempt on text that was longer then
+        if int(path.stem) > number:
+            path.unlink()
 
+
+def runs(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    run: list[Document] = []
+    characters = 0
     for document in documents:
         run.append(document)
         characters += len(document.text)
         if characters >= SHARD:
-            yield from job()
-            number, characters = number + 1, 0
-            run.clear()
+            yield run
+            run, characters = [], 0
     if run:
-        yield from job()
-        number += 1
-    for path in folder.glob("*.npz"):  # of an attempt on text that was longer then
-        if int(path.stem) >= number:
-            path.unlink()
+        yield run
 
 
 def _digest(documents: list[Document]) -> str:

@@ -317,6 +317,11 @@ class Tokenizer:
         rule = rule_of(self._blueprint)
         return None if rule is None else Memo(lambda: self._rust, rule, self._lacking)
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether nothing but white space parts its words, which are then found sooner than they are read."""
+        return self._memo is not None and self._memo.is_quick
+
     def remember(self, words: SpacedWords, ids: np.ndarray) -> None:
         """Takes over what counting these words has found, of each its id: they need not be looked at again."""
         if self._memo is not None:
