@@ -137,3 +137,33 @@ def test_words_that_training_did_not_have_are_counted_apart(milestone: str, tmp_
     assert measured["unknown_words"] == of_dev["unknown_words"] == 2
     assert measured["accuracy_unknown"] == of_dev["accuracy_unknown"]
     assert "accuracy unknown" in said(capsys, "measure", run, tmp_path / "dev.txt")
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_examples_that_taught_the_run_are_told(milestone: str, tmp_path: Path, capsys: Captured):
+    run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.conll"
+    train.write_text(SLASHED, encoding="utf-8")
+    made = told(capsys, "pretrain", milestone, train, "--to", run)
+    taught = made["labelled"]["sides"]["train"]["count"]
+    assert 0 < taught < SLASHED.count("\n")  # some are held out, and test it
+    assert told(capsys, "measure", run, train)["learned_from"] == taught
+    said_of_it = f"{taught} of these examples have a text that the run learned from: no test of it"
+    assert said_of_it in said(capsys, "measure", run, train)
+    test.write_text(columns(SLASHED + "the/d cow/n sang/v\n"), encoding="utf-8")  # in the other form
+    assert told(capsys, "measure", run, test)["learned_from"] == taught
+    test.write_text(columns("the/d cow/n sang/v\n"), encoding="utf-8")
+    assert told(capsys, "measure", run, test)["learned_from"] == 0
+    assert "no test of it" not in said(capsys, "measure", run, test)
+
+
+def test_nobody_knows_what_taught_a_run_whose_examples_have_changed(tmp_path: Path, capsys: Captured):
+    run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.txt"
+    for file in (train, test):
+        file.write_text(SLASHED, encoding="utf-8")
+    told(capsys, "pretrain", "hmm", train, "--to", run)
+    assert told(capsys, "measure", run, test)["learned_from"] > 0
+    train.write_text(SLASHED.replace("cat", "cow"), encoding="utf-8")
+    assert told(capsys, "measure", run, test)["learned_from"] is None
+    train.unlink()
+    assert told(capsys, "measure", run, test)["learned_from"] is None
+    assert "no test of it" not in said(capsys, "measure", run, test)
