@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 
@@ -61,6 +63,46 @@ def test_figures_of_a_file_in_the_other_form(home: Path, tmp_path: Path, capsys:
 def test_plain_text_is_plain(home: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "plain.txt").write_text("the cat sat\nand/or a dog ran\n", encoding="utf-8")
     assert said(capsys, "tag", home / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
+
+
+def test_given_words_are_taken_without_their_tags_and_it_is_told(home: Path, tmp_path: Path, capsys: Captured):
+    assert main(["tag", str(home / "speec"), "the/d cat/n ran/v", "the cat ran", "--json"]) == 0
+    printed = capsys.readouterr()
+    answers = json.loads(printed.out)["answers"]
+    assert [one["words"] for one in answers] == [["the", "cat", "ran"]] * 2
+    assert answers[0] == answers[1]
+    assert "note: 1 text with tags already, word/tag as the run learned it: read without them" in printed.err
+    (tmp_path / "few.txt").write_text("a/d dog/n ran/v\n", encoding="utf-8")  # too little to tell what the file is
+    assert main(["tag", str(home / "speec"), "--in", str(tmp_path / "few.txt")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "a/d dog/n ran/v\n"
+    assert "note: 1 text with tags already" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ("speec", "the/d cat/n and/or"),  # or is no tag
+        ("speec", "the/d cat/n ran"),
+        ("speec", "the/d /n"),
+        ("speec", "the/d cat/"),
+        ("names", "in/O Rome/B-place"),  # it learned from columns, and I/O may be a word
+    ],
+)
+def test_slashes_of_other_text_are_text(home: Path, capsys: Captured, run: str, text: str):
+    assert main(["tag", str(home / run), text, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "".join(json.loads(printed.out)["answers"][0]["words"]) == text.replace(" ", "")
+    assert "without them" not in printed.err
+
+
+def test_names_with_tags_are_taken_without_them_in_any_scheme(tmp_path: Path):
+    slashed = IOBES.replace(" ", "/").replace("\n\n", "\t").replace("\n", " ").replace("\t", "\n")
+    (tmp_path / "names.txt").write_text(slashed, encoding="utf-8")
+    run = fb.pretrain("hmm", tmp_path / "names.txt", to=tmp_path / "run")
+    for text in ("in/O New/B-place York/E-place now/O", "in/O New/B-place York/I-place now/O"):
+        assert run.tag(text)[0].words == ("in", "New", "York", "now")
+    assert run.tag("in/O New/B-person")[0].words != ("in", "New")
 
 
 def scheme(name: str) -> str:
