@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 
@@ -61,6 +63,46 @@ def test_figures_of_a_file_in_the_other_form(home: Path, tmp_path: Path, capsys:
 def test_plain_text_is_plain(home: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "plain.txt").write_text("the cat sat\nand/or a dog ran\n", encoding="utf-8")
     assert said(capsys, "tag", home / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
+
+
+def test_given_words_are_taken_without_their_tags_and_it_is_told(home: Path, tmp_path: Path, capsys: Captured):
+    assert main(["tag", str(home / "speec"), "the/d cat/n ran/v", "the cat ran", "--json"]) == 0
+    printed = capsys.readouterr()
+    answers = json.loads(printed.out)["answers"]
+    assert [one["words"] for one in answers] == [["the", "cat", "ran"]] * 2
+    assert answers[0] == answers[1]
+    assert "note: 1 text with tags already, word/tag as the run learned it: read without them" in printed.err
+    (tmp_path / "few.txt").write_text("a/d dog/n ran/v\n", encoding="utf-8")  # too little to tell what the file is
+    assert main(["tag", str(home / "speec"), "--in", str(tmp_path / "few.txt")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "a/d dog/n ran/v\n"
+    assert "note: 1 text with tags already" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ("speec", "the/d cat/n and/or"),  # or is no tag
+        ("speec", "the/d cat/n ran"),
+        ("speec", "the/d /n"),
+        ("speec", "the/d cat/"),
+        ("names", "in/O Rome/B-place"),  # it learned from columns, and I/O may be a word
+    ],
+)
+def test_slashes_of_other_text_are_text(home: Path, capsys: Captured, run: str, text: str):
+    assert main(["tag", str(home / run), text, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "".join(json.loads(printed.out)["answers"][0]["words"]) == text.replace(" ", "")
+    assert "without them" not in printed.err
+
+
+def test_names_with_tags_are_taken_without_them_in_any_scheme(tmp_path: Path):
+    slashed = IOBES.replace(" ", "/").replace("\n\n", "\t").replace("\n", " ").replace("\t", "\n")
+    (tmp_path / "names.txt").write_text(slashed, encoding="utf-8")
+    run = fb.pretrain("hmm", tmp_path / "names.txt", to=tmp_path / "run")
+    for text in ("in/O New/B-place York/E-place now/O", "in/O New/B-place York/I-place now/O"):
+        assert run.tag(text)[0].words == ("in", "New", "York", "now")
+    assert run.tag("in/O New/B-person")[0].words != ("in", "New")
 
 
 def scheme(name: str) -> str:
@@ -137,3 +179,33 @@ def test_words_that_training_did_not_have_are_counted_apart(milestone: str, tmp_
     assert measured["unknown_words"] == of_dev["unknown_words"] == 2
     assert measured["accuracy_unknown"] == of_dev["accuracy_unknown"]
     assert "accuracy unknown" in said(capsys, "measure", run, tmp_path / "dev.txt")
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_examples_that_taught_the_run_are_told(milestone: str, tmp_path: Path, capsys: Captured):
+    run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.conll"
+    train.write_text(SLASHED, encoding="utf-8")
+    made = told(capsys, "pretrain", milestone, train, "--to", run)
+    taught = made["labelled"]["sides"]["train"]["count"]
+    assert 0 < taught < SLASHED.count("\n")  # some are held out, and test it
+    assert told(capsys, "measure", run, train)["learned_from"] == taught
+    said_of_it = f"{taught} of these examples have a text that the run learned from: no test of it"
+    assert said_of_it in said(capsys, "measure", run, train)
+    test.write_text(columns(SLASHED + "the/d cow/n sang/v\n"), encoding="utf-8")  # in the other form
+    assert told(capsys, "measure", run, test)["learned_from"] == taught
+    test.write_text(columns("the/d cow/n sang/v\n"), encoding="utf-8")
+    assert told(capsys, "measure", run, test)["learned_from"] == 0
+    assert "no test of it" not in said(capsys, "measure", run, test)
+
+
+def test_nobody_knows_what_taught_a_run_whose_examples_have_changed(tmp_path: Path, capsys: Captured):
+    run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.txt"
+    for file in (train, test):
+        file.write_text(SLASHED, encoding="utf-8")
+    told(capsys, "pretrain", "hmm", train, "--to", run)
+    assert told(capsys, "measure", run, test)["learned_from"] > 0
+    train.write_text(SLASHED.replace("cat", "cow"), encoding="utf-8")
+    assert told(capsys, "measure", run, test)["learned_from"] is None
+    train.unlink()
+    assert told(capsys, "measure", run, test)["learned_from"] is None
+    assert "no test of it" not in said(capsys, "measure", run, test)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Captured, refused
+import forebear as fb
+from command_line import Captured, refused, told
 from forebear.errors import BadInput
 from forebear.tasks.files.reading import examples, guess
 
@@ -45,9 +46,44 @@ def test_every_command_says_the_same(command: tuple[str, ...], content: str, tmp
     path = tmp_path / "few.txt"
     path.write_text(content, encoding="utf-8")
     line, what = next((line, what) for one, line, what in FAULTY if one == content)
-    told = refused(capsys, *command[:2], path, *command[2:], "--to", tmp_path / "run")
-    assert f"few.txt:{line}: {what}" in told
-    assert "remedy: mend it" in told
+    complaint = refused(capsys, *command[:2], path, *command[2:], "--to", tmp_path / "run")
+    assert f"few.txt:{line}: {what}" in complaint
+    assert "remedy: mend it" in complaint
+
+
+MANY = "".join(f"the/DT {noun}/NN {verb}/VB\n" for noun in ("dog", "cat", "man") for verb in ("runs", "eats", "is"))
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "crf"])
+def test_pretrain_leaves_bad_rows_out_where_it_may(milestone: str, tmp_path: Path, capsys: Captured):
+    path, run = tmp_path / "many.txt", tmp_path / "run"
+    path.write_text(MANY + "the/DT bird sings/VB\n" + MANY.replace("the/", "a/"), encoding="utf-8")
+    remedy = refused(capsys, "pretrain", milestone, path, "--to", run).splitlines()[-1]
+    assert remedy == "  remedy: mend it, or leave bad rows out with --on-bad-rows skip"  # an option of this command
+    assert "many.txt:10: " in refused(capsys, "preview", milestone, path)
+    made = told(capsys, "pretrain", milestone, path, "--to", run, "--on-bad-rows", "skip")
+    assert sum(made["labelled"]["sides"][side]["count"] for side in ("train", "dev")) == 18
+    assert any("rows left out or mended" in note and "many.txt:10: word 2" in note for note in made["notes"])
+    told(capsys, "preview", milestone, path, "--on-bad-rows", "skip")
+    again = fb.pretrain(milestone, path, to=tmp_path / "again", on_bad_rows="skip")
+    assert again.facts["labelled"]["sides"] == made["labelled"]["sides"]
+
+
+def test_pretrain_repairs_tags_where_it_may(tmp_path: Path, capsys: Captured):
+    path, names = tmp_path / "names.conll", "in O\nRome B-place\n\n"
+    more = "".join(f"{word} O\nNew B-place\nYork I-place\n\n" for word in ("to", "near", "from"))
+    path.write_text(f"to O\nYork I-place\n\n{names}{more}", encoding="utf-8")
+    remedy = refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run").splitlines()[-1]
+    assert remedy.endswith("--on-bad-tags repair")
+    made = told(capsys, "pretrain", "crf", path, "--to", tmp_path / "run", "--on-bad-tags", "repair")
+    assert any(note.startswith("1 tags") and "were repaired" in note for note in made["notes"])
+
+
+@pytest.mark.parametrize("milestone", ["hmm", "ngram"])
+def test_bad_rows_mean_nothing_to_plain_text(milestone: str, tmp_path: Path, capsys: Captured):
+    (tmp_path / "plain.txt").write_text("a dog barks\na cat sleeps\n" * 9, encoding="utf-8")
+    arguments = ("pretrain", milestone, tmp_path / "plain.txt", "--to", tmp_path / "run", "--on-bad-rows", "skip")
+    assert f"--on-bad-rows is for words with their tags, and {milestone} learns from" in refused(capsys, *arguments)
 
 
 def test_what_is_counted_are_tags(tmp_path: Path):
@@ -65,9 +101,9 @@ def test_plain_text_is_told_to_be_plain(content: str, tmp_path: Path, capsys: Ca
     path = tmp_path / "plain.txt"
     path.write_text(content, encoding="utf-8")
     assert "plain text" in refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run")
-    told = refused(capsys, "adapt", "crf", path, "--to", tmp_path / "run")
-    assert "words have no tags" in told
-    assert "a word and its tag a line" in told
+    complaint = refused(capsys, "adapt", "crf", path, "--to", tmp_path / "run")
+    assert "words have no tags" in complaint
+    assert "a word and its tag a line" in complaint
 
 
 def test_comments_before_sentences_are_no_plain_text(tmp_path: Path, capsys: Captured):

@@ -18,6 +18,7 @@ NUMBERS = Form("tsv", (1,), 2, answer="number", width=2)
 LISTS = Form("tsv", (1,), 2, answer="several", width=2)
 RECORDS = Form("jsonl", ("text",), "label")
 WORDS = Form("conll", (1,), 2, width=2)
+MORE = Form("conll", (1,), 3, width=3)
 LISTED = Form("jsonl", ("words",), "tags")
 CHOICES = Form("jsonl", ("text",), "right", choices=("choices",))
 LETTERS = Form("jsonl", ("text",), "right", choices=("choices",), first="A")
@@ -52,13 +53,14 @@ GOOD = {
     id(QUOTED): "text,label\nfine,x\n",
     id(RECORDS): record(text="fine", label="x"),
     id(WORDS): "他\tO\n\n",
+    id(MORE): "他 N O\n\n",
     id(LISTED): record(words=["他"], tags=["O"]),
     id(CHOICES): record(text="t", choices=["a", "b"], right=1),
     id(LETTERS): record(text="t", choices=["a", "b"], right="a"),
     id(SPELLED): record(text="t", choices=["a", "b"], right="b"),
     id(ASKED): question(answer="她", start=5),
 }
-TASK = {id(THREE): "pairs", id(WORDS): "tagging", id(LISTED): "tagging", id(ASKED): "answering"}
+TASK = {id(THREE): "pairs", id(WORDS): "tagging", id(MORE): "tagging", id(LISTED): "tagging", id(ASKED): "answering"}
 TASK |= {id(form): "choice" for form in (CHOICES, LETTERS, SPELLED)}
 
 
@@ -90,6 +92,15 @@ TASK |= {id(form): "choice" for form in (CHOICES, LETTERS, SPELLED)}
         (WORDS, "来\n好\tO\n\n", "word 1 of the sentence, '来', has no tag"),
         (WORDS, "\tO\n\n", "the line has no word"),
         (WORDS, "a\tb\tO\n\n", "3 columns, 2 are expected"),
+        (WORDS, "a\t\tO\n\n", "3 columns, 2 are expected: 'a\\t\\tO'"),
+        (WORDS, "a b O\n\n", "3 columns, 2 are expected: 'a b O' (words that hold spaces need tabs"),
+        (WORDS, "a O b\n\n", "3 columns, 2 are expected"),
+        (WORDS, "a\tN O\n\n", "the tag 'N O' holds a space"),
+        (WORDS, "a\n\n", "word 1 of the sentence, 'a', has no tag"),
+        (WORDS, "a \n\n", "word 1 of the sentence, 'a', has no tag"),
+        (WORDS, "a \t \n\n", "word 1 of the sentence, 'a', has no tag"),
+        (MORE, "a N\tO\n\n", "2 columns, 3 are expected: 'a N\\tO' (its spaces part no columns"),
+        (MORE, "a O\n\n", "2 columns, 3 are expected: 'a O'"),
         (LISTED, record(words=["a", "b"], tags=["O"]), "2 words, but the tags are 1"),
         (LISTED, record(words=["a", ""], tags=["O", "O"]), "the word is empty"),
         (LISTED, record(words=[], tags=[]), "no words"),
@@ -128,6 +139,22 @@ def test_a_bad_row_is_named_and_left_out(file, form, row, reason):
     assert [(row.file, row.line) for row in bad] == [(str(path), good.count("\n") + 1)]
     assert reason in bad[0].reason
     assert str(bad[0]).startswith(f"{path}:{good.count(chr(10)) + 1}: ")
+
+
+@pytest.mark.parametrize("gap", ["\t", " ", "   ", " \t", "\t ", " \t  "])
+def test_tabs_and_spaces_between_a_word_and_its_tag_are_the_same(file, gap):
+    (only,) = examples(file(f"他{gap}O\n来\tB\n"), "tagging", WORDS)
+    assert (only.words, only.tags) == (("他", "来"), ("O", "B"))
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t", " \t "])
+def test_a_line_of_white_space_alone_parts_sentences(file, blank):
+    assert [one.words for one in examples(file(f"他 O\n{blank}\n来 O\n"), "tagging", WORDS)] == [("他",), ("来",)]
+
+
+def test_words_hold_spaces_where_tabs_part_columns(file):
+    (only,) = examples(file("New York\tB\n \tO\n"), "tagging", WORDS)
+    assert only.words == ("New York", " ")
 
 
 def test_an_answer_that_stands_elsewhere_is_put_right_and_told(file):

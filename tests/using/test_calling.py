@@ -70,15 +70,17 @@ def test_every_public_name_is_there_typed_and_documented():
 
 
 def test_the_words_are_those_of_the_command_line():
+    from forebear.cli.labels import TagOptions
     from forebear.cli.pretrain import PairOptions, TrainingOptions, pretrain
     from forebear.training.recipe import Recipe
-    from forebear.using.planning import OPTIONS
+    from forebear.using.planning import FAULTS, OPTIONS
 
-    groups = {"parallel", "training", "reading", "speaking"}
+    groups = {"parallel", "training", "reading", "tags", "speaking"}
     options = set(inspect.signature(pretrain).parameters) - groups - {"fields", "resume"}
     options |= set(PairOptions.__dataclass_fields__)
     assert options <= set(inspect.signature(fb.pretrain).parameters)
     assert set(OPTIONS) <= {*options, "resume", "from"}  # which is no name in Python
+    assert set(TagOptions.__dataclass_fields__) == set(FAULTS)  # which are among the settings
     assert set(TrainingOptions.__dataclass_fields__) <= set(Recipe.__dataclass_fields__)
 
 

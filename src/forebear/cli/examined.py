@@ -79,6 +79,9 @@ def _draw(console: Console, found: Examined, errors: Path | None) -> None:
     if unseen := figures.get("unseen"):
         told = plain(several([str(label) for label in unseen]))
         console.print(f"[yellow]labels that the run never learned: {told}[/]", soft_wrap=True)
+    if (known := found.known) is not None and known.exact:
+        told = f"{known.exact:,} of these examples have a {known.what} that the run learned from: no test of it"
+        console.print(f"[yellow]{told}[/]", soft_wrap=True)
     for note in found.notes:
         console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)
     where = f"all in {errors}" if errors is not None else "--errors FILE lists them"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -49,6 +49,23 @@ class ExamplesOptions:
     def settings(self) -> dict[str, Any]:
         """Those of training.labelled.LabelledSource."""
         return {"dev_share": self.dev_share, "on_bad_rows": self.on_bad_rows, "on_bad_tags": self.on_bad_tags}
+
+
+@Parameter(name="*", group=EXAMPLES)
+@dataclass(frozen=True)
+class TagOptions:
+    """What becomes of faults in a file of words and their tags, where that teaches a milestone by itself."""
+
+    on_bad_rows: Literal["fail", "skip"] | None = None
+    "Words with tags: rows that are none: fail, or skip; each is named with its line and reason. [default: fail]"
+    on_bad_tags: Literal["fail", "repair"] | None = None
+    "Words with tags: tags that break their scheme: fail, or repair them; they are counted. [default: fail]"
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+NO_TAGS = TagOptions()
 
 
 def _column(name: str) -> str | int:

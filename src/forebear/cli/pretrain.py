@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from forebear.cli.labels import NO_TAGS, TagOptions
 from forebear.cli.printing import Speaking
 from forebear.cli.reading import ReadingOptions
 from forebear.cli.watching import clock, watching
@@ -148,6 +149,7 @@ def pretrain(
     parallel: PairOptions = NO_PAIRS,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
+    tags: TagOptions = NO_TAGS,
     speaking: Speaking = Speaking(),
     **fields: str,
 ) -> None:
@@ -215,7 +217,8 @@ def pretrain(
     from forebear.using.planning import WRITTEN, plan
     from forebear.using.tag_plans import going_on, learns_by_tags, tag_plan
 
-    settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
+    settings = training.settings() | tags.settings()
+    settings |= {name.replace("-", "_"): value for name, value in fields.items()}
     parallel = parallel.but_for(milestone, settings)
     written = read_recipe(recipe, WRITTEN) if recipe else None
     source = parallel.told(_source(reading, sentences, segment, user_dict, entities))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from forebear.cli.labels import NO_TAGS, TagOptions
 from forebear.cli.printing import Speaking, table
 from forebear.cli.reading import ReadingOptions, Texts
 from forebear.text.sentences import Mode
@@ -41,6 +42,7 @@ def preview(
     user_dict: Path | None = None,
     entities: Path | None = None,
     reading: ReadingOptions = ReadingOptions(),
+    tags: TagOptions = NO_TAGS,
     speaking: Speaking = Speaking(),
     **fields: str,
 ) -> None:
@@ -99,7 +101,7 @@ def preview(
     segment = segment or dictionary is not None or names is not None
     translates = milestone_named(milestone).learns_from == "pairs"
     source = TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns)
-    settings = {name.replace("-", "_"): value for name, value in fields.items()}
+    settings = tags.settings() | {name.replace("-", "_"): value for name, value in fields.items()}
     if learns_by_tags(milestone, texts, source.reading):
         idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
         taught, _ = tag_plan(milestone, texts, source, size=size, settings=settings, idle=idle)

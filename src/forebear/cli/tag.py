@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 
 from forebear.cli.doing import NONE, ExampleOptions, do
 from forebear.cli.many import Given, opened, plain
-from forebear.cli.printing import Speaking, table
+from forebear.cli.printing import Speaking, counted, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,16 +45,19 @@ def tag(
     run
         The run's folder: one that forebear adapt made for tagging.
     texts
-        Texts, each by itself.
+        Texts, each by itself. Words that have tags with them as those that the run learned from are taken without.
     show_table
         Show the probability of every tag for every word.
     """
-    from forebear.using.doing import tagged
+    from forebear.using.doing import tagged, untagged
 
     using = opened(run, "tag", speaking)
     as_given = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
+    with_tags = sum(untagged(using, text) is not None for text in as_given)
 
     def line(text: str) -> Tagged:
+        nonlocal with_tags
+        with_tags += untagged(using, text) is not None
         made = tagged(using, text)[0]
         if many.output_file is None:
             as_given.append(text)
@@ -76,6 +80,9 @@ def tag(
         write=_lines,
         gap="",
     )
+    if with_tags and not speaking.quiet:
+        told = f"{counted(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
+        print(f"note: {told}", file=sys.stderr)  # noqa: T201
 
 
 def _lines(answer: Told) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
@@ -19,6 +19,7 @@ from forebear.tasks import tags as iobes
 from forebear.tasks.examples import Tagged
 from forebear.tasks.figures.entities_metric import of_entities
 from forebear.tasks.figures.words_metric import of_words
+from forebear.tasks.files.splitting import kind_of
 from forebear.tasks.rows import Row, Rows
 from forebear.tasks.task import Logits, Making, Task, Verdict
 from forebear.text.segmentation import Segmenter, has_han
@@ -132,6 +133,12 @@ class Tagging(Task):
         if self.segmented and has_han(text):
             return tuple(_cut(text))
         return tuple(_WORDS.findall(text)) if not has_han(text) else tuple(_mixed(text))
+
+    def knows(self, tags: Iterable[str]) -> bool:
+        """Whether all of them are tags that were learned, or tags of names that were, whatever their scheme."""
+        if self.is_plain:
+            return {*self.tags}.issuperset(tags)
+        return {*map(kind_of, self.tags)}.issuperset(map(kind_of, tags))
 
     def rows(self, examples: Sequence[Tagged], tokenizer: Tokenizer, layout: Layout, *, learning: bool = False) -> Rows:
         spaced = tokenizer.kind == "bytepair"  # its pieces hold the space before a word

@@ -15,7 +15,7 @@ from forebear.tasks import tags
 from forebear.tasks.examples import Example, Tagged
 from forebear.tasks.files.forms import KINDS, BadRow, Form, Labels
 from forebear.tasks.files.reading import as_written, examples, guess
-from forebear.tasks.files.splitting import divided, labels_of, leaks
+from forebear.tasks.files.splitting import Leaks, divided, labels_of, leaks
 from forebear.tasks.files.surveying import survey
 from forebear.training.checkpoint import digest
 
@@ -100,20 +100,9 @@ def read_labelled(source: LabelledSource) -> LabelledData:
     for side, path in source.files().items():
         labels: Labels = "optional" if side == "test" else "wanted"
         sides[side] = _read(path, source, labels, notes)
-    scheme = ""
-    if source.task == "tagging":
-        scheme = _into_iobes(sides, source, notes)
-    share = source.test_share if source.test is None else 0.0
-    if source.dev is None or share:
-        split = divided(sides["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
-        notes += split.notes
-        sides |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
-        sides |= {"test": list(split.test)} if share else {}
+    scheme = _parted(sides, source, notes)
     if not sides["dev"]:
         raise _nothing_held_out(source, sides["train"])
-    if source.part < 1:
-        kept = max(2, round(source.part * len(sides["train"])))
-        sides["train"] = sorted(sides["train"], key=_by_content)[:kept]
     facts: dict[str, Any] = {}
     for side, found in sides.items():
         if found:
@@ -127,6 +116,38 @@ def read_labelled(source: LabelledSource) -> LabelledData:
             notes += [f"{side}: {leaked}"] if leaked.count else []
             notes += _unheard_of(side, sides[side], sides["train"])
     return LabelledData(sides["train"], sides["dev"], sides["test"], scheme, notes, facts)
+
+
+def _parted(sides: dict[str, list[Any]], source: LabelledSource, notes: list[str]) -> str:
+    """Brings tags into one form, which it returns, and takes from what was read to teach what is to examine."""
+    scheme = _into_iobes(sides, source, notes) if source.task == "tagging" else ""
+    share = source.test_share if source.test is None else 0.0
+    if source.dev is None or share:
+        split = divided(sides["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
+        notes += split.notes
+        sides |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
+        sides |= {"test": list(split.test)} if share else {}
+    if source.part < 1:
+        kept = max(2, round(source.part * len(sides["train"])))
+        sides["train"] = sorted(sides["train"], key=_by_content)[:kept]
+    return scheme
+
+
+def learned_from(labelled: Mapping[str, Any], found: Iterable[Example]) -> Leaks | None:
+    """How many of these examples have taught a run; None where their file is not as it was, so that nobody knows.
+
+    `labelled` is what the run says of its examples. Its other files need not be there.
+    """
+    source = LabelledSource.from_json(labelled["source"])
+    try:
+        same = os.path.isfile(source.train) and digest(Path(source.train)) == labelled["digests"]["train"]
+    except OSError:  # it may not be read any more
+        same = False
+    if not same:
+        return None
+    sides: dict[str, list[Any]] = {"train": _read(source.train, source, "wanted", []), "dev": [], "test": []}
+    _parted(sides, source, [])
+    return leaks(sides["train"], found)
 
 
 def _nothing_held_out(source: LabelledSource, found: list[Any]) -> BadInput:

@@ -67,7 +67,8 @@ def pretrain(
 
     `settings` are the recipe's (time="5m", steps=, tokens=, epochs=, batch=, rate=, seed=, …) and the milestone's own
     fields (width=, depth=, order=, …). A folder that holds the same run already is gone on with, or opened if finished.
-    Words with their tags teach some milestones, such as crf: what comes of it is a run that tags, as of `adapt`.
+    Words with their tags teach some milestones, such as crf: what comes of it is a run that tags, as of `adapt`; then
+    on_bad_rows="skip" and on_bad_tags="repair" are settings too.
     `pairs`, instead of texts, are two files line by line, or one with both sides in `columns`, for `transformer`.
     `from_run` is a run whose weights to begin with, and `add_words` a file of words for its vocabulary.
     """

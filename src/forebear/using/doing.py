@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from forebear.errors import BadInput
 from forebear.tasks.examples import Asked, Choices, Labelled, Tagged
+from forebear.tasks.files.forms import Bad
+from forebear.tasks.files.slashed import parted
 from forebear.tasks.predicting import Progress, predicted
 from forebear.text.characters import sound
 
@@ -64,10 +66,28 @@ def _which(number: int, given: Sequence[Any]) -> str:
 
 
 def tagged(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[Tagged]:
-    """Texts, or lists of words, as sentences without tags."""
-    task = cast("Tagging", run.task)
+    """Texts, or lists of words, as sentences without tags; word/tag as the run learned it, as its words."""
     given = [texts] if isinstance(texts, str) else list(texts)
-    return [Tagged(task.words(sound(one)) if isinstance(one, str) else tuple(map(sound, one))) for one in given]
+    return [Tagged(_words(run, sound(one)) if isinstance(one, str) else tuple(map(sound, one))) for one in given]
+
+
+def _words(run: Run, text: str) -> tuple[str, ...]:
+    return untagged(run, text) or cast("Tagging", run.task).words(text)
+
+
+def untagged(run: Run, text: str) -> tuple[str, ...] | None:
+    """The words of a text whose every word has a tag with it, word/tag, as in what the run learned from; else None.
+
+    A tag that the run does not know is none: and/or, km/s and 1/2 are words.
+    """
+    task, learned = cast("Tagging", run.task), run.facts.get("labelled")
+    if learned is None or learned["source"]["form"]["kind"] != "tagged":
+        return None
+    try:
+        words, tags = parted(text)
+    except Bad:
+        return None
+    return words if tags and task.knows(tags) else None
 
 
 def asked(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Asked]:

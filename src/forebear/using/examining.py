@@ -18,12 +18,13 @@ from forebear.tasks.classification import Classification
 from forebear.tasks.examples import Example, Tagged, is_labelled, texts_of
 from forebear.tasks.figures import calibration
 from forebear.tasks.figures.words_metric import of_words_unseen
+from forebear.tasks.files.splitting import Leaks
 from forebear.tasks.predicting import Progress, predicted
 from forebear.tasks.rows import Rows
 from forebear.tasks.tagging import Tagging
 from forebear.tasks.task import Logits, Task, Verdict
 from forebear.text.unlisted import plain
-from forebear.training.labelled import LabelledSource, labelled_source, side_of
+from forebear.training.labelled import LabelledSource, labelled_source, learned_from, side_of
 
 if TYPE_CHECKING:
     from forebear.using.run import Run
@@ -60,6 +61,7 @@ class Examined:
     unlabelled: int
     notes: tuple[str, ...]
     seconds: float
+    known: Leaks | None = None  # examples that the run has learned from, where that is known
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -70,6 +72,7 @@ class Examined:
             "mistakes": len(self.mistakes),
             "first_mistakes": [mistake.facts() for mistake in self.mistakes[:SHOWN]],
             "unlabelled": self.unlabelled,
+            "learned_from": None if self.known is None else self.known.exact,
             "notes": list(self.notes),
             "seconds": round(self.seconds, 3),
         }
@@ -114,6 +117,7 @@ def examine(
         len(found) - len(examples),
         tuple(notes),
         time.monotonic() - began,
+        learned_from(run.facts["labelled"], examples) if "labelled" in run.facts else None,
     )
 
 

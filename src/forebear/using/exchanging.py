@@ -216,10 +216,7 @@ def exported(run: Run, form: str, to: str) -> Path:
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name)
         what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
-        parent = run.facts.get("parent") or "the run that it was adapted from"
-        remedy = f"it can be written as: {offered}" if offered else f"export {parent}"
-        if "translation" in run.heads:
-            remedy = "use it here: forebear translate"
+        remedy = f"it can be written as: {offered}" if offered else _instead(run)
         raise BadInput(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
     if target.exists() and (form not in FOLDERS or not target.is_dir() or any(target.iterdir())):
         raise BadInput("exists already", file=target, remedy="choose another place with --to")
@@ -227,6 +224,23 @@ def exported(run: Run, form: str, to: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         ways[name, form](run, target)
     return target
+
+
+def _instead(run: Run) -> str:
+    """What to do with a run that no other program reads: export the one it began with, or use it here."""
+    from forebear.interop.families import FAMILIES
+
+    parent, place, forms = run.facts.get("parent"), run.folder.path, ", ".join(word_vectors.FORMS)
+    with contextlib.suppress(ForebearError):  # it may be gone
+        if parent and form_of(Run.open(parent)):
+            return f"export the run that it was adapted from: forebear export {parent} --to PLACE"
+    here = f"use it here: forebear {', '.join(run.verbs)}"
+    if run.task is not None:
+        here = f"have its answers in a file instead: forebear {run.task.verb} {place} --in FILE --out FILE"
+    elif "next" in run.heads:
+        here += "; or count n-grams of the same text, which others read: forebear pretrain ngram"
+    others = f"ngram as arpa; {', '.join(FAMILIES)} as huggingface and onnx; elmo as elmo; vectors of words as {forms}"
+    return f"{here}. What can be exported: {others}"
 
 
 def before_writing(run: Run, form: str, to: str | Path) -> str:

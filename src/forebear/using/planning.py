@@ -33,6 +33,7 @@ DEFAULT_TIME = 300.0  # seconds, where nothing says how long
 OPTIONS = ("to", "size", "tokenizer", "vocabulary", "recipe", "resume", "overwrite", "sentences", "segment", "workers")
 OPTIONS += ("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary")
 OPTIONS += ("processes", "shard")
+FAULTS = ("on_bad_rows", "on_bad_tags")  # of files of words and tags, which are read elsewhere
 OF_LINES = (
     "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each "
 )
@@ -280,6 +281,9 @@ def shared_out(
     own = [field.name for field in fields(kind)]
     names = [*own, *(field.name for field in fields(Recipe))]
     for name in settings:
+        if name in FAULTS:
+            what = f"--{_dashed(name)} is for words with their tags, and {milestone} learns from plain text here"
+            raise BadInput(what, remedy="leave it out")
         if name not in names:
             near = difflib.get_close_matches(name, [*names, *OPTIONS], n=1, cutoff=0.7)
             remedy = (

@@ -19,7 +19,7 @@ from forebear.training.corpora import TextSource
 from forebear.training.folder import RunFolder
 from forebear.training.labelled import labelled_source
 from forebear.using import adapting, pretraining, task_plans
-from forebear.using.planning import shared_out
+from forebear.using.planning import FAULTS, shared_out
 
 GUESSED = "the words of this file have their tags with them, so"
 
@@ -78,7 +78,8 @@ def tag_plan(
 ) -> tuple[task_plans.Plan, list[str]]:
     """What `adapt MILESTONE FILE --task tagging` plans, and what was guessed of the file, in words.
 
-    `settings` are fields of the milestone and settings of the recipe; `idle` are options that mean nothing here.
+    `settings` are fields of the milestone, settings of the recipe, and what becomes of faults in the file; `idle` are
+    options that mean nothing here.
     """
     written = dict(recipe or {})
     if written.get("milestone", milestone) != milestone:
@@ -91,7 +92,9 @@ def tag_plan(
     if len(texts) != 1:
         what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
         raise BadInput(what, remedy="join them into one")
-    own, given = shared_out(milestone, kind, settings or {})
+    faults = {name: value for name, value in (settings or {}).items() if name in FAULTS}
+    rest = {name: value for name, value in (settings or {}).items() if name not in FAULTS}
+    own, given = shared_out(milestone, kind, rest)
     given = {**written.get("recipe", {}), **given}
     held_out = given.pop("held_out", None)
     fields = {**written.get("fields", {}), **own}
@@ -105,6 +108,7 @@ def tag_plan(
             task="tagging",
             form=_form(milestone, texts[0], reading),
             dev_share=None if held_out is None else _share(held_out),
+            **faults,
         )
         notes = [f"{GUESSED} {milestone} learns to tag (as text: --format text)"] * guessed + notes
         return task_plans.plan(milestone, labelled, settings=given, size=size, fields=fields), notes
@@ -116,7 +120,7 @@ def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        if any(option in error.remedy for option in ("--on-bad", "--dev", "--test")):
+        if any(option in error.remedy for option in ("--dev", "--test")):
             error.remedy += f" (of forebear adapt {milestone} {path} --task tagging)"
         raise
 

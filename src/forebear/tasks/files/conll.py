@@ -89,29 +89,44 @@ def _cutter(form: Form) -> Callable[[str], tuple[str | None, str]]:
     is_plain = width == 2 and word_at == 0 and tag_at == 1
 
     def cut(text: str) -> tuple[str | None, str]:
-        if is_plain and len(plain := text.split("\t" if "\t" in text else " ")) == 2 and plain[0]:
+        between = "\t" if "\t" in text else " "
+        if is_plain and len(plain := text.split(between)) == 2 and plain[0] and (between == " " or " " not in text):
             return plain[0], plain[1]
-        if "\t" in text:
-            cells = text.split("\t")
-        elif len(GAP.split(text.strip(" "))) > 2 and is_sentence(text):
-            raise Bad(f"this line is word/tag word/tag, a word and its tag are expected in columns: {shown(text)}")
-        elif width == 2:  # the word may hold spaces, or be one
-            word, _, tag = text.rstrip(" ").rpartition(" ")
-            cells = [word, tag] if word else [tag]
-        else:
-            cells = GAP.split(text.strip(" "))
+        given = _columns(text, width)
+        cells = [cell.strip(" ") for cell in given]
         if len(cells) == 1 and width > 1:
             return cells[0], ""
         if len(cells) != width and not _only_ends(cells, width):
-            raise Bad(f"the line has {len(cells)} columns, {width} are expected: {shown(text)}")
+            raise Bad(f"the line has {len(cells)} columns, {width} are expected: {shown(text)}{_parting(text, width)}")
         if form.comments and NO_WORD.fullmatch(cells[0]) and word_at:
             return None, ""
-        word = cells[word_at]
+        word = cells[word_at] or given[word_at]  # which may be a space
         if not word:
             raise Bad(f"the line has no word: {shown(text)}")
-        return word, cells[tag_at].strip() if tag_at >= 0 else ""
+        tag = cells[tag_at].strip() if tag_at >= 0 else ""
+        if " " in tag:  # none of a file that spaces part could
+            raise Bad(f"the tag {shown(tag)} holds a space: {shown(text)} (only tabs part the columns of this line)")
+        return word, tag
 
     return cut
+
+
+def _columns(text: str, width: int) -> list[str]:
+    """What stands between the tabs of a line; where it has none, between its spaces."""
+    if "\t" in text:
+        return text.split("\t")
+    given = GAP.split(text.strip(" "))
+    if len(given) > 2 and is_sentence(text):
+        raise Bad(f"this line is word/tag word/tag, a word and its tag are expected in columns: {shown(text)}")
+    return [" ", *given] if width == 2 and len(given) == 1 and text.startswith("  ") else given  # the word is a space
+
+
+def _parting(text: str, width: int) -> str:
+    """What to know of tabs and spaces, where a line has too few or too many columns because of them."""
+    if "\t" in text:
+        mixed = " " in text and len(GAP.split(text.strip(" "))) == width
+        return " (its spaces part no columns, as it has tabs)" if mixed else ""
+    return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
 
 
 def _only_ends(cells: list[str], width: int) -> bool:
