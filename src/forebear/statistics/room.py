@@ -19,6 +19,7 @@ from forebear.text.mapping import let_go
 LARGE = 1 << 24  # bytes from which on an array may have a file of its own
 PART = 1 << 20  # numbers that are written at once
 KEPT = 1 << 25  # bytes of memory that nobody uses, kept for who wants some
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # their numbers in malloc.h
 LINE = 64  # bytes that memory gives at once: arrays begin where one does
 KINDS = {"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "I64": np.int64, "F32": np.float32}
 
@@ -78,17 +79,18 @@ def give_back_large() -> None:
     memory of preparing and counting a text that nobody uses any more. What is smaller is kept, up to as much again as
     a block of text takes, or every block would ask the system for it anew.
     """
-    mmap_threshold, trim_threshold = -3, -1  # their numbers in malloc.h
     with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
         library = ctypes.CDLL(None)
-        library.mallopt(mmap_threshold, 1 << 23)
-        library.mallopt(trim_threshold, KEPT)
+        library.mallopt(MMAP_THRESHOLD, 1 << 23)
+        library.mallopt(TRIM_THRESHOLD, KEPT)
 
 
 def give_back_kept() -> None:
-    """Now the system gets back what is kept, too: something large comes."""
+    """From now on nothing is kept: something large comes."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        library = ctypes.CDLL(None)
+        library.mallopt(TRIM_THRESHOLD, 1 << 20)
+        library.malloc_trim(0)
 
 
 class Growing:

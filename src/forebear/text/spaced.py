@@ -28,7 +28,7 @@ class SpacedWords:
         assert max(codes) <= HIGHEST_GAP
         self._gaps = np.zeros(256, bool)
         self._gaps[codes] = True
-        self._spaces = dict.fromkeys(codes, " ")
+        self._others = gaps.replace(" ", "")
         self._known: dict[str, int] = {}
         self._compiled: Any = None
         self._seen = seen
@@ -148,15 +148,21 @@ class SpacedWords:
         upto = np.searchsorted(begins, ends)
         return numbers, upto, begins
 
+    def _spaced(self, text: str) -> str:
+        """The text with spaces for all gaps."""
+        for gap in self._others:
+            text = text.replace(gap, " ")
+        return text
+
     def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The readable twin, which needs nothing but a dictionary."""
         known = self._known
-        rows = [[word for word in sound(text).translate(self._spaces).split(" ") if word] for text in texts]
+        rows = [[word for word in self._spaced(sound(text)).split(" ") if word] for text in texts]
         found = [known.setdefault(word, len(known)) for row in rows for word in row]
         begins = np.zeros(len(found), np.int64)
         if units:
             base = np.cumsum(lengths_of(texts) + 1) - lengths_of(texts) - 1
-            places = (_places(text.translate(self._spaces), row) for text, row in zip(texts, rows, strict=True))
+            places = (_places(self._spaced(text), row) for text, row in zip(texts, rows, strict=True))
             begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
             begins += np.repeat(base, lengths_of(rows))
         return np.array(found, np.int32), np.cumsum(lengths_of(rows)), begins
