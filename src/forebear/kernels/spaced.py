@@ -77,13 +77,13 @@ def _hash_of_word(data, here, stop):
 
 @inlined
 def _are_same(data, begin, length, known, first, last):
-    """Whether so many bytes of a text are those that a word of the table has."""
+    """Whether so many bytes of a text, eight at least, are those that a word of the table has; eight at once."""
     if last - first != length:
         return False
-    for byte in range(length):  # noqa: SIM110 - a compiled loop
-        if known[first + byte] != data[begin + byte]:
+    for byte in range(0, length - 8, 8):
+        if eight_bytes(known, first + byte) != eight_bytes(data, begin + byte):
             return False
-    return True
+    return eight_bytes(known, last - 8) == eight_bytes(data, begin + length - 8)
 
 
 def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places, lengths, hashes):

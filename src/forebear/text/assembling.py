@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.text.aside import sync_folder, synced, write_json, written_aside
+from forebear.text.aside import sync_folder, synced, write_json
 from forebear.text.corpus import DROPPED, FACTS, FORMAT, LEDGER, TOKENIZER, smallest_type
 from forebear.text.encoding import NO_TOKENS, Encoded, joined_hash
 from forebear.text.ledger import Ledger
@@ -137,8 +137,10 @@ def concluded(
     """Closes the books and renames the result to `target`."""
     whole = work / "whole"
     ledger.check()
-    _copied(work / TOKENIZER, whole)
-    _copied(work / DROPPED, whole)
+    for name in (TOKENIZER, DROPPED):  # who is killed now makes them again
+        with open(work / name, "rb") as file:
+            synced(file)
+        (work / name).rename(whole / name)
     write_json(whole / LEDGER, ledger.to_json())
     write_json(whole / FACTS, {"format": FORMAT, **facts, "counts": _counts(ledger), "arrays": arrays})
     _put(whole, target)
@@ -222,8 +224,3 @@ def _put(whole: Path, target: Path) -> None:
         target.rename(whole.with_name("replaced"))
     whole.rename(target)
     sync_folder(target.parent)
-
-
-def _copied(path: Path, folder: Path) -> None:
-    with open(path, "rb") as source, written_aside(folder / path.name) as copy:
-        shutil.copyfileobj(source, copy)

@@ -105,8 +105,9 @@ class Spoken:
         by_text = self.words.in_order()
         order = by_text[np.argsort(-self.times[by_text], kind="stable")]
         order = order[self.times[order] >= min_count][: None if room is None else room + len(first)]
-        taken, names = set(first), self.words.texts_of(order)
-        if apart := [place for place, name in enumerate(names) if name in taken]:
+        names, spoken = self.words.texts_of(order), f" {self.words.joined(' ')} "
+        if taken := {special for special in first if f" {special} " in spoken}:
+            apart = [place for place, name in enumerate(names) if name in taken]
             order, names = np.delete(order, apart), [name for name in names if name not in taken]
         order, names = order[:room], names[:room]
         ids = np.full(len(self.times), -1, np.int32)
