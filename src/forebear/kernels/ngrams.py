@@ -18,6 +18,7 @@ import numpy as np
 
 from forebear.kernels.compiling import compiled
 from forebear.kernels.memory import AHEAD, wanted
+from forebear.kernels.narrowing import compact
 
 BORDER = -1  # behind each row
 APART = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
@@ -31,12 +32,6 @@ class Found(NamedTuple):
     times: np.ndarray  # (size,) how often each is there
     continuations: np.ndarray  # (shorter ones,) how many of them begin with each n-gram that is one shorter
     suffixes: np.ndarray  # (size,) int32, the number of each without its first token
-
-
-def compact(numbers: np.ndarray) -> np.ndarray:
-    """The same whole numbers in 16 bits, where they fit: most counts are small, and there are very many of them."""
-    fit = numbers.dtype != np.uint16 and int(numbers.max(initial=0)) <= np.iinfo(np.uint16).max
-    return numbers.astype(np.uint16) if fit else numbers
 
 
 # -- numpy's way

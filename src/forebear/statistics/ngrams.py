@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import ForebearError
+from forebear.kernels.narrowing import compact
 from forebear.statistics.room import UNBOUNDED, Room, narrow
 from forebear.text.mapping import let_go
 
@@ -220,8 +221,6 @@ def whole(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
 
 def counts_in(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
     """The same, of numbers that are mostly small, in as little room as counting leaves them in."""
-    from forebear.kernels.ngrams import compact
-
     return compact(whole(arrays, name, size))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -157,15 +157,18 @@ class SpacedWords:
     def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The readable twin, which needs nothing but a dictionary."""
         known = self._known
-        rows = [[word for word in self._spaced(sound(text)).split(" ") if word] for text in texts]
-        found = [known.setdefault(word, len(known)) for row in rows for word in row]
+        rows = [list(filter(None, self._spaced(sound(text)).split(" "))) for text in texts]
+        words = list(chain.from_iterable(rows))
+        found = np.fromiter(map(known.get, words, repeat(-1)), np.int32, len(words))
+        for at in np.flatnonzero(found < 0).tolist():
+            found[at] = known.setdefault(words[at], len(known))
         begins = np.zeros(len(found), np.int64)
         if units:
             base = np.cumsum(lengths_of(texts) + 1) - lengths_of(texts) - 1
             places = (_places(self._spaced(text), row) for text, row in zip(texts, rows, strict=True))
             begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
             begins += np.repeat(base, lengths_of(rows))
-        return np.array(found, np.int32), np.cumsum(lengths_of(rows)), begins
+        return found, np.cumsum(lengths_of(rows)), begins
 
 
 def _settled(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
