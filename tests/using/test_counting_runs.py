@@ -88,7 +88,8 @@ def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path
     (tmp_path / "tagged.txt").write_text(TAGGED * 9 + "the/d cat sat/v\n", encoding="utf-8")
     with pytest.raises(BadInput, match="has no tag") as raised:
         fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run")
-    assert "forebear adapt crf" in raised.value.remedy
+    assert "--on-bad-rows skip" in raised.value.remedy
+    fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run", on_bad_rows="skip", epochs=1)
 
 
 def test_states_that_hold_something_impossible_learn_all_the_same(tmp_path: Path):
