@@ -25,7 +25,7 @@ FORMAT = "forebear-ngrams/2"
 FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
 HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
 # Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
-NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 2
+NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
 USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
