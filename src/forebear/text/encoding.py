@@ -13,6 +13,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.documents import Document
 from forebear.text.entities import BEGINS, Names, flags, told_in
 from forebear.text.ledger import Ledger, size
+from forebear.text.lines import lines_of
 from forebear.text.sentences import Mode, split_sentences
 from forebear.text.spans import added_up, bytes_upto, lengths_of
 
@@ -45,7 +46,13 @@ class Encoder:
         """The arrays of these documents (or parts of documents), and what happened on the way."""
         dropped: list[dict[str, Any]] = []
         ledger = Ledger(on_drop=dropped.append)
-        pieces, lengths, sizes = self._split(documents, ledger)
+        if (lines := self._by_lines(documents)) is not None:
+            tokens, sizes, many = lines
+            _account_sentences(documents, sum(len(it.text) for it in documents), sizes, ledger)
+            self._account(documents, [], [], tokens, ledger)  # none of them is without a token
+            return _entered(documents, many, tokens, None, sizes, dropped, ledger)
+        pieces, lengths, sizes = self._split(documents)
+        _account_sentences(documents, sum(map(len, pieces)), sizes, ledger)
         try:
             tokens = self._tokens(documents, pieces, lengths)
             entities = self._entities(documents, pieces, tokens)
@@ -56,9 +63,20 @@ class Encoder:
             ledger.stage("tokens").give(entities=int(np.count_nonzero(entities == BEGINS)))
         return _entered(documents, np.array(lengths), tokens, entities, sizes, dropped, ledger)
 
-    def _split(self, documents: Sequence[Document], ledger: Ledger) -> tuple[list[str], list[int], np.ndarray]:
+    def _by_lines(self, documents: Sequence[Document]) -> tuple[Tokens, np.ndarray, np.ndarray] | None:
+        """The tokens of all sentences, their bytes, and how many each document has: of lines, where words are found by
+        their bytes too, so that no string is made of either; None where that cannot be.
+        """
+        if self.sentences != "lines" or not self.is_quick or any(it.words is not None for it in documents):
+            return None
+        lines = lines_of(documents)
+        tokens = None if lines is None else self.tokenizer.encode_lines(lines.data, lines.ends)
+        if lines is None or tokens is None or not tokens.counts.all():
+            return None
+        return tokens, lines.sizes, lines.many
+
+    def _split(self, documents: Sequence[Document]) -> tuple[list[str], list[int], np.ndarray]:
         """All sentences in a row, how many each document has, and the bytes of each."""
-        books = ledger.stage("sentences")
         pieces: list[str] = []
         lengths: list[int] = []
         sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -67,16 +85,7 @@ class Encoder:
             pieces += mine
             lengths.append(len(mine))
             sizes.append(_sizes(document, mine))
-        whole = sum(document.part == 0 for document in documents)
-        books.take(
-            documents=whole,
-            characters=sum(len(document.text) for document in documents),
-            bytes=sum(document.size for document in documents),
-        )
-        all_sizes = np.concatenate(sizes)
-        given = {"characters": sum(map(len, pieces)), "bytes": int(all_sizes.sum()), "sentences": len(pieces)}
-        books.give(documents=whole, **given)
-        return pieces, lengths, all_sizes
+        return pieces, lengths, np.concatenate(sizes)
 
     def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> Tokens:
         """The tokens of all sentences, with word starts where words are known: from the source, or by segmentation."""
@@ -188,6 +197,17 @@ def _entered(
         words=tokens.starts,
         entities=entities,
     )
+
+
+def _account_sentences(documents: Sequence[Document], characters: int, sizes: np.ndarray, ledger: Ledger) -> None:
+    """The books of cutting documents into sentences of so many characters in all, and of so many bytes each."""
+    books, whole = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
+    books.take(
+        documents=whole,
+        characters=sum(len(document.text) for document in documents),
+        bytes=sum(document.size for document in documents),
+    )
+    books.give(documents=whole, characters=characters, bytes=int(sizes.sum()), sentences=len(sizes))
 
 
 def _sizes(document: Document, pieces: list[str]) -> np.ndarray:

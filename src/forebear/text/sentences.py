@@ -24,7 +24,7 @@ _OPENING = frozenset("([{“‘«「『（【《〈〔［｛｢")
 _CONTINUING = frozenset(",;:，、；：､")  # a sentence goes on after these, whatever mark stands before them
 _ADDRESS = frozenset("=&/_%#@+-")  # after a mark without a space these are parts of an address, not of prose
 _WIDE = "\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
-_LINE_END = "\n\r\v\f\x85\u2028\u2029"  # Unicode's mandatory breaks
+LINE_END = "\n\r\v\f\x85\u2028\u2029"  # Unicode's mandatory breaks
 _TITLES = ("《》", "〈〉")
 _TITLE_REACH = 32  # characters; a title mark that never closes must not swallow the rest of the text
 _BARE_REACH = 4  # characters; quotes and spaces that may stand before the first word
@@ -38,9 +38,9 @@ _CANDIDATE = re.compile(
     rf"[{_HARD}{_SOFT}](?:(?![0-9A-Za-z])|(?<=[{_HARD}…])|(?<=[{_WIDE}][!?]))"
     rf"([{_HARD}{_SOFT}]*+)[{_HARD}{_SOFT}{_TAIL}]*+(?:\[[0-9]{{1,3}}\][{_TAIL}]*+)*+"
 )
-_BREAK = re.compile(rf"[{_LINE_END}]\s*+")
+_BREAK = re.compile(rf"[{LINE_END}]\s*+")
 _SPACES = re.compile(r"(?<=\S) ++(?=\S)")
-_ONE_BREAK = re.compile(rf"\r\n|[{_LINE_END}]")
+_ONE_BREAK = re.compile(rf"\r\n|[{LINE_END}]")
 _LETTER = rf"[^\W_{_WIDE}]"
 _WORD = re.compile(rf"(?<!{_LETTER})(?<!{_LETTER}[.&]){_LETTER}++(?:[.&]{_LETTER}++)*+\Z")
 _NEXT_WORD = re.compile(r"[A-Za-z]{3,12}+|[A-Za-z]{1,2}+(?!\.)")  # in J. A. Smith the A is no article
@@ -115,7 +115,7 @@ def _plain_lines(text: str) -> list[str] | None:
     if ended:
         lines.pop()
     visible = [line.rstrip() for line in lines]
-    if not all(visible) or any(mark in text for mark in _LINE_END[1:]):
+    if not all(visible) or any(mark in text for mark in LINE_END[1:]):
         return None
     if visible == lines:  # mostly nothing was stripped, and they are the very same
         made = [visible[0], *["\n" + line for line in visible[1:]]]

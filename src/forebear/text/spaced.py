@@ -49,9 +49,19 @@ class SpacedWords:
         numbers, upto, begins = self._found(texts, units)
         return Sought(begins, numbers, upto, self.texts(before) if len(self) > before else [])
 
+    def sought_in(self, data: bytes, ends: np.ndarray) -> Sought | None:
+        """The same of texts in UTF-8 that gaps part and that end here; None while a dictionary is as fast."""
+        self._noticed(len(data))
+        if self._compiled is None:
+            return None
+        before = len(self)
+        begins, numbers = self._numbered(_followed(data))
+        fresh = self.texts(before) if len(self) > before else []
+        return Sought(begins, numbers, np.searchsorted(begins, ends), fresh)
+
     def numbers_of(self, texts: Sequence[str]) -> np.ndarray:
         """Their numbers alone."""
-        self._noticed(texts)
+        self._noticed(sum(map(len, texts)))
         if self._compiled is None:
             return self._by_names(texts, False)[0]
         return self._numbered(_bytes_of(" ".join(texts)))[1]
@@ -64,12 +74,12 @@ class SpacedWords:
 
     def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of each word, how many there are up to the end of each text, and where they begin."""
-        self._noticed(texts)
+        self._noticed(sum(map(len, texts)))
         return (self._by_names if self._compiled is None else self._by_loops)(texts, units)
 
-    def _noticed(self, texts: Sequence[str]) -> None:
-        """So much text was seen; perhaps it is time for loops."""
-        self._seen += sum(map(len, texts))
+    def _noticed(self, characters: int) -> None:
+        """So much more text is seen; perhaps it is time for loops."""
+        self._seen += characters
         if self._compiled is None and stretches.worth_compiling(self._seen):
             self._compile()
 
@@ -201,10 +211,14 @@ def _places(text: str, row: list[str]) -> list[int]:
 
 def _bytes_of(text: str) -> np.ndarray:
     """In UTF-8, with what has to stand behind."""
+    try:
+        return _followed(text.encode())
+    except UnicodeEncodeError:
+        return _followed(sound(text).encode())
+
+
+def _followed(data: bytes) -> np.ndarray:
+    """With what has to stand behind."""
     from forebear.kernels.spaced import BEHIND
 
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        data = sound(text).encode()
     return np.frombuffer(data + b" " * BEHIND, np.uint8)

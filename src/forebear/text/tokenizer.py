@@ -124,6 +124,13 @@ class Tokenizer:
         starts[begins[many.counts > 0]] = True
         return Tokens(many.ids, many.counts, many.unknown, starts, *((many.first, many.last) if spans else ()))
 
+    def encode_lines(self, data: bytes, ends: np.ndarray) -> Tokens | None:
+        """As `encode_all`, of texts in UTF-8 that line feeds part and that end here, if words are found by their bytes
+        and there is much text; else None.
+        """
+        many = self._memo.lines(data, ends) if self._memo is not None and self._memo.is_quick else None
+        return None if many is None else Tokens(many.ids, many.counts, many.unknown)
+
     def _cut_at(self, texts: Sequence[str], places: Sequence[Sequence[int]], spans: bool) -> Many:
         """The tokens of texts of which each is cut at its places."""
         cuts = [np.array(at, np.int64) for at in places]
