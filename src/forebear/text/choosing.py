@@ -25,6 +25,7 @@ from forebear.text.surveying import contents, survey
 if TYPE_CHECKING:
     import numpy as np
 
+    from forebear.text.once import Once
     from forebear.text.segmentation import Segmenter
     from forebear.text.tokenizer import Tokenizer
 
@@ -55,11 +56,13 @@ def tokenizer_for(
     segmenter: Segmenter | None = None,
     progress: Progress | None = None,
     held_out: float = 0.0,
+    once: Once | None = None,
 ) -> Tokenizer:
     """The tokenizer called `choice`: one of the kinds, learned from these files, or the file of that name.
 
     Documents that a corpus would hold out (`Corpus.split` with the share `held_out`) are not learned from: a word
-    that only the examination has must be as unknown to the vocabulary as to the model.
+    that only the examination has must be as unknown to the vocabulary as to the model. Where a text that spaces part is
+    read for it, `once` takes what a corpus wants of that text.
     """
     from forebear.text.tokenizer import Tokenizer
 
@@ -87,7 +90,7 @@ def tokenizer_for(
     file = cache() / "tokenizers" / f"{key[:32]}.json"
     with contextlib.suppress(ForebearError):  # not there yet, or torn: it can be learned again
         return Tokenizer.load(file)
-    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress, held_out)
+    made, read = _learned(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
     if read == seen.text:  # else the text changed on the way, and belongs under another name
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -115,6 +118,7 @@ def _learned(
     segmenter: Segmenter | None,
     progress: Progress | None,
     held_out: float = 0.0,
+    once: Once | None = None,
 ) -> tuple[Tokenizer, str]:
     """The tokenizer, and the fingerprint of what it was learned from."""
     from forebear.text.training import AUTOMATIC, train
@@ -131,10 +135,13 @@ def _learned(
         most = int(told[1].sum())
     if most > learning.limit:  # perhaps too much, as no character has less than a byte: count it first
         options["total_characters"] = sum(len(document.text) for document in reading.read(find(paths), Ledger()))
-    ledger = Ledger()
-    read = _watched(reading.read(find(paths), ledger), lambda: progress and progress(ledger.position, packed))
+    passes = once is not None and told is None and kind == "words" and most <= min(once.most, learning.limit)
+    ledger = once.ledger if once is not None and passes else Ledger()
+    read = _watched(reading.read(find(paths, ledger), ledger), lambda: progress and progress(ledger.position, packed))
     if reading.format == "tagged":  # the words are those of the source
         options["segmenter"] = None
+    if once is not None and passes:
+        return train(kind, once.passed(read), once=once, **options), ledger.fingerprint
     taught: Iterable[Document] = read
     if told is not None:
         hashes, sizes = told

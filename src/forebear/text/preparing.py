@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from forebear.text.documents import Document
 from forebear.text.encoding import Encoded, Encoder
 from forebear.text.entities import KINDS, Names
 from forebear.text.ledger import Ledger
+from forebear.text.once import Once
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
 from forebear.text.sources import Paths, find
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 # Seconds of work by one process, and those that it would still take: below, starting several costs more than they save.
 PATIENCE, LEFT = 1.5, 6.0
-SOON = 1 << 27  # bytes of text that is prepared in seconds where nothing but white space parts words
+SOON = 1 << 27  # bytes of text that are prepared in seconds where nothing but white space parts words
 UNFOLDS = 20  # times its size that compressed text may have, for a guess at the number of shards
 
 Progress = Callable[[int, int], object]  # bytes of the files done, bytes in all
@@ -50,10 +52,12 @@ def prepare(
     overwrite: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
+    once: Once | None = None,
 ) -> Corpus:
     """The corpus of these files: opened if it is there already, finished if it was begun, else made.
 
-    Where names are given as `entities` words are found too, as no entity may end inside one.
+    Where names are given as `entities` words are found too, as no entity may end inside one. What `once` has taken of
+    the same text, while this tokenizer was learned, is not read again.
     """
     if workers is not None and workers < 1:
         raise BadInput(f"--workers is {workers}", remedy="give a number of processes of at least 1")
@@ -71,26 +75,23 @@ def prepare(
             if there := _already(target, key, overwrite):  # another process made it while we waited for it
                 return there
             workfolder.begin(work, key, tokenizer)
-            count = min(workers or cores(), 1 + UNFOLDS * seen.size // shards.SHARD)
-
-            def alone(job: shards.ShardJob, seconds: float) -> bool:
-                left = seconds * (seen.size - job.position) / max(job.position, 1)
-                return workers is None and (seconds < PATIENCE or left < LEFT)
 
             def told(at: int) -> None:
                 if progress is not None:
                     progress(at, seen.size)
 
-            soon = workers in (None, 1) and seen.size <= SOON and encoder.is_quick and reading.format != "tagged"
+            taken = once if once is not None and once.is_of(seen.text, reading, encoder.sentences) else None
             with open(work / DROPPED, "w", encoding="utf-8") as dropped:
-                ledger = Ledger(on_drop=lambda item: dropped.write(json.dumps(item) + "\n"))
-                read = reading.read(find(paths, ledger), ledger)
-                if not soon:
-                    jobs = shards.jobs(read, work / workfolder.SHARDS, ledger, told)
-                    for done in spread(shards.ShardWriter(encoder), jobs, count, alone=alone):
-                        told(done)
+                ledger = Ledger() if taken is None else taken.ledger
+                ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
+                if taken is not None:
+                    whole = _renamed(taken, tokenizer, ledger, told)
+                else:
+                    read = reading.read(find(paths, ledger), ledger)
+                    soon = workers in (None, 1) and encoder.is_quick and reading.format != "tagged"
+                    way = _at_once if soon and seen.size <= SOON else partial(_in_shards, work, seen.size, workers)
+                    whole = way(read, encoder, ledger, told)
                 try:
-                    whole = _at_once(read, encoder, ledger, told) if soon else shards.finished(work / workfolder.SHARDS)
                     arrays = joined(work, whole, shards.told_by_any(work / workfolder.SHARDS), tokenizer, ledger)
                     if ledger.fingerprint != seen.text:
                         raise BadInput("the text changed while it was being read", file=str(paths), remedy="run again")
@@ -144,6 +145,28 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
     )
 
 
+def _in_shards(
+    work: Path,
+    size: int,
+    workers: int | None,
+    documents: Iterator[Document],
+    encoder: Encoder,
+    ledger: Ledger,
+    progress: Callable[[int], object],
+) -> Iterator[Encoded]:
+    """All shards of text of so many bytes, those of an earlier attempt among them."""
+
+    def alone(job: shards.ShardJob, seconds: float) -> bool:
+        left = seconds * (size - job.position) / max(job.position, 1)
+        return workers is None and (seconds < PATIENCE or left < LEFT)
+
+    jobs = shards.jobs(documents, work / workfolder.SHARDS, ledger, progress)
+    count = min(workers or cores(), 1 + UNFOLDS * size // shards.SHARD)
+    for done in spread(shards.ShardWriter(encoder), jobs, count, alone=alone):
+        progress(done)
+    return shards.finished(work / workfolder.SHARDS)
+
+
 def _at_once(
     documents: Iterator[Document], encoder: Encoder, ledger: Ledger, progress: Callable[[int], object]
 ) -> Iterator[Encoded]:
@@ -151,3 +174,12 @@ def _at_once(
     for run in shards.runs(documents):
         yield encoder.encode(run)
         progress(ledger.position)
+
+
+def _renamed(once: Once, tokenizer: Tokenizer, ledger: Ledger, progress: Callable[[int], object]) -> Iterator[Encoded]:
+    """The same of text that was read already."""
+    assert ledger.on_drop is not None
+    for item in once.dropped:
+        ledger.on_drop(item)
+    yield from once.shards(tokenizer.roles["unknown"])
+    progress(ledger.position)

@@ -11,7 +11,7 @@ import numpy as np
 from forebear.text import stretches
 from forebear.text.characters import sound
 from forebear.text.spans import bytes_upto, lengths_of
-from forebear.text.stretches import Sought
+from forebear.text.stretches import NOWHERE, Sought
 
 HIGHEST_GAP = 32  # as a code: nothing within a character of UTF-8 is as low
 
@@ -47,26 +47,37 @@ class SpacedWords:
         """The words of these texts, as `Stretches.sought` tells of them; where they begin only if asked for."""
         before = len(self)
         numbers, upto, begins = self._found(texts, units)
-        return Sought(begins, numbers, upto, self.texts(before) if len(self) > before else [])
+        return Sought(begins, numbers, upto, self._fresh(before))
 
     def sought_in(self, data: bytes, ends: np.ndarray) -> Sought | None:
         """The same of texts in UTF-8 that gaps part and that end here; None while a dictionary is as fast."""
+        before = len(self)
+        found = self.numbered_in(data, ends)
+        return None if found is None else Sought(NOWHERE, *found, self._fresh(before))
+
+    def _fresh(self, before: int) -> list[str]:
+        return self.texts(before) if len(self) > before else []
+
+    def numbered(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of their words, and how many there are up to the end of each text."""
+        return self._found(texts, False)[:2]
+
+    def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The same of texts as `sought_in` takes them."""
         self._noticed(len(data))
         if self._compiled is None:
             return None
-        before = len(self)
-        begins, numbers = self._numbered(_followed(data))
-        fresh = self.texts(before) if len(self) > before else []
-        return Sought(begins, numbers, np.searchsorted(begins, ends), fresh)
+        begins, numbers = self._by_bytes(_followed(data))
+        return numbers, np.searchsorted(begins, ends)
 
     def numbers_of(self, texts: Sequence[str]) -> np.ndarray:
         """Their numbers alone."""
         self._noticed(sum(map(len, texts)))
         if self._compiled is None:
             return self._by_names(texts, False)[0]
-        return self._numbered(_bytes_of(" ".join(texts)))[1]
+        return self._by_bytes(_bytes_of(" ".join(texts)))[1]
 
-    def _numbered(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _by_bytes(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from forebear.kernels.spaced import numbered_words
 
         self._compiled, begins, numbers = numbered_words(self._compiled, data, self._gaps)
@@ -149,7 +160,7 @@ class SpacedWords:
 
         data = _bytes_of(" ".join(texts))
         ends = np.cumsum(lengths_of(texts) + 1)  # in characters, a space behind each text
-        begins, numbers = self._numbered(data)
+        begins, numbers = self._by_bytes(data)
         if len(ends) and len(data) - BEHIND != ends[-1] - 1:  # not all of it is ASCII
             upto = np.searchsorted(begins, bytes_upto(data, ends))
             if units:

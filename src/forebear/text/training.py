@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
 from forebear.text import bytepair, characters, vocabulary, wordpiece, words
 from forebear.text.blueprint import BERT, GPT2, normalizer_of
 from forebear.text.segmentation import Segmenter
 from forebear.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from forebear.text.once import Once
 
 LIMIT = 200_000_000
 AUTOMATIC = "automatic"
@@ -78,12 +82,14 @@ def train(
     specials: Mapping[str, str] | None = None,
     limit: int = LIMIT,
     total_characters: int | None = None,
+    once: Once | None = None,
 ) -> Tokenizer:
     """A tokenizer of one of the four kinds, learned from the texts; the same texts give the same file.
 
     None stands for the kind's own number. `lower` is BERT's switch for WordPiece (on unless told otherwise) and the
     step "lower" for the others (off). `split` and `segmenter` concern words: Chinese is cut by `segmenter`, by a
-    plain one unless told otherwise, by none for None. `specials` is role → token, ids from 0 in that order.
+    plain one unless told otherwise, by none for None. `specials` is role → token, ids from 0 in that order. Where
+    spaces part words, `once` may pass the texts and count them on their way.
     """
     ways = {"words": _words, "characters": _characters, "wordpiece": _wordpiece, "bytepair": _bytepair}
     if kind not in ways:
@@ -101,7 +107,7 @@ def train(
     sample = Sample(texts, limit, total_characters)
     options = {"size": size, "min_count": min_count, "specials": chosen, "normalise": tuple(normalise)}
     if kind == "words":
-        options |= {"split": split, "segmenter": segmenter}
+        options |= {"split": split, "segmenter": segmenter, "once": once}
     if kind == "wordpiece":
         options["lower"] = "lower" in normalise or lower is not False
     made = ways[kind](sample, **options)
@@ -126,13 +132,15 @@ def _words(
     normalise: tuple[str, ...],
     split: str,
     segmenter: Segmenter | str | None,
+    once: Once | None,
 ) -> Tokenizer:
     size, min_count = size or words.SIZE, min_count or words.MIN_COUNT
     cutter = segmenter if isinstance(segmenter, Segmenter) else None
     if segmenter == AUTOMATIC and split != "spaces":
         cutter = Segmenter()
     if split == "spaces" and cutter is None and not normalise:
-        return _spaced_words(sample, size, min_count, specials)
+        return _spaced_words(sample, size, min_count, specials, once)
+    assert once is None
     counts, segmented = words.count(sample, split=split, normalise=normalise, segmenter=cutter)
     kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
     blueprint = words.blueprint(
@@ -146,9 +154,14 @@ def _words(
     return Tokenizer(blueprint)
 
 
-def _spaced_words(sample: Sample, size: int, min_count: int, specials: dict[str, str]) -> Tokenizer:
+def _spaced_words(sample: Sample, size: int, min_count: int, specials: dict[str, str], once: Once | None) -> Tokenizer:
     """The same where nothing but white space parts words: what was counted is remembered for encoding."""
-    spoken, whole = words.count_spaced(sample), {"specials": specials, "normalise": (), "split": "spaces"}
+    whole: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
+    if once is None:
+        spoken = words.count_spaced(sample)
+    else:
+        deque(sample, maxlen=0)  # they pass
+        spoken = once.spoken
     if not words.are_plain(spoken.words):
         counts = words.pieces_of(spoken, "spaces")
         kept = vocabulary.ordered(counts, specials=specials.values(), size=size, min_count=min_count)
@@ -158,7 +171,10 @@ def _spaced_words(sample: Sample, size: int, min_count: int, specials: dict[str,
     covered = int(spoken.times[ids >= 0].sum()) / total if (total := int(spoken.times.sum())) else 1.0
     facts = _trained(sample, min_count, size, covered)
     made = Tokenizer(words.blueprint(kept, segmenter=None, facts=facts, **whole))
-    made.remember(spoken.words, ids)
+    if once is None:
+        made.remember(spoken.words, ids)
+    else:
+        once.ids = ids
     return made
 
 

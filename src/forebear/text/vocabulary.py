@@ -91,7 +91,10 @@ class Spoken:
         return made
 
     def add(self, texts: list[str]) -> None:
-        numbers = self.words.numbers_of(texts)
+        self.count(self.words.numbers_of(texts))
+
+    def count(self, numbers: np.ndarray) -> None:
+        """Words of these numbers occur once more each."""
         more = np.bincount(numbers, minlength=len(self.words))
         more[: len(self.times)] += self.times
         self.times = more

@@ -17,7 +17,8 @@ from forebear.text.blueprint import ROBERTA
 from forebear.text.choosing import KINDS, SPACES, Learning, tokenizer_for
 from forebear.text.corpus import FACTS, Corpus
 from forebear.text.entities import Names
-from forebear.text.preparing import prepare
+from forebear.text.once import Once
+from forebear.text.preparing import SOON, prepare
 from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
 from forebear.text.sources import find
@@ -89,7 +90,7 @@ def corpus_of(
         _agree(corpus, tokenizer, vocabulary)
         return corpus
     segmenter, names = source.segmenter(), source.names()
-    tokenizer = tokenizer or default
+    tokenizer, once = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
         size = vocabulary
         if vocabulary is None:
@@ -99,8 +100,10 @@ def corpus_of(
             learning = replace(learning, size=EVERY_WORD if size is None else size, min_count=least_count or 1)
         if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
             learning = replace(learning, specials=ROBERTA)
+        if tokenizer == SPACES and segmenter is None and source.reading.format != "tagged" and workers in (None, 1):
+            once = Once(source.reading, source.sentences, SOON)  # pyright: ignore[reportArgumentType] - as below
         tokenizer = tokenizer_for(
-            tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out
+            tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out, once
         )
     return prepare(
         source.paths,
@@ -111,6 +114,7 @@ def corpus_of(
         entities=names,
         workers=workers,
         progress=progress,
+        once=once,
     )
 
 
