@@ -64,7 +64,9 @@ class Once:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     ids: np.ndarray | None = None
     _numbering: Numbering = field(default_factory=Numbering)
-    _shards: deque[Encoded] = field(default_factory=deque)
+    _shards: deque[Encoded] = field(default_factory=deque)  # all but their ids,
+    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # which stand here together
+    _filled: int = 0
 
     def __post_init__(self) -> None:
         self.ledger.on_drop = self.dropped.append
@@ -73,8 +75,16 @@ class Once:
         """The texts of these documents, which are taken on their way; who reads them enters them in its ledger."""
         encoder = Encoder(self._numbering, self.sentences)  # pyright: ignore[reportArgumentType] - all that is wanted
         for run in shards.runs(documents):
-            self._shards.append(encoder.encode(run))
+            self._keep(encoder.encode(run))
             yield from (document.text for document in run)
+
+    def _keep(self, shard: Encoded) -> None:
+        """In one large piece of memory, which can be given back, and grows without being copied."""
+        begin, self._filled = self._filled, self._filled + len(shard.ids)
+        if self._filled > len(self._numbers):
+            self._numbers.resize(max(self._filled, len(self._numbers) * 3 // 2), refcheck=False)
+        self._numbers[begin : self._filled] = shard.ids
+        self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
 
     @property
     def spoken(self) -> Spoken:
@@ -87,15 +97,19 @@ class Once:
         return same and self.ledger.fingerprint == text
 
     def shards(self, unknown: int) -> Iterator[Encoded]:
-        """What it became, with ids; each part is gone when it was told."""
+        """What it became, with ids; all of it is gone then."""
         assert self.ids is not None
         ids, sizes = np.where(self.ids < 0, unknown, self.ids), self.spoken.words.lengths()[1]
+        end = 0
         while self._shards:
             shard = self._shards.popleft()
-            named = ids[shard.ids]
+            begin, end = end, end + int(shard.sentences.sum())
+            numbers = self._numbers[begin:end]
+            named = ids[numbers]
             if (lacking := np.flatnonzero(named == unknown)).size:
                 owners = np.searchsorted(np.cumsum(shard.sentences), lacking, side="right")
-                missed = added_up(sizes[shard.ids[lacking]], owners, len(shard.sentences))
+                missed = added_up(sizes[numbers[lacking]], owners, len(shard.sentences))
                 shard.ledger.stage("tokens").give(unknown=len(lacking))
                 shard = replace(shard, unknown=missed)
             yield replace(shard, ids=named)
+        self._numbers, self._numbering = self._numbers[:0].copy(), Numbering()
