@@ -16,8 +16,9 @@ from tiny_models import END, VOCABULARY, contexts, count, made, many, texts
 
 from forebear.errors import ForebearError
 from forebear.kernels import ngrams as loops
+from forebear.kernels.ngram_scoring import BLOCK
 from forebear.kernels.ngrams import BORDER, levels, levels_in_numpy
-from forebear.statistics import counting, ngram, ngrams, table, tallying
+from forebear.statistics import counting, ngram, ngrams, tallying
 from forebear.statistics import smoothing as ways_of_smoothing
 from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import merged
@@ -91,12 +92,19 @@ def test_a_table_says_what_its_twin_says(
     assert tabled.describe() == plain.describe()
 
 
-def test_loops_that_are_compiled_for_an_order_say_the_same(monkeypatch: pytest.MonkeyPatch):
-    model, rows = largely(many(3, 200), 3), [np.array([END, *text, END]) for text in many(5, 50)]
-    expected = model.score_matching(rows)
-    monkeypatch.setattr(table, "MANY", 0)
-    for one, other in zip(model.score_matching(rows), expected, strict=True):
-        assert all(map(np.array_equal, one, other))
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("order", [1, 2, 3, 6])
+def test_rows_are_scored_alike_wherever_blocks_of_tokens_end(order: int, way: dict[str, str]):
+    """Together they are several blocks, with ends of texts inside and rows of no token; each by itself is one."""
+    model, texts = largely(many(3, 200), order, **way), many(5, 300)
+    joined = [np.array([END, *one, END, *other]) for one, other in zip(texts, texts[::-1], strict=True)]
+    rows = [row[: number % 19] for number, row in enumerate(joined)]
+    assert sum(map(len, rows)) > 3 * BLOCK
+    together = model.score_matching(rows)
+    for number, row in enumerate(rows):
+        alone = model.score_matching([row])
+        assert np.array_equal(together[0][number], alone[0][0])
+        assert np.array_equal(together[1][number], alone[1][0])
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

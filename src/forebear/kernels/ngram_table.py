@@ -1,8 +1,7 @@
-"""N-grams in a table that is asked by hash, and texts scored by it: compiled loops.
+"""N-grams in a table that is asked by hash: compiled loops.
 
-The readable twin is `statistics.backoff`, which looks n-grams up by halving. Here the n-gram of a text that ends at a
-token is known by 64 bits, made of those of the one that ends a token earlier: so where all of a token's n-grams would
-stand is known a dozen tokens before they are looked at, and memory is asked for them then.
+The readable twin is `statistics.backoff`, which looks n-grams up by halving. Here an n-gram is known by 64 bits, made
+of those of all its tokens but the last: so where it would stand is known before it is looked at, and memory is asked.
 
 A table is lines of 64 bytes, as memory gives them: eight numbers of 64 bits. In a line stand the hashes of four
 n-grams, then of each its logarithm and its back-off in one number; or, of the longest n-grams, which nothing continues,
@@ -20,15 +19,15 @@ from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
 from forebear.kernels.memory import as_float, wanted
 
 FIRST, SECOND = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
-HALF, LOW, EIGHT = np.uint64(32), np.uint64(0xFFFF_FFFF), np.uint64(8)
+HALF, LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)
+ONE, TWO, THREE, FOUR, EIGHT = (np.uint64(number) for number in (1, 2, 3, 4, 8))
 EVEN, FULL = np.uint64(0xFFFF_FFFF_FFFF_FFFE), np.uint64(1)  # all bits of a hash; and the one that says: see next line
-AHEAD, RING = 12, 16  # tokens that are looked ahead, and a power of two above that
+AHEAD = 12  # n-grams
 BLOCK = 1 << 12  # n-grams that are looked at before those at home are entered
-ROOM = 16  # tokens of an n-gram, and more than any has
 
 
 @inlined
-def _joined(before, token):
+def joined(before, token):
     """The 64 bits of an n-gram, from those of all its tokens but the last."""
     hashed = (before ^ (np.uint64(token) + np.uint64(1)) * SECOND) * FIRST
     hashed ^= hashed >> np.uint64(31)
@@ -37,7 +36,7 @@ def _joined(before, token):
 
 
 @inlined
-def _home(hashed, lines):
+def home_of(hashed, lines):
     """The line where the search for it begins among so many; never among the spare."""
     return ((hashed >> HALF) * np.uint64(lines - SPARE)) >> HALF
 
@@ -45,7 +44,7 @@ def _home(hashed, lines):
 def of_tokens_in_loops(tokens, salt):
     made = np.empty(len(tokens), np.uint64)
     for number in range(len(tokens)):
-        made[number] = _joined(salt, tokens[number])
+        made[number] = joined(salt, tokens[number])
     return made
 
 
@@ -58,7 +57,7 @@ def of_level_in_loops(before, continuations, words, made, context, at):
     begin = at
     while context < len(before) and at - begin + np.int64(continuations[context]) <= len(made):
         for number in range(at, at + np.int64(continuations[context])):
-            made[number - begin] = _joined(before[context], words[number])
+            made[number - begin] = joined(before[context], words[number])
         at += np.int64(continuations[context])
         context += 1
     return context, at
@@ -79,7 +78,7 @@ def filled_in_loops(lines, used, begin, size, hashes, logs, backoffs, longest):
     while first < len(hashes):
         found, last = 0, min(first + BLOCK, len(hashes))
         for number in range(first, last):  # without a jump, as it would often be guessed wrong
-            home = np.int64(_home(hashes[number], size)) - begin
+            home = np.int64(home_of(hashes[number], size)) - begin
             at_home[found], homes[found] = number, home
             found += np.int64(home >= 0) & np.int64(home < len(lines) - SPARE)
         first = last
@@ -118,178 +117,66 @@ def alike_in_loops(lines, used):
 
 
 @inlined
-def _found(lines, at, hashed, last):
-    """Where the hash of an n-gram stands that may go on, in its own line, which begins at `at`, or in one after it."""
-    while True:
-        first, two, three = lines[at], lines[at + np.uint64(1)], lines[at + np.uint64(2)]
-        one, four = first & EVEN, lines[at + np.uint64(3)]
-        if (one == hashed) | (two == hashed) | (three == hashed) | (four == hashed):
-            return np.int64(at) + (two == hashed) + 2 * (three == hashed) + 3 * (four == hashed)
-        if not first & FULL or at == last:
-            return np.int64(-1)
-        at += EIGHT
+def looked_up(lines, home, hashed, last):
+    """Whether an n-gram that may go on is there, its logarithm and its back-off; numbers of another's, or none, if not.
 
-
-@inlined
-def _found_longest(lines, at, hashed, last):
-    """The same of one of the longest; instead of its place, its line's place times eight, and its own in that line."""
-    while True:
-        first, two, three = lines[at], lines[at + np.uint64(1)], lines[at + np.uint64(2)]
-        one, four, five = first & EVEN, lines[at + np.uint64(3)], lines[at + np.uint64(4)]
-        if (one == hashed) | (two == hashed) | (three == hashed) | (four == hashed) | (five == hashed):
-            return np.int64(at) + (two == hashed) + 2 * (three == hashed) + 3 * (four == hashed) + 4 * (five == hashed)
-        if not first & FULL or at == last:
-            return np.int64(-1)
-        at += EIGHT
-
-
-@inlined
-def _log_of_longest(lines, place):
-    number = place & 7
-    pair = lines[np.uint64(place - number + LONGEST + (number >> 1))]
-    return as_float(np.uint32((pair >> (HALF * np.uint64(number & 1))) & LOW))
-
-
-@inlined
-def _hashed(place, reach, token, end, order, salt, lines, begins, hashes, homes):
-    """The hashes of all n-grams that end at a token, from those of the token before; memory is asked for their lines.
-
-    hashes  (RING, ROOM) by place: [is it an end, of one token, of two, …], and 0 where a row has none so long
-    homes   (RING, ROOM) where their lines begin
+    Its own line, which begins at `home`, is looked at, and where that was too full others up to the one at `last`.
+    Which of a line's hashes is the same is added up: a jump for each would often be guessed wrong.
     """
-    mine, before = place & (RING - 1), (place - 1) & (RING - 1)
-    hashes[mine, 0] = np.uint64(token == end)
-    hashes[mine, 1] = _joined(salt, token)
-    for n in range(2, order + 1):
-        shorter = hashes[before, n - 1]
-        if n > reach or shorter == 0:
-            hashes[mine, n] = 0
+    at = home
+    while True:
+        first, two, three, four = lines[at], lines[at + ONE], lines[at + TWO], lines[at + THREE]
+        second, third, fourth = two == hashed, three == hashed, four == hashed
+        hit = ((first & EVEN) == hashed) | second | third | fourth
+        if (not hit) & ((first & FULL) != 0) & (at != last):
+            at += EIGHT
             continue
-        hashed = _joined(shorter, token)
-        home = (np.uint64(begins[n]) + _home(hashed, begins[n + 1] - begins[n])) * EIGHT
-        hashes[mine, n], homes[mine, n] = hashed, home
-        wanted(lines, np.int64(home))
+        where = at + np.uint64(MIDDLE) + np.uint64(second) + TWO * np.uint64(third) + THREE * np.uint64(fourth)
+        return hit, as_float(np.uint32(lines[where] & LOW)), as_float(np.uint32(lines[where] >> HALF))
 
 
 @inlined
-def _looked_up(mine, alone, order, known, lines, far, hashes, homes, weights):
-    """log P of a token by the longest of its n-grams that is there, and how long that is.
-
-    Their back-off weights are put into weights[1]. Longer ones than by a token more than the token before had (`known`)
-    cannot be there; `alone` is log P of the token by itself.
-    """
-    log, matched = np.float64(alone), 1
-    for n in range(2, min(order, known + 1) + 1):
-        hashed, home = hashes[mine, n], homes[mine, n]
-        if hashed == 0:
-            break
-        last = home + np.uint64(far[n]) * EIGHT
-        if n < order:
-            found = _found(lines, home, hashed, last)
-            if found < 0:
-                break
-            bits = lines[np.uint64(found + MIDDLE)]
-            log = np.float64(as_float(np.uint32(bits & LOW)))
-            weights[1, n] = np.float64(as_float(np.uint32(bits >> HALF)))
-        else:
-            found = _found_longest(lines, home, hashed, last)
-            if found < 0:
-                break
-            log = np.float64(_log_of_longest(lines, found))
-        matched = n
-    return log, matched
-
-
-def scored_in_loops(
-    tokens,
-    lengths,
-    end,
-    order,
-    known_order,
-    salt,
-    single,
-    lines,
-    begins,
-    far,
-    even,
-    hashes,
-    homes,
-    weights,
-    told,
-    matches,
-):
-    """log P of each token of rows that stand one after the other, after those before it in its row.
-
-    The first token of a row is only seen; what stands before an end is not looked at behind it.
-
-    known_order
-             a tuple as long as the order, so that loops over lengths are compiled for this one; or an empty one
-    lines    (8 · lines,), and begins (order + 2,): where the lines of n-grams of n tokens begin
-    far      (order + 1,) how many lines from home n-grams of n tokens stand
-    even     (V,) or none: a token that a context lacks falls back to it instead of to the shorter context
-    hashes   and homes, as in `_hashed`, and weights (2, ROOM) float64: room to compute in
-    told     (tokens,) to be filled; and `matches`, or none: tokens of the longest n-gram that is there and ends at each
-    """
-    if len(known_order):
-        order = len(known_order)
-    ahead, ahead_row, ahead_left, place = 0, -1, 0, 0
-    for row in range(len(lengths)):
-        known = 0
-        weights[0, :] = 0.0
-        for _ in range(lengths[row]):
-            while ahead < len(tokens) and ahead <= place + AHEAD:
-                reach = 1 if ahead_left == 0 else 2 if hashes[(ahead - 1) & (RING - 1), 0] else order
-                while ahead_left == 0:
-                    ahead_row += 1
-                    ahead_left = lengths[ahead_row]
-                _hashed(ahead, reach, tokens[ahead], end, order, salt, lines, begins, hashes, homes)
-                ahead_left, ahead = ahead_left - 1, ahead + 1
-            token, mine = tokens[place], place & (RING - 1)
-            weights[1, 1] = single[token, 1]
-            log, matched = _looked_up(mine, single[token, 0], order, known, lines, far, hashes, homes, weights)
-            if len(even) and matched <= known:
-                log = np.float64(even[token]) + weights[0, known]
-            elif not len(even):
-                for n in range(1, order):  # always as many rounds, and no jump that would be guessed wrong
-                    log += weights[0, n] if n >= matched else 0.0
-            told[place] = log
-            if len(matches):
-                matches[place] = matched
-            known = min(1 if token == end else matched, order - 1)
-            for n in range(1, order):
-                weights[0, n] = weights[1, n] if n <= known else 0.0
-            place += 1
+def looked_up_longest(lines, home, hashed, last):
+    """The same of one of the longest, which has no back-off."""
+    at = home
+    while True:
+        first, two, three, four = lines[at], lines[at + ONE], lines[at + TWO], lines[at + THREE]
+        second, third, fourth, fifth = two == hashed, three == hashed, four == hashed, lines[at + FOUR] == hashed
+        hit = ((first & EVEN) == hashed) | second | third | fourth | fifth
+        if (not hit) & ((first & FULL) != 0) & (at != last):
+            at += EIGHT
+            continue
+        pair = lines[at + np.uint64(LONGEST) + np.uint64(third | fourth) + TWO * np.uint64(fifth)]
+        return hit, as_float(np.uint32((pair >> (HALF * np.uint64(second | fourth))) & LOW))
 
 
 @inlined
-def _place(hashed, n, order, lines, begins, far):
-    """Where the hash of an n-gram of n tokens stands; -1: it is not there."""
-    home = (np.uint64(begins[n]) + _home(hashed, begins[n + 1] - begins[n])) * EIGHT
+def _asked(hashed, n, order, lines, begins, far):
+    """The logarithm and the back-off weight of an n-gram of n tokens; no numbers where it is not there."""
+    home, nothing = (np.uint64(begins[n]) + home_of(hashed, begins[n + 1] - begins[n])) * EIGHT, np.float32(np.nan)
     last = home + np.uint64(far[n]) * EIGHT
-    return _found(lines, home, hashed, last) if n < order else _found_longest(lines, home, hashed, last)
+    if n < order:
+        hit, log, weight = looked_up(lines, home, hashed, last)
+    else:
+        hit, log = looked_up_longest(lines, home, hashed, last)
+        weight = nothing
+    return (log, weight) if hit else (nothing, nothing)
 
 
 def asked_in_loops(before, tokens, n, order, lines, begins, far, told):
     """log P of these tokens after one context of n - 1 tokens, which they were all seen after; else no number."""
     for number in range(len(tokens)):
-        found = _place(_joined(before, tokens[number]), n, order, lines, begins, far)
-        if found < 0:
-            told[number] = np.nan
-        elif n < order:
-            told[number] = as_float(np.uint32(lines[found + MIDDLE] & LOW))
-        else:
-            told[number] = _log_of_longest(lines, found)
+        told[number] = _asked(joined(before, tokens[number]), n, order, lines, begins, far)[0]
 
 
 def context_in_loops(tokens, salt):
     """The 64 bits of one n-gram."""
-    hashed = _joined(salt, tokens[0])
+    hashed = joined(salt, tokens[0])
     for number in range(1, len(tokens)):
-        hashed = _joined(hashed, tokens[number])
+        hashed = joined(hashed, tokens[number])
     return hashed
 
 
 def weight_in_loops(hashed, n, order, lines, begins, far):
     """The back-off weight of one n-gram of n tokens; no number where it is not there."""
-    found = _place(hashed, n, order, lines, begins, far)
-    return as_float(np.uint32(lines[found + MIDDLE] >> HALF)) if found >= 0 else np.float32(np.nan)
+    return _asked(hashed, n, order, lines, begins, far)[1]

@@ -26,7 +26,6 @@ FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener 
 HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
 # Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
 NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
-USUAL, MANY = (3, 4, 5), 1 << 16  # orders for which loops are compiled by themselves, for so many tokens
 UNSIGNED = "0" * 64  # the digest of no weights
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
@@ -65,17 +64,15 @@ class Table:
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `Backoff.score`."""
+        from forebear.kernels import ngram_table
         from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import RING, ROOM, scored_in_loops
+        from forebear.kernels.ngram_scoring import rooms, scored_in_loops
 
-        told = np.empty(len(tokens))
-        given = self.single, self._flat, self.begins, self.far, self.even
-        rooms = np.zeros((RING, ROOM), np.uint64), np.zeros((RING, ROOM), np.uint64), np.zeros((2, ROOM))
+        told, found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        found = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
-        known = (0,) * self.order if self.order in USUAL and len(tokens) >= MANY else ()
-        loop = compiled(scored_in_loops, bare=True)
-        loop(tokens, lengths, end, self.order, known, np.uint64(self.salt), *given, *rooms, told, found)
+        given = self.single, self._flat, self.begins, self.far, self.even, told, found
+        loop = compiled(scored_in_loops, bare=True, beside=(ngram_table,))
+        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *rooms(self.order))
         if matched is not None:
             matched[:] = found
         if not (told <= ROUNDING).all():
