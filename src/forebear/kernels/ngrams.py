@@ -62,39 +62,42 @@ def levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> l
     if order < 2 or len(text) < 2:
         nothing, none = np.zeros(0, np.int32), np.zeros(vocabulary, np.int32)
         return [Found(nothing, nothing, none if n == 2 else nothing, nothing) for n in range(2, order + 1)]
-    at, sizes, words, continuations = _paired(text, vocabulary)
-    made, borders, numbers = [Found(words, sizes, continuations, words)], np.flatnonzero(text == BORDER), text
+    at, sizes = _by_token(text, vocabulary)
+    made: list[Found] = []
+    borders, numbers, later = np.flatnonzero(text == BORDER).astype(np.int32), text, np.zeros(0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
-        for n in range(3, order + 1):
+        for n in range(2, order + 1):
             parts, before = _parts(sizes, threads), sizes
-            _spread(pool, entered_in_loops, parts, at, sizes, numbers)
-            _end_rows(numbers, borders, n - 1)
+            if n > 2:  # the number of a single token is its id
+                _spread(pool, entered_in_loops, parts, at, sizes, numbers)
+                compiled(ended_in_loops)(numbers, borders, n - 1)
             at, sizes, suffixes, continuations = _refined(numbers, vocabulary, at, sizes, parts, pool)
-            made[-1] = made[-1]._replace(times=compact(before))
+            if n > 2:
+                made[-1], continuations = made[-1]._replace(times=compact(before)), compact(continuations)
             del before
-            words = compiled(last_tokens_in_loops)(made[-1].words, suffixes, np.empty_like(suffixes))
-            made.append(Found(words, sizes, compact(continuations), suffixes))
+            made.append(Found(later, sizes, continuations, suffixes))
     made[-1] = made[-1]._replace(times=compact(sizes))
-    return made
+    del at, sizes
+    text.resize(0, refcheck=False)  # its room is wanted for what comes
+    return _with_last_tokens(made)
 
 
-def _end_rows(numbers: np.ndarray, borders: np.ndarray, n: int) -> None:
-    """Marks the first place of each row at which no n-gram of n tokens begins any more, though a shorter one did."""
-    places = borders - n + 1
-    places = places[places >= np.concatenate(([0], borders[:-1] + 1))]
-    numbers[places] = BORDER
+def _with_last_tokens(levels: list[Found]) -> list[Found]:
+    """Told at the end, as they can be: the last token of an n-gram is that of what it is without its first."""
+    words, told = levels[0].suffixes, []
+    for n, level in enumerate(levels, start=2):
+        if n > 2:
+            words = compiled(last_tokens_in_loops)(words, level.suffixes, np.empty_like(level.suffixes))
+        told.append(level._replace(words=words))
+    return told
 
 
-def _paired(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What `_refined` tells, of two tokens."""
-    at = np.empty_like(text)
-    places = compiled(paired_in_loops)(text, vocabulary, np.empty_like(text), at)
+def _by_token(text: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `_refined` tells, of single tokens: their places, and how many each has."""
+    at, sizes = np.empty_like(text), np.zeros(vocabulary, np.int32)
+    places = compiled(by_token_in_loops)(text, at, sizes)
     at.resize(places, refcheck=False)
-    sizes, words, continuations = np.empty_like(at), np.empty_like(at), np.zeros(vocabulary, np.int32)
-    groups = compiled(sizes_of_pairs_in_loops)(text, at, sizes, words, continuations)
-    for array in (sizes, words):
-        array.resize(groups, refcheck=False)
-    return at, sizes, words, continuations
+    return at, sizes
 
 
 class _Part(NamedTuple):
@@ -154,50 +157,20 @@ def _closed_up(array: np.ndarray, parts: list[_Part], many: list[int]) -> np.nda
     return array
 
 
-def paired_in_loops(text, vocabulary, by_second, at):
-    """The places at which two tokens of a row begin, by the first token, then by the second, then as they come; and how
-    many there are.
-    """
-    firsts, seconds = np.zeros(vocabulary + 1, np.int64), np.zeros(vocabulary + 1, np.int64)
-    for place in range(len(text) - 1):
-        if text[place] >= 0 and text[place + 1] >= 0:
-            firsts[text[place] + 1] += 1
-            seconds[text[place + 1] + 1] += 1
-    for token in range(vocabulary):
-        firsts[token + 1] += firsts[token]
-        seconds[token + 1] += seconds[token]
-    places = firsts[vocabulary]
-    for place in range(len(text) - 1):
-        if text[place] >= 0 and text[place + 1] >= 0:
-            token = text[place + 1]
-            by_second[seconds[token]] = place
-            seconds[token] += 1
-    for number in range(places):
-        if number + AHEAD < places:
-            wanted(text, np.int64(by_second[number + AHEAD]))
-        place = by_second[number]
+def by_token_in_loops(text, at, sizes):
+    """The places of tokens, by the token, then as they come; how many each has, and how many there are."""
+    for token in text:
+        if token >= 0:
+            sizes[token] += 1
+    starts, places = np.empty(len(sizes), np.int32), np.int32(0)
+    for token in range(len(sizes)):
+        starts[token], places = places, places + sizes[token]
+    for place in range(len(text)):
         token = text[place]
-        at[firsts[token]] = place
-        firsts[token] += 1
+        if token >= 0:
+            at[starts[token]] = place
+            starts[token] += 1
     return places
-
-
-def sizes_of_pairs_in_loops(text, at, sizes, words, continuations):
-    """How many places each pair of tokens has, its second token, and how many pairs begin with each token; and how many
-    pairs there are.
-    """
-    groups, first, second = 0, np.int32(-1), np.int32(-1)
-    for number in range(len(at)):
-        if number + AHEAD < len(at):
-            wanted(text, np.int64(at[number + AHEAD]))
-        place = at[number]
-        if text[place] != first or text[place + 1] != second:
-            first, second = text[place], text[place + 1]
-            continuations[first] += 1
-            sizes[groups], words[groups] = 0, second
-            groups += 1
-        sizes[groups - 1] += 1
-    return groups
 
 
 def refined_in_loops(first, last, begin, numbers, vocabulary, at, sizes, continuations, smaller, suffixes):
@@ -278,6 +251,15 @@ def entered_in_loops(first, last, begin, at, sizes, numbers):
                 wanted(numbers, np.int64(at[number + AHEAD]))
             numbers[at[number]] = group
         read += sizes[group]
+
+
+def ended_in_loops(numbers, borders, n):
+    """Marks the first place of each row at which no n-gram of n tokens begins any more, though a shorter one did."""
+    before = -1
+    for border in borders:
+        if border - n + 1 > before:
+            numbers[border - n + 1] = BORDER
+        before = border
 
 
 def last_tokens_in_loops(words, suffixes, told):

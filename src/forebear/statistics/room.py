@@ -72,6 +72,14 @@ def _in_line(bytes_there: np.ndarray, size: int) -> np.ndarray:
 UNBOUNDED = Room()
 
 
+def memory_there() -> int:
+    """Bytes of memory that this machine has, or that its keeper allows."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no limit is written as a word
+        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
+
+
 def give_back_large() -> None:
     """From now on the system gets back what is larger than 8 MB as soon as it is freed, in this whole process.
 

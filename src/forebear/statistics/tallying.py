@@ -7,11 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from forebear.statistics.counting import Counts, counted, merged
-from forebear.statistics.room import UNBOUNDED, Room, give_back_kept
+from forebear.statistics.room import UNBOUNDED, Room, give_back_kept, memory_there
 
-MEMORY = 1 << 31  # bytes, unless somebody says otherwise
+LEAST, SHARE = 1 << 31, 4  # bytes that counting may take unless somebody says otherwise, or that part of all memory
 A_TOKEN, AN_NGRAM = 24, 16  # bytes that counting takes for each token of a text, and for each n-gram that ends there
 FEWEST = 1 << 16  # tokens that are counted at once, however little memory there is
+
+
+def usual_memory() -> int:
+    """Bytes that counting may take unless somebody says otherwise."""
+    return max(LEAST, memory_there() // SHARE)
 
 
 class Tally:
@@ -24,7 +29,7 @@ class Tally:
 
     def __init__(self, vocabulary: int, order: int) -> None:
         self.vocabulary, self.order = vocabulary, order
-        self.memory, self.threads = MEMORY, 1
+        self.memory, self.threads = usual_memory(), 1
         self.folder: Path | None = None
         self._parts: list[Counts] = []
         self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled

@@ -10,7 +10,6 @@ import numpy as np
 
 from forebear.objectives.batch import Batch
 from forebear.statistics.ngram import NgramModel
-from forebear.statistics.tallying import MEMORY
 from forebear.text.workers import cores
 from forebear.training.learner import WEIGHTS
 from forebear.training.recipe import Recipe
@@ -24,7 +23,7 @@ class Counting:
         self.notes: list[str] = []
         if isinstance(network, NgramModel):
             network.tally.threads = recipe.threads or cores()
-            network.tally.memory = recipe.max_memory or MEMORY
+            network.tally.memory = recipe.max_memory or network.tally.memory
 
     def begin(self) -> None:
         """Counts begin at zero, as the network was made."""
