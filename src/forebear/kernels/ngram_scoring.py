@@ -14,7 +14,7 @@ from forebear.kernels.compiling import inlined
 from forebear.kernels.memory import wanted
 from forebear.kernels.ngram_table import EIGHT, home_of, joined, looked_up, looked_up_longest
 
-BLOCK = 512  # tokens: so few that all that is known of them stays near, and more than memory can be asked for at once
+BLOCK = 256  # tokens: so few that all that is known of them stays near, and more than memory can be asked for at once
 AHEAD = 24  # n-grams whose lines are asked of memory before they are looked at
 ONE = np.uint64(1)  # numbers without a sign count nothing from an array's end, which need not be looked at then
 
@@ -32,7 +32,7 @@ def rooms(order: int) -> tuple[np.ndarray, ...]:
     """
     return (
         np.zeros((order + 1, BLOCK + 1), np.uint64),
-        np.zeros((order + 1, BLOCK + 1)),
+        np.zeros((order + 1, BLOCK + 1), np.float32),
         np.zeros(BLOCK + 1, np.int32),
         np.zeros(BLOCK, np.int32),
         np.zeros(BLOCK),

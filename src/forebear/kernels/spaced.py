@@ -26,19 +26,25 @@ def no_words() -> Numbers:
     return no_numbers(kind=np.uint8)
 
 
-def numbered_words(numbers: Numbers, data: np.ndarray, gaps: np.ndarray) -> tuple[Numbers, np.ndarray, np.ndarray]:
-    """Where each word of a text begins, and its number; new ones are entered.
+def numbered_words(
+    numbers: Numbers, data: np.ndarray, gaps: np.ndarray, ends: np.ndarray, *, places: bool = False
+) -> tuple[Numbers, np.ndarray, np.ndarray, np.ndarray]:
+    """The number of each word of several texts, how many words there are up to the end of each text, and, if asked for,
+    the places where they begin; new ones are entered.
 
     data  (n,) uint8, the last BEHIND of which are gaps
     gaps  (256,) bool, which bytes part words; all of them are below 33, so that nothing within a character is one
+    ends  (texts,) int64, where each text ends, which is no place within a word
     """
-    begins, found = np.empty(len(data) // 2 + 1, np.int64), np.empty(len(data) // 2 + 1, np.int32)
+    most = len(data) // 2 + 1
+    begins, found, upto = np.empty(most if places else 0, np.int64), np.empty(most, np.int32), np.empty_like(ends)
     rooms = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
-    loop, at, many = compiled(numbered_words_in_loops), 0, 0
+    loop, at, many, done = compiled(numbered_words_in_loops), 0, 0, 0
     while True:
-        at, many = loop(data, gaps, numbers, begins, found, at, many, *rooms)
+        at, many, done = loop(data, gaps, numbers, begins, found, ends, upto, at, many, done, *rooms)
         if at == len(data) - BEHIND:
-            return numbers, begins[:many], found[:many]
+            upto[done:] = many
+            return numbers, found[:many], upto, begins[:many]
         numbers = grown(numbers, len(data) - at)
 
 
@@ -86,8 +92,12 @@ def _are_same(data, begin, length, known, first, last):
     return eight_bytes(known, last - 8) == eight_bytes(data, begin + length - 8)
 
 
-def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places, lengths, hashes):
-    """Up to the end, or to where there is no more room: the place to go on from, and how many words there were."""
+def numbered_words_in_loops(
+    data, gaps, numbers, begins, found, ends_of_texts, upto, at, many, done, places, lengths, hashes
+):
+    """Up to the end, or to where there is no more room: the place to go on from, and how many words there were, and
+    texts that ended before them.
+    """
     slots, ends, known = numbers.slots, numbers.ends, numbers.codes
     here, size, last = at, len(data) - BEHIND, np.uint64(len(slots) - 1)
     while here < size:
@@ -102,6 +112,9 @@ def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places
             here = stop + 1
         for turn in range(block):
             begin, length, hashed = places[turn], lengths[turn], hashes[turn]
+            while done < len(ends_of_texts) and ends_of_texts[done] <= begin:
+                upto[done] = many
+                done += 1
             mark = LONG if length > np.int64(SHORT) else np.uint64(0)
             slot, number = hashed & last, np.int64(-1)
             while slots[slot, 1] and number < 0:
@@ -114,15 +127,17 @@ def numbered_words_in_loops(data, gaps, numbers, begins, found, at, many, places
                 number = numbers.many[0]
                 end = ends[number] + length
                 if number == len(ends) - 1 or end + 1 > len(known):
-                    return begin, many
+                    return begin, many, done
                 known[ends[number] : end] = data[begin : begin + length]
                 known[end] = 32
                 slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number + 1) | mark
                 ends[number + 1] = end + 1
                 numbers.many[0] = number + 1
-            begins[many], found[many] = begin, number
+            if len(begins):
+                begins[many] = begin
+            found[many] = number
             many += 1
-    return size, many
+    return size, many, done
 
 
 def firsts_in_loops(codes, ends, first, second):

@@ -227,7 +227,7 @@ class Memo:
 
     def _one_each(self, rows: np.ndarray, upto: np.ndarray) -> Many:
         """The tokens of texts all of whose stretches are one token."""
-        nothing, ids = np.zeros(0, np.int64), self._ids.array[rows]
+        nothing, ids = np.zeros(0, np.int64), self._ids.array.take(rows)
         unknown = np.zeros(len(upto), np.int64)
         if (lacking := np.flatnonzero(ids == self._unknown)).size:
             owners = np.searchsorted(upto, lacking, side="right")

@@ -10,7 +10,7 @@ import numpy as np
 
 from forebear.text import stretches
 from forebear.text.characters import sound
-from forebear.text.spans import bytes_upto, lengths_of
+from forebear.text.spans import lengths_of
 from forebear.text.stretches import NOWHERE, Sought
 
 HIGHEST_GAP = 32  # as a code: nothing within a character of UTF-8 is as low
@@ -64,35 +64,35 @@ class SpacedWords:
 
     def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same of texts as `sought_in` takes them."""
-        self._noticed(len(data))
-        if self._compiled is None:
+        if not self._is_much([data]):
             return None
-        begins, numbers = self._by_bytes(_followed(data))
-        return numbers, np.searchsorted(begins, ends)
+        return self._by_bytes(_followed(data), ends)[:2]
 
     def numbers_of(self, texts: Sequence[str]) -> np.ndarray:
         """Their numbers alone."""
-        self._noticed(sum(map(len, texts)))
-        if self._compiled is None:
+        if not self._is_much(texts):
             return self._by_names(texts, False)[0]
-        return self._by_bytes(_bytes_of(" ".join(texts)))[1]
+        return self._by_bytes(_bytes_of(" ".join(texts)), NOWHERE)[0]
 
-    def _by_bytes(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _by_bytes(
+        self, data: np.ndarray, ends: np.ndarray, units: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from forebear.kernels.spaced import numbered_words
 
-        self._compiled, begins, numbers = numbered_words(self._compiled, data, self._gaps)
-        return begins, numbers
+        self._compiled, *found = numbered_words(self._compiled, data, self._gaps, ends, places=units)
+        return found[0], found[1], found[2]
 
     def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of each word, how many there are up to the end of each text, and where they begin."""
-        self._noticed(sum(map(len, texts)))
-        return (self._by_names if self._compiled is None else self._by_loops)(texts, units)
+        return (self._by_loops if self._is_much(texts) else self._by_names)(texts, units)
 
-    def _noticed(self, characters: int) -> None:
-        """So much more text is seen; perhaps it is time for loops."""
-        self._seen += characters
-        if self._compiled is None and stretches.worth_compiling(self._seen):
-            self._compile()
+    def _is_much(self, texts: Sequence[str | bytes]) -> bool:
+        """Whether with these so much text was seen that loops are worth it."""
+        if self._compiled is None:
+            self._seen += sum(map(len, texts))
+            if stretches.worth_compiling(self._seen):
+                self._compile()
+        return self._compiled is not None
 
     def texts(self, first: int = 0) -> list[str]:
         """The words by number, from one on."""
@@ -152,21 +152,21 @@ class SpacedWords:
         if self._known:
             only = np.zeros(256, bool)
             only[ord(" ")] = True
-            self._compiled, *_ = numbered_words(self._compiled, _bytes_of(" ".join(self._known)), only)
+            self._compiled, *_ = numbered_words(self._compiled, _bytes_of(" ".join(self._known)), only, NOWHERE)
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from forebear.kernels.spaced import BEHIND
-
-        data = _bytes_of(" ".join(texts))
-        ends = np.cumsum(lengths_of(texts) + 1)  # in characters, a space behind each text
-        begins, numbers = self._by_bytes(data)
-        if len(ends) and len(data) - BEHIND != ends[-1] - 1:  # not all of it is ASCII
-            upto = np.searchsorted(begins, bytes_upto(data, ends))
-            if units:
-                begins = begins - np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
-            return numbers, upto, begins
-        upto = np.searchsorted(begins, ends)
+        whole = " ".join(texts)
+        if whole.isascii():
+            return self._by_bytes(_followed(whole.encode()), np.cumsum(lengths_of(texts) + 1), units)
+        try:
+            parts = list(map(str.encode, texts))
+        except UnicodeEncodeError:
+            parts = [sound(text).encode() for text in texts]
+        data = _followed(b" ".join(parts))
+        numbers, upto, begins = self._by_bytes(data, np.cumsum(lengths_of(parts) + 1), units)
+        if units:  # in characters
+            begins -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
         return numbers, upto, begins
 
     def _spaced(self, text: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def totals(predictor: Predictor, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
     """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
     several = isinstance(texts, Sequence) and not isinstance(texts, str)
-    if not several or not all(isinstance(text, str) for text in texts):
+    if not several or not all(issubclass(kind, str) for kind in set(map(type, texts))):
         raise BadInput("totals are asked of several texts", remedy='give a list of them, such as ["one", "another"]')
     end, (ids, counts) = end_of(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
