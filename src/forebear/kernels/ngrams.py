@@ -3,8 +3,8 @@
 A text is ids of tokens, and BORDER behind each row. Places that begin with the same n - 1 tokens stand together, and
 sorting each such group by the token that comes next gives the n-grams of n tokens, in the order of a dictionary. A
 group of one place needs no more sorting, however long its n-grams grow. The n-gram that begins one place further is
-the same one without its first token; among those of a group its number rises with the token that comes next. So once
-pairs are known, the text is needed no more: in its room stands for each place the number of what begins there.
+the same one without its first token; among those of a group its number rises with the token that comes next. So the
+text itself is needed no more: in its room stands for each place the number of what begins there, at first a token's id.
 """
 
 from __future__ import annotations
