@@ -97,8 +97,8 @@ def scored_in_loops(
 
 
 @inlined
-def _possible(n, many, begins, hashes, matched, words, reach, at, homes):
-    """Which of so many n-grams of n tokens may be there, and where; and how many."""
+def _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes):
+    """Which of so many n-grams of n tokens may be there, and where; and how many. Memory is asked for the first."""
     first, size, possible = np.uint64(begins[n]), begins[n + 1] - begins[n], np.uint64(0)
     for number in range(many):
         place = at[np.uint64(number)]
@@ -106,15 +106,15 @@ def _possible(n, many, begins, hashes, matched, words, reach, at, homes):
         hashes[n, place + ONE], at[possible] = hashed, place
         homes[possible] = (first + home_of(hashed, size)) * EIGHT
         possible += np.uint64((matched[place] >= n - 1) & (reach[place] >= n - 1))
+    for number in range(min(AHEAD, np.int64(possible))):
+        wanted(lines, np.int64(homes[np.uint64(number)]))
     return np.int64(possible)
 
 
 @inlined
 def _found_of(n, many, lines, begins, far, hashes, weights, matched, words, logs, reach, at, homes):
     """Looks the n-grams of n tokens up that may be there, among so many; and how many were found."""
-    possible, found = _possible(n, many, begins, hashes, matched, words, reach, at, homes), np.uint64(0)
-    for number in range(min(AHEAD, possible)):
-        wanted(lines, np.int64(homes[np.uint64(number)]))
+    possible, found = _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes), np.uint64(0)
     last = np.uint64(far[n]) * EIGHT
     for number in range(possible):
         if number + AHEAD < possible:
@@ -131,9 +131,7 @@ def _found_of(n, many, lines, begins, far, hashes, weights, matched, words, logs
 @inlined
 def _found_of_longest(n, many, lines, begins, far, hashes, matched, words, logs, reach, at, homes):
     """The same of the longest n-grams."""
-    possible = _possible(n, many, begins, hashes, matched, words, reach, at, homes)
-    for number in range(min(AHEAD, possible)):
-        wanted(lines, np.int64(homes[np.uint64(number)]))
+    possible = _possible(n, many, lines, begins, hashes, matched, words, reach, at, homes)
     last = np.uint64(far[n]) * EIGHT
     for number in range(possible):
         if number + AHEAD < possible:
