@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from forebear.errors import BadInput
 from forebear.text import shards, stretches
+from forebear.text.blueprint import SEPARATOR
 from forebear.text.choosing import Learning, tokenizer_for
 from forebear.text.corpus import Corpus
 from forebear.text.once import Once
 from forebear.text.preparing import prepare
 from forebear.text.reading import Reading
 
-WORDS = ["a", "word", "another-word", "[UNK]", "[MASK]", "é", "中文", "x" * 9, "1234567", "\u200b", "\x0b"]
+WORDS = ["a", "word", "another-word", "[UNK]", "[MASK]", "é", "中文", "x" * 9, "1234567", "\u200b", "\x0b", SEPARATOR]
 WHITE = [" ", "  ", "\n", "\n\n", "\n \n", "\t", "\u3000", "\r\n", "\xa0"]
 texts = st.lists(st.sampled_from(WORDS + WHITE), min_size=1, max_size=60).map("".join)
 

@@ -37,15 +37,15 @@ class Numbering:
     def encode_all(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> Tokens:
         assert ends is None
         assert not spans
-        return self._counted(*self.spoken.words.numbered(texts))
+        return _tokens(*self.spoken.words.numbered(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> Tokens | None:
         found = self.spoken.words.numbered_in(data, ends)
-        return None if found is None else self._counted(*found)
+        return None if found is None else _tokens(*found)
 
-    def _counted(self, numbers: np.ndarray, upto: np.ndarray) -> Tokens:
-        self.spoken.count(numbers)
-        return Tokens(numbers, np.diff(upto, prepend=0).astype(np.int32), np.zeros(len(upto), np.int64))
+
+def _tokens(numbers: np.ndarray, upto: np.ndarray) -> Tokens:
+    return Tokens(numbers, np.diff(upto, prepend=0).astype(np.int32), np.zeros(len(upto), np.int64))
 
 
 @dataclass
@@ -79,7 +79,10 @@ class Once:
             yield from (document.text for document in run)
 
     def _keep(self, shard: Encoded) -> None:
-        """In one large piece of memory, which can be given back, and grows without being copied."""
+        """Counts its words, and keeps them in one large piece of memory, which can be given back, and grows without
+        being copied.
+        """
+        self.spoken.count(shard.ids)
         begin, self._filled = self._filled, self._filled + len(shard.ids)
         if self._filled > len(self._numbers):
             self._numbers.resize(max(self._filled, len(self._numbers) * 3 // 2), refcheck=False)
