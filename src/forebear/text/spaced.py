@@ -13,7 +13,7 @@ from forebear.text.characters import sound
 from forebear.text.spans import lengths_of
 from forebear.text.stretches import NOWHERE, Sought
 
-HIGHEST_GAP = 32  # as a code: nothing within a character of UTF-8 is as low
+HIGHEST_GAP, LINE_FEED = 32, 10  # as codes: nothing within a character of UTF-8 is as low
 
 
 class SpacedWords:
@@ -156,15 +156,12 @@ class SpacedWords:
         self._known = {}
 
     def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        whole = " ".join(texts)
-        if whole.isascii():
-            return self._by_bytes(_followed(whole.encode()), np.cumsum(lengths_of(texts) + 1), units)
-        try:
-            parts = list(map(str.encode, texts))
-        except UnicodeEncodeError:
+        data = _bytes_of("\n".join(texts))
+        ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
+        if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some have line feeds of their own: one by one
             parts = [sound(text).encode() for text in texts]
-        data = _followed(b" ".join(parts))
-        numbers, upto, begins = self._by_bytes(data, np.cumsum(lengths_of(parts) + 1), units)
+            data, ends = _followed(b" ".join(parts)), np.cumsum(lengths_of(parts) + 1)
+        numbers, upto, begins = self._by_bytes(data, ends, units)
         if units:  # in characters
             begins -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
         return numbers, upto, begins
