@@ -11,6 +11,8 @@ import forebear as fb
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
 from forebear.errors import BadInput
+from forebear.statistics import ngram
+from forebear.statistics.table import Table
 from forebear.training.counted import TABLE, opened
 from forebear.training.folder import RunFolder
 from forebear.using.exchanging import exported, imported
@@ -189,6 +191,33 @@ def test_what_a_killed_process_left_is_taken_away(tmp_path: Path):
     (run.path / f".{TABLE}.12.tmp").write_bytes(b"half")
     opened(run)
     assert not [file.name for file in run.path.iterdir() if file.name.startswith((".counts", f".{TABLE}"))]
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.99])
+def test_a_table_that_was_damaged_is_made_again(place: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each byte of it counts; who opens it unharmed reads it only if it was touched."""
+    monkeypatch.setattr(ngram, "MUCH", -1)
+    run = counted_run(tmp_path)
+    file, right = run.path / TABLE, opened(run)[0].settle()
+    whole = file.read_bytes()
+    for spoilt in (bytes([whole[int(place * len(whole))] ^ 1]), bytes(64)):
+        at = int(place * len(whole))
+        file.write_bytes(whole[:at] + spoilt + whole[at + len(spoilt) :])
+        if file.read_bytes() == whole:  # there was nothing but zeros
+            continue
+        network, notes = opened(run)
+        assert any("damaged" in note and "made again" in note for note in notes)
+        assert file.read_bytes() == whole
+        assert network.settle().entry([5]) == right.entry([5])
+    opened(run)  # and remembers that it is whole
+    verified: list[Path] = []
+    monkeypatch.setattr(Table, "verify", lambda self: verified.append(self.file))
+    assert not opened(run)[1]
+    assert not verified
+    file.touch()
+    assert not opened(run)[1]
+    assert not opened(run)[1]
+    assert verified == [file]
 
 
 def test_a_time_is_not_heeded_where_all_is_counted_once(tmp_path: Path):

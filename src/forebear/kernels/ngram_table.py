@@ -116,6 +116,14 @@ def alike_in_loops(lines, used):
     return False
 
 
+def summed_in_loops(lines, sums):
+    """Goes on with the sums of the columns of a table, which change with any bit of it and with the order of lines."""
+    for line in range(len(lines)):
+        for column in range(ABOVE):
+            mixed = (sums[column] ^ lines[line, column]) * FIRST
+            sums[column] = mixed ^ (mixed >> HALF)
+
+
 @inlined
 def looked_up(lines, home, hashed, last):
     """Whether an n-gram that may go on is there, its logarithm and its back-off; numbers of another's, or none, if not.

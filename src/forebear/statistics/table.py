@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -21,12 +22,12 @@ from forebear.statistics.smoothing import SELDOM, Levels
 from forebear.text.aside import written_aside
 from forebear.text.mapping import let_go
 
-FORMAT = "forebear-ngrams/2"
+FORMAT = "forebear-ngrams/3"
 FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
 HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
 # Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
 NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
-UNSIGNED = "0" * 64  # the digest of no weights
+UNSIGNED, UNSUMMED = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
 
@@ -167,6 +168,15 @@ class Table:
             raise ForebearError("is a table of other n-grams, or a damaged one", file=file, remedy=AGAIN)
         return made
 
+    def verify(self) -> None:
+        """Reads all of it: an error if it is not what was written."""
+        assert self.file is not None
+        sums = _Sums()
+        sums.add(self.lines)
+        told, _ = mapped(self.file)
+        if told["sum"] != sums.told(self.single, self.begins, self.far, self.even):
+            raise self._damaged("was damaged on the disk")
+
     def _is_whole(self) -> bool:
         order, begins, far = self.order, np.asarray(self.begins), np.asarray(self.far)
         return (
@@ -197,6 +207,26 @@ def sign(file: Path, weights: str) -> None:
         opened.write(weights.encode())
         opened.flush()
         os.fsync(opened.fileno())
+
+
+class _Sums:
+    """What tells whether a table is still what was written: of its lines, part by part, and of all else."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(ABOVE, np.uint64)
+
+    def add(self, lines: np.ndarray) -> None:
+        from forebear.kernels.compiling import compiled
+        from forebear.kernels.ngram_table import summed_in_loops
+
+        compiled(summed_in_loops)(lines, self._sums)
+
+    def told(self, *others: np.ndarray) -> str:
+        """As a text as long as UNSUMMED."""
+        rest = 0
+        for array in others:
+            rest = zlib.crc32(np.ascontiguousarray(array).data, rest)
+        return f"{int(np.bitwise_xor.reduce(self._sums)):016x}{rest:08x}"
 
 
 class _Alike(Exception):
@@ -236,11 +266,16 @@ class _Making:
             "even": ("F32", self.even.shape),
         }
         told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
-        file.write(head(shapes, {"format": FORMAT, "weights": UNSIGNED, "ngrams": told}))
+        begin, sums = head(shapes, {"format": FORMAT, "weights": UNSIGNED, "sum": UNSUMMED, "ngrams": told}), _Sums()
+        file.write(begin)
         for part in self._parts(chain([first], levels)):
             file.write(part.data)
-        for array in (self.single, self.begins, self.far, self.even):
+            sums.add(part)
+        others = self.single, self.begins, self.far, self.even
+        for array in others:
             file.write(np.ascontiguousarray(array).data)
+        file.seek(begin.index(UNSUMMED.encode()))
+        file.write(sums.told(*others).encode())
 
     def _parts(self, levels: Levels) -> Iterator[np.ndarray]:
         """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""

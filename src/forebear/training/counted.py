@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from forebear.errors import ForebearError
 from forebear.statistics.ngram import NgramModel
 from forebear.statistics.room import mapped
 from forebear.statistics.table import Table, sign
+from forebear.text.aside import cache
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
 
@@ -33,7 +35,9 @@ def opened(folder: RunFolder) -> tuple[Any, list[str]]:
         )
     if told is not None and file.exists():
         try:
-            network.answer_from(Table.open(file, told["sha256"]), lambda: _state(folder))
+            table = Table.open(file, told["sha256"])
+            _verify_once(table, file)
+            network.answer_from(table, lambda: _state(folder))
         except ForebearError as error:
             notes.append(f"{file} {error.what}: it is made again")
         else:
@@ -68,12 +72,34 @@ def leave_table(network: NgramModel, folder: RunFolder) -> None:
     try:
         if (table := network.tabled(file)) is not None:
             sign(file, folder.facts["weights"]["sha256"])
+            _remember(file)
             if network.is_given:  # a table cannot be written out again, and nothing else is left of what was given
                 network.answer_from(table, lambda: _state(folder))
         else:
             file.unlink(missing_ok=True)  # of what stood here before
     except OSError:
         network.place = None
+
+
+def _verify_once(table: Table, file: Path) -> None:
+    """Reads all of a table that was touched since it was made, or copied: to read it each time would take too long."""
+    if not _note_of(file).exists():
+        table.verify()
+        _remember(file)
+
+
+def _remember(file: Path) -> None:
+    """That it is whole, as long as nobody touches it."""
+    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        note = _note_of(file)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+
+
+def _note_of(file: Path) -> Path:
+    facts = file.stat()
+    stamp = (str(file.resolve()), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return cache() / "tables" / hashlib.sha256(repr(stamp).encode()).hexdigest()
 
 
 def _sweep(folder: RunFolder) -> None:
