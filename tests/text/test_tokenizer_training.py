@@ -10,6 +10,8 @@ from nasty import lines
 
 from forebear.errors import BadInput
 from forebear.text import bytepair, vocabulary
+from forebear.text.choosing import tokenizer_for
+from forebear.text.reading import Reading
 from forebear.text.segmentation import Segmenter
 from forebear.text.training import Sample, train
 
@@ -175,3 +177,19 @@ def test_unspaced_text_is_cut_for_training():
 def test_segmenter_that_was_given_is_kept():
     assert train("words", ["no Chinese"], segmenter=Segmenter(("天安",))).segmenter == Segmenter(("天安",))
     assert train("words", ["我爱北京"], split="spaces").segmenter is None
+
+
+def test_no_part_of_a_word_is_learned_where_the_end_of_a_text_is_held_out(tmp_path, monkeypatch):
+    """Of a single document the end is held out, wherever that begins; a vocabulary has whole words of the rest."""
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    text = "".join(f"however internationalisation {number}\n" for number in range(200, 260))
+    (tmp_path / "text.txt").write_text(text)
+    for share in (0.05, 0.051, 0.052, 0.053, 0.054, 0.055, 0.056):
+        made = tokenizer_for("spaces", [tmp_path / "text.txt"], Reading(), held_out=share)
+        assert set(made.tokens()) - {made.token(number) for number in made.specials} <= set(text.split())
+
+
+def test_text_without_spaces_is_learned_from_up_to_where_it_is_held_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text("".join(map(chr, range(0x4E00, 0x4E00 + 400))))
+    assert tokenizer_for("characters", [tmp_path / "text.txt"], Reading(), held_out=0.05).size == 380 + 5

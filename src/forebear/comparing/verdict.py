@@ -102,7 +102,8 @@ def _price(comparison: Comparison, best: Row) -> list[str]:
     price = f"for {ratio:.3g} times the seconds" if ratio > ALIKE else "for about the same seconds"
     if ratio < 1 / ALIKE:
         price = f"and learns {1 / ratio:.3g} times as fast"
-    return [f"{best.title} needs {fewer:.0%} fewer bits than {quick.title}, {price}."]
+    bits = f"{fewer:.0%} fewer bits than" if round(fewer, 2) else "hardly fewer bits than"
+    return [f"{best.title} needs {bits} {quick.title}, {price}."]
 
 
 def _beside(comparison: Comparison, best: Row) -> list[str]:

@@ -33,6 +33,7 @@ Kind = Literal["words", "characters", "wordpiece", "bytepair"]
 SPACES = "spaces"  # words again, which nothing but white space parts
 KINDS: tuple[str, ...] = (*get_args(Kind), SPACES)
 COMPRESSED = 20  # times as large as its file a text may be
+LONGEST_WORD = 100  # characters; who writes more without a space writes none, and there is no word to be spared
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
         data = document.text.encode("utf-8", "surrogatepass")
         if len(data) > left:
             text = data[: max(left, 1)].decode("utf-8", "ignore")
+            text = _whole_words(text, document.text) if document.words is None else text
             words = None if document.words is None else (*(end for end in document.words if end < len(text)), len(text))
             yield replace(document, text=text, words=words, entities=None)  # which nobody learns from
             return
@@ -174,6 +176,15 @@ def _before(documents: Iterable[Document], border: int) -> Iterator[Document]:
         left -= len(data)
         if not left:
             return
+
+
+def _whole_words(beginning: str, text: str) -> str:
+    """The beginning of a text without the last of its words, if the text goes on with that word."""
+    if len(beginning) == len(text) or text[len(beginning)].isspace() or beginning[-1:].isspace():
+        return beginning
+    words = beginning.split()
+    last = len(words[-1]) if words else 0
+    return beginning[:-last] if 0 < last < min(LONGEST_WORD, len(beginning)) else beginning
 
 
 def _text(document: Document) -> str:

@@ -146,7 +146,8 @@ def by_position(corpus: Corpus, share: float) -> Split:
     if total < 2:
         raise BadInput(
             "the text is a single sentence, of which nothing can be held out",
-            remedy="give more text, or more lines (--sentences lines takes each for a sentence)",
+            remedy="give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
+            "can take all of it: --held-out 0",
         )
     wanted = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
     border = min(_reached(corpus.sizes, wanted), total - 1)

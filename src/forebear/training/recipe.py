@@ -123,8 +123,10 @@ def _read(name: str, kind: str, value: Any) -> Any:
         raise BadInput(f"{_flag(name)} is {value!r}", remedy="give a number")
     if "int" in kind:
         number = amount(value, name)
-        if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:  # somebody forgot the unit
-            raise BadInput(f"--max-memory is {value} bytes", remedy=f"write it with its unit: {number}M, or 4G")
+        if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:
+            forgotten = value.strip().isdigit()
+            remedy = f"write it with its unit: {number}M, or 4G" if forgotten else "give 1M or more, such as 500M or 4G"
+            raise BadInput(f"--max-memory is {number:,} bytes", remedy=remedy)
         return number
     if "float" in kind:
         try:
