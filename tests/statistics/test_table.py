@@ -24,7 +24,8 @@ from forebear.statistics.backoff import Backoff
 from forebear.statistics.counting import merged
 from forebear.statistics.ngram import NgramModel
 from forebear.statistics.room import LARGE, Room, save
-from forebear.statistics.table import Table, sign
+from forebear.statistics.table import Table
+from forebear.statistics.tabling import sign
 from forebear.text.mapping import _file_of, let_go
 
 WAYS = [{"smoothing": name} for name in ("none", "add", "witten-bell", "stupid", "kneser-ney")]

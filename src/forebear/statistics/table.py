@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from forebear.errors import ForebearError
-from forebear.kernels.lines import ABOVE, LONGEST, MIDDLE, SPARE
+from forebear.kernels.lines import ABOVE, SPARE
 from forebear.statistics.backoff import ROUNDING
 from forebear.statistics.ngrams import Ngrams
-from forebear.statistics.room import UNBOUNDED, Room, head, mapped
-from forebear.statistics.smoothing import SELDOM, Levels
+from forebear.statistics.room import UNBOUNDED, Room, mapped
+from forebear.statistics.smoothing import Levels
+from forebear.statistics.tabling import FORMAT, Alike, Making, Sums
 from forebear.text.aside import written_aside
-from forebear.text.mapping import let_go
 
-FORMAT = "forebear-ngrams/3"
-FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
-HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
-# Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
-NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
-UNSIGNED, UNSUMMED = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
 TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
 AGAIN = "remove it: it is made again from the run's weights"
 
@@ -144,13 +135,15 @@ class Table:
         """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
         for salt in range(TRIES):
             try:
-                making = _Making(ngrams, even, salt, room)
+                making = Making(ngrams, even, salt, room)
                 if file is None:
-                    return making.in_memory(levels(), about)
+                    lines = making.in_memory(levels())
+                    given = making.single, lines, making.begins, making.far, making.even, making.sizes
+                    return cls(*given, about(), salt)
                 with written_aside(file) as opened:
                     making.into(opened, levels(), about)
                 return cls.open(file)
-            except _Alike:
+            except Alike:
                 continue
         raise ForebearError("the n-grams cannot be told apart by their hashes")
 
@@ -171,7 +164,7 @@ class Table:
     def verify(self) -> None:
         """Reads all of it: an error if it is not what was written."""
         assert self.file is not None
-        sums = _Sums()
+        sums = Sums()
         sums.add(self.lines)
         told, _ = mapped(self.file)
         if told["sum"] != sums.told(self.single, self.begins, self.far, self.even):
@@ -196,163 +189,3 @@ class Table:
 
 
 _NAMES = ("lines", "single", "begins", "far", "even")
-
-
-def sign(file: Path, weights: str) -> None:
-    """Enters of which weights a table was made, in the place that was left for it."""
-    with open(file, "r+b") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        at = opened.read(size).index(UNSIGNED.encode())
-        opened.seek(8 + at)
-        opened.write(weights.encode())
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-class _Sums:
-    """What tells whether a table is still what was written: of its lines, part by part, and of all else."""
-
-    def __init__(self) -> None:
-        self._sums = np.zeros(ABOVE, np.uint64)
-
-    def add(self, lines: np.ndarray) -> None:
-        from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import summed_in_loops
-
-        compiled(summed_in_loops)(lines, self._sums)
-
-    def told(self, *others: np.ndarray) -> str:
-        """As a text as long as UNSUMMED."""
-        rest = 0
-        for array in others:
-            rest = zlib.crc32(np.ascontiguousarray(array).data, rest)
-        return f"{int(np.bitwise_xor.reduce(self._sums)):016x}{rest:08x}"
-
-
-class _Alike(Exception):
-    """Two n-grams have the same hash."""
-
-
-class _Making:
-    """Level by level: what a level leaves to shorter contexts is known with the next, and only then it is entered."""
-
-    def __init__(self, ngrams: Ngrams, even: np.ndarray | None, salt: int, room: Room) -> None:
-        self.ngrams, self.salt, self.room = ngrams, salt, room
-        self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
-        self.sizes = [ngrams.size(n) for n in range(1, ngrams.order + 1)]
-        self.begins, self.far = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
-        self.begins[3:] = np.cumsum([self._many(n) for n in range(2, ngrams.order + 1)])
-        self.single = np.zeros((ngrams.vocabulary, 2), np.float32)
-
-    def _many(self, n: int) -> int:
-        """Lines for the n-grams of n tokens."""
-        return int(self.sizes[n - 1] / (FULL * (MIDDLE if n < self.ngrams.order else LONGEST))) + 1 + SPARE
-
-    def in_memory(self, levels: Levels, about: Callable[[], dict[str, Any]]) -> Table:
-        lines, at = self.room.zeros((int(self.begins[-1]), ABOVE), np.uint64), 0
-        for part in self._parts(levels):
-            lines[at : at + len(part)] = part
-            at += len(part)
-        return Table(self.single, lines, self.begins, self.far, self.even, self.sizes, about(), self.salt)
-
-    def into(self, file: IO[bytes], levels: Levels, about: Callable[[], dict[str, Any]]) -> None:
-        """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
-        first = next(levels)  # only now all is known about them
-        shapes = {
-            "lines": ("U64", (int(self.begins[-1]), ABOVE)),
-            "single": ("F32", self.single.shape),
-            "begins": ("I64", self.begins.shape),
-            "far": ("I64", self.far.shape),
-            "even": ("F32", self.even.shape),
-        }
-        told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
-        begin, sums = head(shapes, {"format": FORMAT, "weights": UNSIGNED, "sum": UNSUMMED, "ngrams": told}), _Sums()
-        file.write(begin)
-        for part in self._parts(chain([first], levels)):
-            file.write(part.data)
-            sums.add(part)
-        others = self.single, self.begins, self.far, self.even
-        for array in others:
-            file.write(np.ascontiguousarray(array).data)
-        file.seek(begin.index(UNSUMMED.encode()))
-        file.write(sums.told(*others).encode())
-
-    def _parts(self, levels: Levels) -> Iterator[np.ndarray]:
-        """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""
-        from forebear.kernels import ngram_table as kernels
-        from forebear.kernels.compiling import compiled
-
-        nothing, order = np.zeros(0, np.float32), self.ngrams.order
-        logs, hashes = nothing, np.zeros(0, np.uint64)  # of n-grams one and two tokens shorter than those of the level
-        for n, level in enumerate(levels, start=1):
-            if n == 2:
-                self.single[:, 1] = level.backoffs
-            elif n > 2:
-                hashes = self._hashed(n - 1, hashes)
-                yield from self._filled(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
-            logs = level.logs
-            del level  # its back-offs, while the next is made
-            if n == 1:
-                self.single[:, 0] = logs
-                ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
-                hashes = compiled(kernels.of_tokens_in_loops)(ids, np.uint64(self.salt))
-        if order > 1:  # nothing continues these, so their hashes are never there together
-            yield from self._filled(order, lambda: self._hashed_in_parts(order, hashes), logs, nothing)
-
-    def _hashed(self, n: int, before: np.ndarray) -> np.ndarray:
-        """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
-        made = self.room.empty(self.ngrams.size(n), np.uint64)
-        for at, part in self._hashed_in_parts(n, before):
-            made[at : at + len(part)] = part
-            let_go(made)
-        self.room.free(before)
-        return made
-
-    def _hashed_in_parts(self, n: int, before: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """The same part by part, each good until the next, with the number of its first n-gram."""
-        from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import of_level_in_loops
-
-        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
-        made, context, at = np.empty(max(HASHED, int(given[1].max(initial=0))), np.uint64), 0, 0
-        while context < len(before):
-            context, end = compiled(of_level_in_loops)(*given, made, context, at)
-            yield at, made[: end - at]
-            if end // SELDOM > at // SELDOM:
-                let_go(*given)
-            at = end
-
-    def _filled(
-        self,
-        n: int,
-        hashes: Callable[[], Iterable[tuple[int, np.ndarray]]],
-        logs: np.ndarray,
-        backoffs: np.ndarray,
-    ) -> Iterator[np.ndarray]:
-        """In parts that fit near the processor; the spare lines of one are the first of the next."""
-        from forebear.kernels.compiling import compiled
-        from forebear.kernels.ngram_table import alike_in_loops, filled_in_loops
-
-        size = self._many(n)
-        homes = size - SPARE
-        parts = PARTS if n < self.ngrams.order else PARTS_OF_LONGEST
-        each = max(NEAR, SPARE, -(-homes // parts))
-        lines = self.room.zeros((min(each, homes) + SPARE, ABOVE), np.uint64)
-        used = np.zeros(len(lines), np.uint8)
-        for begin in range(0, homes, each):
-            own = min(each, homes - begin)
-            mine = lines[: own + SPARE], used[: own + SPARE]
-            for at, some in hashes():
-                bits = (values[at : at + len(some)].view(np.uint32) for values in (logs, backoffs))
-                far = compiled(filled_in_loops)(*mine, begin, size, some, *bits, n == self.ngrams.order)
-                if far < 0:
-                    raise _Alike
-                self.far[n] = max(int(self.far[n]), far)
-                let_go(some, logs, backoffs)
-            if compiled(alike_in_loops)(*mine):
-                raise _Alike
-            yield lines[:own]
-            for array in (lines, used):
-                array[:SPARE], array[SPARE:] = array[own : own + SPARE].copy(), 0
-        yield lines[:SPARE]
-        self.room.free(logs, backoffs, lines)

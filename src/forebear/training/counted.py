@@ -13,7 +13,8 @@ from typing import Any
 from forebear.errors import ForebearError
 from forebear.statistics.ngram import NgramModel
 from forebear.statistics.room import mapped
-from forebear.statistics.table import Table, sign
+from forebear.statistics.table import Table
+from forebear.statistics.tabling import sign
 from forebear.text.aside import cache
 from forebear.training.folder import RunFolder
 from forebear.training.learners import loaded
