@@ -23,7 +23,8 @@ usage: ./dev COMMAND [arguments]
 
   setup [--extras a,b] [--torch cpu|cuda]   make or reuse .venv, install forebear[dev] and extras
   demo [arguments]                          set up what forebear itself needs, then run `forebear demo`
-  test [pytest arguments]                   set up with dev, then check, then pytest (on all cores unless -n is given)
+  test [PART] [pytest arguments]            set up with dev, then check, then pytest (on all cores unless -n is given)
+  test --all [PART]                         the same with the tests marked slow; PART: a folder of tests, as in `text`
   check                                     ruff check, ruff format --check, basedpyright
   bench NAME [arguments]                    set up with dev and bench, then run benchmarks/NAME.py
 
@@ -277,10 +278,24 @@ def check(venv: Venv) -> int:
 def test(venv: Venv, arguments: list[str]) -> int:
     """The checks, then pytest whatever they said; the complaint is repeated at the end, where it is seen."""
     checked = check(venv)
-    tested = run(venv, "python", "-m", "pytest", *with_cores(arguments))
+    tested = run(venv, "python", "-m", "pytest", *with_cores(with_parts(venv.root, arguments)))
     if checked:
         say("dev: check failed (see above, before the tests)")
     return tested or checked
+
+
+def with_parts(root: Path, arguments: list[str]) -> list[str]:
+    """A part of the tests may be called by its short name: `text` is tests/text, unless it is an option's value."""
+    flags = ("", "--all", "-x", "-q", "-v", "-s", "--lf", "--ff", "--pdb")
+    pairs = zip(["", *arguments], arguments, strict=False)
+    return [
+        f"tests/{argument}"
+        if (not before.startswith("-") or before in flags)
+        and not argument.startswith(("-", "tests"))
+        and (root / "tests" / argument).exists()
+        else argument
+        for before, argument in pairs
+    ]
 
 
 def with_cores(arguments: list[str]) -> list[str]:

@@ -77,7 +77,7 @@ def test_help_lists_the_commands():
     answer = called("--help")
     assert answer.returncode == 0
     listed = [line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ")]
-    assert listed == ["setup", "demo", "test", "check", "bench"]
+    assert list(dict.fromkeys(listed)) == ["setup", "demo", "test", "check", "bench"]
 
 
 @pytest.mark.parametrize("arguments", [["tets"], []])
@@ -256,6 +256,12 @@ def test_tests_run_on_all_cores(arguments: list[str]):
 @pytest.mark.parametrize("argument", ["-n0", "-n", "--numprocesses=2", "-pno:xdist", "no:xdist", "--pdb", "-s"])
 def test_the_caller_may_decide_about_cores(argument: str):
     assert dev.with_cores(["x", argument]) == ["x", argument]
+
+
+def test_a_part_of_the_tests_may_be_called_by_its_short_name():
+    short = ["--all", "text", "cli/test_ask.py", "-k", "text", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    full = ["--all", "tests/text", "tests/cli/test_ask.py", "-k", "text", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    assert dev.with_parts(PROJECT, short) == full
 
 
 @pytest.mark.parametrize(
