@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.slow
 
 
 def test_start_benchmark_runs():
