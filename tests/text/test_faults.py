@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -58,16 +59,18 @@ def finish(process: subprocess.Popen) -> str:
     return complaint
 
 
-@pytest.mark.slow
-def test_killed_at_twenty_random_moments(work, tmp_path):
+def killed_at(moments: Sequence[int], work: Path, folder: Path) -> int:
+    """Kills at these moments, the first ten anywhere, the others after the first shard; each time the corpus is made
+    whole again. How many kills left finished shards.
+    """
     began = time.monotonic()
-    assert finish(start(work, tmp_path / "unbroken", 2)) == ""
+    assert finish(start(work, folder / "unbroken", 2)) == ""
     whole_time = time.monotonic() - began
-    unbroken = contents(tmp_path / "unbroken")
+    unbroken = contents(folder / "unbroken")
     draw = random.Random(11)
     kept = 0
-    for moment in range(20):
-        to = tmp_path / f"broken {moment}"
+    for moment in moments:
+        to = folder / f"broken {moment}"
         process = start(work, to, workers=1 + moment % 2)
         part = to.with_name(to.name + ".part")
         if moment < 10:  # anywhere, also before the first shard
@@ -84,6 +87,21 @@ def test_killed_at_twenty_random_moments(work, tmp_path):
         assert finish(start(work, to, workers=2 - moment % 2)) == ""
         assert contents(to) == unbroken
         assert not part.exists()
+    return kept
+
+
+@pytest.mark.parametrize("moments", [(0, 3), (6, 9)])
+def test_killed_at_random_moments(work, tmp_path, moments):
+    killed_at(moments, work, tmp_path)
+
+
+def test_killed_after_the_first_shard(work, tmp_path):
+    assert killed_at((11, 14), work, tmp_path) > 0, "the kills came too late: no shards were left to be used again"
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(work, tmp_path):
+    kept = killed_at(range(20), work, tmp_path)
     assert kept >= 3, "the kills came too early to show that finished shards are used again"
 
 

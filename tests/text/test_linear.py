@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ HOSTILE = {
     "separators": "\x1f",
 }
 LARGE = 1_000_000
+ENDED = slice(1, 2)  # of the hostile texts, that with an end that denies a match
 
 
 def modules():
@@ -69,13 +71,17 @@ def seconds(work, text: str) -> float:
     return time.perf_counter() - began
 
 
-def assert_linear(work, unit: str) -> None:
-    """Four times the text may take at most about four times the time, and a megabyte few seconds."""
-    for small, large in zip(hostile(unit, LARGE // 64), hostile(unit, LARGE // 16), strict=True):
+def assert_linear(work, unit: str, which: slice = slice(None)) -> None:
+    """Four times the text may take at most about four times the time: what is quadratic takes seconds for this much."""
+    pairs = zip(hostile(unit, LARGE // 64), hostile(unit, LARGE // 16), strict=True)
+    for small, large in list(pairs)[which]:
         many = seconds(work, large)
         if many > 0.5 and many > 9 * (few := min(seconds(work, small) for _ in range(3))):
             many = min(many, seconds(work, large), seconds(work, large))  # a busy machine deserves another chance
             assert many < 9 * few, f"{len(large):,} characters took {many:.2f} s, a quarter of them {few:.2f} s"
+
+
+def assert_a_megabyte_takes_seconds(work, unit: str) -> None:
     assert seconds(work, hostile(unit, LARGE)[1]) < 20
 
 
@@ -83,16 +89,24 @@ def test_there_are_patterns_to_test():
     assert len(PATTERNS) > 8
 
 
+def found_by(pattern: re.Pattern[str]):
+    return lambda text: sum(1 for _ in pattern.finditer(text))
+
+
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
 def test_every_regular_expression(name, pattern):
     for unit in HOSTILE.values():
-        assert_linear(lambda text: sum(1 for _ in pattern.finditer(text)), unit)
+        assert_linear(found_by(pattern), unit)
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_reading(unit, tmp_path):
-    path = tmp_path / "hostile.txt"
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
+def test_every_regular_expression_on_a_megabyte(name, pattern):
+    for unit in HOSTILE.values():
+        assert_a_megabyte_takes_seconds(found_by(pattern), unit)
 
+
+def read_from(path: Path):
     def work(text):
         path.write_text(text)
         for division in ("blank", "lines", "files"):
@@ -100,12 +114,24 @@ def test_reading(unit, tmp_path):
             assert sum(len(d.text) for d in Reading(documents=division).read(find([path]), ledger)) <= len(text)
             ledger.check()
 
-    assert_linear(work, unit)
+    return work
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_reading(unit, tmp_path):
+    assert_linear(read_from(tmp_path / "hostile.txt"), unit, ENDED)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_every_step_after_reading(unit):
+def test_reading_a_megabyte(unit, tmp_path):
+    work = read_from(tmp_path / "hostile.txt")
+    assert_linear(work, unit)
+    assert_a_megabyte_takes_seconds(work, unit)
+
+
+def every_step(unit: str):
+    """All that is done to a text after it was read."""
     from forebear.text.cleaning import Cleaning, clean
     from forebear.text.doctor import examine
     from forebear.text.segmentation import Segmenter
@@ -127,4 +153,17 @@ def test_every_step_after_reading(unit):
         for tokenizer in kinds:
             tokenizer.encode_many([text])
 
+    return work
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_every_step_after_reading(unit):
+    assert_linear(every_step(unit), unit, ENDED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_every_step_after_reading_a_megabyte(unit):
+    work = every_step(unit)
     assert_linear(work, unit)
+    assert_a_megabyte_takes_seconds(work, unit)
