@@ -1,0 +1,108 @@
+"""Ctrl-C during the first import of a large extension: it waits until the import is complete.
+
+An import of torch, numba or NumPy that is interrupted leaves native code half initialised, and the next attempt crashes
+the process. `guard_first_imports` makes the import machinery defer the interrupt, whichever module imports them first.
+This module imports nothing but sys: the package loads it at once.
+"""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+GUARDED = ("numpy", "numba", "torch")
+
+
+class deferred_interrupts:  # noqa: N801 - used as a function
+    """While it is open, Ctrl-C is only recorded; KeyboardInterrupt is raised when it closes.
+
+    It acts in the main thread alone, and only where SIGINT has Python's own handler.
+    """
+
+    def __enter__(self) -> None:
+        import signal
+        import threading
+
+        self._arrived, self._acts = False, False
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._acts = True
+            signal.signal(signal.SIGINT, self._record)
+
+    def _record(self, *_: "Any") -> None:
+        self._arrived = True
+
+    def __exit__(self, *_: "Any") -> None:
+        if self._acts:
+            import signal
+
+            if signal.getsignal(signal.SIGINT) == self._record:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self._arrived:
+                raise KeyboardInterrupt
+
+
+class _Finder:
+    """Finds the guarded modules as all other finders do, and has their first import guarded.
+
+    complete  modules that were imported completely. Python drops a module that is interrupted just before its import
+              ends, and running it a second time would crash: the next import gets the same one.
+    """
+
+    def __init__(self) -> None:
+        self.names = {name for name in GUARDED if name not in sys.modules}
+        self.complete: dict[str, ModuleType] = {}
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
+        if name not in self.names:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    if spec.loader is not None:
+                        spec.loader = _Loader(spec.loader, self)  # pyright: ignore[reportAttributeAccessIssue]
+                    return spec
+        return None
+
+
+class _Loader:
+    """Imports a module completely while it is being created.
+
+    An exception in `exec_module` would make Python drop the module, and the next import run it a second time. Raised
+    here, the interrupt leaves it whole in `sys.modules`.
+    """
+
+    def __init__(self, loader: "Any", finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
+
+    def __getattr__(self, name: str) -> "Any":
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType":
+        from importlib import import_module
+
+        name, complete = spec.name, self._finder.complete
+        if name not in complete:
+            with deferred_interrupts():
+                self._finder.names.discard(name)  # the import below takes the ordinary way
+                try:
+                    complete[name] = import_module(name)
+                finally:
+                    self._finder.names.add(name)
+        return complete[name]
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """It has been executed already."""
+        module.__spec__.loader = self._loader  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def guard_first_imports() -> None:
+    """Has the first imports of torch, numba and NumPy deferred against interrupts, wherever they happen."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        finder = _Finder()
+        if finder.names:
+            sys.meta_path.insert(0, finder)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,46 @@
+"""Child processes: fresh interpreters that find the modules this one finds, but never import from the working folder.
+
+Python puts the working folder first on the search path of a program given by `-c` or `-m`. A file `json.py` beside the
+text that is read would then be run in place of the standard library's module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import forebear
+
+
+def python_command(program: str, *arguments: object) -> list[str]:
+    """The command that runs `program` (whose imports are absolute) in a fresh interpreter."""
+    if late := _late_entries():
+        program = f"import sys; sys.path += {late!r}; {program}"
+    return [sys.executable, "-P", "-c", program, *map(str, arguments)]
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment, with the search path of modules and `changes`."""
+    searched = os.pathsep.join(path for path in _search_path() if os.pathsep not in path)
+    return {**os.environ, "PYTHONPATH": searched, "PYTHONSAFEPATH": "1", **changes}
+
+
+def _search_path() -> list[str]:
+    """Absolute entries of `sys.path`, without the working folder."""
+    try:
+        working_folder = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # it was removed: relative entries lead nowhere
+        return [path for path in sys.path if os.path.isabs(path)]
+    return [os.path.abspath(path) for path in sys.path if path and os.path.realpath(path) != working_folder]
+
+
+def _late_entries() -> list[str]:
+    """What `PYTHONPATH` cannot hold, and the folder of this package if it is the working folder.
+
+    Such entries come last, after the standard library and installed packages, so that they replace none of them.
+    """
+    path = _search_path()
+    package = str(Path(forebear.__file__).resolve().parent.parent)
+    late = [entry for entry in path if os.pathsep in entry]
+    return late if package in map(os.path.realpath, path) else [*late, package]
