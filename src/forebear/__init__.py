@@ -9,12 +9,14 @@
 Names are looked up when they are first used, so that importing this costs nothing.
 """
 
-from __future__ import annotations
+import os  # nothing else from outside: with `python -m` the working folder is still on the search path here
 
-import os
-from typing import TYPE_CHECKING, Any
+from forebear.interrupts import guard_first_imports
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from forebear.comparing.comparing import compare
     from forebear.inspecting.attributing import why
     from forebear.inspecting.distance import gradients
@@ -63,6 +65,8 @@ __all__ = [
 # they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
+guard_first_imports()
+
 _PLACES = {
     "Run": "forebear.using.run",
     "attention": "forebear.inspecting.maps",
@@ -84,7 +88,7 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _PLACES:
         raise AttributeError(f"module 'forebear' has no attribute {name!r}")
     from importlib import import_module

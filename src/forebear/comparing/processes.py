@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from forebear.errors import ForebearError
+from forebear.text.child_processes import child_environment, python_command
 from forebear.training.metrics import Metrics
 
 LOOK = 0.5  # seconds between two looks at how far it is
@@ -83,12 +84,11 @@ def peak() -> int:
 @contextmanager
 def started(program: str, job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
     """A fresh interpreter that knows its job. A session of its own keeps Ctrl-C from it: it hears of that from us."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", program],
+        python_command(program),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment,
+        env=child_environment(),
         text=True,
         start_new_session=True,
     )

@@ -9,6 +9,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from forebear.interrupts import deferred_interrupts
+
 MUCH = 1 << 19  # products of numbers; below, a whole fit in numpy takes no longer than loading numba does
 
 
@@ -34,13 +36,26 @@ def compiled(
     try:
         made = numba.njit(loops, cache=True, **how)
     except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops, **how)
+        return without_interrupts(numba.njit(loops, **how))
+    without_interrupts(made)
     store: Any = getattr(made, "_cache", None)
     kept: Any = getattr(store, "_cache_file", None)
     if beside and hasattr(kept, "_source_stamp"):  # by which numba knows whether what it kept is still good
         kept._source_stamp = (kept._source_stamp, *map(_stamp, beside))
     if hasattr(store, "load_overload"):
         store.load_overload = _heard(store.load_overload)
+    return made
+
+
+def without_interrupts(made: Any) -> Any:
+    """The same function; Ctrl-C waits until it is compiled, which Python and LLVM do in turns."""
+    compile_whole = made.compile
+
+    def deferring(*given: Any) -> Any:
+        with deferred_interrupts():
+            return compile_whole(*given)
+
+    made.compile = deferring
     return made
 
 
@@ -64,7 +79,11 @@ def _heard(load: Callable[..., Any]) -> Callable[..., Any]:
     def found(*given: Any) -> Any:
         kept = load(*given)
         while kept is None and _LISTENERS:
-            _LISTENERS.pop()()
+            try:
+                tell = _LISTENERS.pop()
+            except IndexError:  # another thread was first
+                break
+            tell()
         return kept
 
     return found

@@ -12,6 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from forebear.kernels.compiling import without_interrupts
 from forebear.kernels.rows import fetched
 
 GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
@@ -96,9 +97,9 @@ def _freely(loops: Callable[..., Any]) -> Callable[..., Any]:
     """Machine code that other threads can run beside; a division by zero is infinite and no error."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FREELY}
     try:
-        return numba.njit(loops, cache=True, **options)
+        return without_interrupts(numba.njit(loops, cache=True, **options))
     except RuntimeError:  # no folder to keep it in
-        return numba.njit(loops, **options)
+        return without_interrupts(numba.njit(loops, **options))
 
 
 def blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:

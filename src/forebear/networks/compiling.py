@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from forebear.errors import BadInput, ForebearError
@@ -15,6 +17,7 @@ def compile_blocks(model: Model) -> None:
     Attention stays as it is: it is called for runs of rows of equal length, and every other batch would have to be
     compiled anew.
     """
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working folder
     encoder = model.encoder
     if not isinstance(encoder, Transformer):
         raise BadInput("only a Transformer's blocks can be compiled", remedy="leave --compile out")

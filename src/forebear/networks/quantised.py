@@ -17,6 +17,7 @@ oneDNN would be faster there for many rows, but where there is no VNNI it is slo
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from torch.nn import functional
 from forebear.networks.initial import Linear, Table
 
 LARGEST = 127  # of the integers that weights become
+_ENGINE = threading.Lock()  # of torch's setting, which all threads share
 SMALLEST = 1e-30  # a token whose numbers are all the same has some step
 _AS_ROWS: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)  # of torch itself, for its packed matrices
 FEW = 64  # rows; of more, the product takes far longer than the calls around it
@@ -173,16 +175,17 @@ def engine(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     """What rounds q and multiplies it by a matrix of integers with a scale for each row."""
     if not has_fbgemm(weight.device.type):
         return lambda q: product_in_floats(q, weight, scale)
-    kept = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "fbgemm"  # torch asks for it by a setting that holds everywhere
-    try:
-        zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch moves tensors of this kind elsewhere; without them, see has_fbgemm
-            rows = _AS_ROWS(weight, scale.double(), zeros, 0)
-        packed = torch.ops.quantized.linear_prepack(rows, None)
-    finally:
-        torch.backends.quantized.engine = kept
+    with _ENGINE:
+        kept = torch.backends.quantized.engine
+        try:
+            torch.backends.quantized.engine = "fbgemm"  # torch asks for it by a setting that holds everywhere
+            zeros = torch.zeros(len(weight), dtype=torch.int64)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch moves tensors of this kind elsewhere: see has_fbgemm
+                rows = _AS_ROWS(weight, scale.double(), zeros, 0)
+            packed = torch.ops.quantized.linear_prepack(rows, None)
+        finally:
+            torch.backends.quantized.engine = kept
     multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
     return lambda q: multiply(q, 1.0, 0, packed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from forebear.errors import BadInput, ForebearError
 from forebear.statistics.crf_templates import ATTRIBUTES, Template, attributes
 
 NONE = -1  # no feature, no value
+_LOCK = threading.Lock()  # of the rows of unlisted words
 MOST = 1 << 62  # different values of a template that a number can tell apart
 
 
@@ -49,13 +51,15 @@ class Written:
         return self._rows, found
 
     def _row(self, number: int) -> int:
-        row = self._unlisted.get(number)
-        if row is None:
-            values = zip(attributes(self._word(number)), self._numbers, strict=True)
-            made = np.array([[known.get(value, NONE) for value, known in values]], np.int32)
-            row = self._unlisted[number] = len(self._rows)
-            self._rows = np.concatenate((self._rows, made))
-        return row
+        with _LOCK:
+            row = self._unlisted.get(number)
+            if row is None:
+                values = zip(attributes(self._word(number)), self._numbers, strict=True)
+                made = np.array([[known.get(value, NONE) for value, known in values]], np.int32)
+                row = len(self._rows)
+                self._rows = np.concatenate((self._rows, made))
+                self._unlisted[number] = row  # last, so that an interrupt leaves no number without its row
+            return row
 
     def value(self, attribute: int, number: int) -> str:
         """What a number of an attribute stands for."""

@@ -74,6 +74,8 @@ class LinearModel:
     penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
     """
 
+    moves: None = None  # which tag follows which is nothing to it
+
     def __init__(
         self,
         kind: Kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from forebear.statistics.tallying import Tally
 from forebear.statistics.ways import Way
 
 NAMED = 5  # lengths of n-grams that are told one by one
+_LOCK = threading.RLock()  # of what is made at first use
 
 
 class NgramModel:
@@ -104,38 +106,45 @@ class NgramModel:
     @property
     def counts(self) -> Counts:
         """All that was counted so far."""
-        if self._later is not None:
-            later, self._later = self._later, None
-            self.tally.begin(Counts.load(later(), vocabulary=self.vocabulary, order=self.order))
-        return self.tally.counts
+        with _LOCK:
+            if self._later is not None:
+                self.tally.begin(Counts.load(self._later(), vocabulary=self.vocabulary, order=self.order))
+                self._later = None  # last, so that an interrupt loses no counts
+            return self.tally.counts
 
     @property
     def ngrams(self) -> Ngrams:
         """Which n-grams there are probabilities of."""
-        if self._ngrams is None:
-            if self.is_given:
-                if self._later is not None:
-                    arrays = _without_logs(self._later())
-                    self._ngrams = Ngrams.load(arrays, vocabulary=self.vocabulary, order=self.order)
+        with _LOCK:
+            if self._ngrams is None:
+                if self.is_given:
+                    if self._later is not None:
+                        arrays = _without_logs(self._later())
+                        self._ngrams = Ngrams.load(arrays, vocabulary=self.vocabulary, order=self.order)
+                    else:
+                        settled = self.settle()
+                        assert isinstance(settled, Backoff)
+                        self._ngrams = settled.ngrams
                 else:
-                    settled = self.settle()
-                    assert isinstance(settled, Backoff)
-                    self._ngrams = settled.ngrams
-            else:
-                self._ngrams = pruned(self.counts, self.way.least)
-        return self._ngrams
+                    self._ngrams = pruned(self.counts, self.way.least)
+            return self._ngrams
 
     def settle(self) -> Backoff | Table:
         """The probabilities that follow from the counts; made at first use and kept until more is counted."""
-        if self._settled is None:
-            if self.is_given:
-                raise ForebearError("this n-gram model was not given its probabilities yet")
-            even = self._even()
-            if sum(map(len, self.ngrams.words)) > MUCH:
-                self._settled = Table.made(self.ngrams, self._levels, even, self._about, self.place, self.tally.room)
-            else:
-                self._settled = Backoff.estimated(self.ngrams, self._levels(), even)
-        return self._settled
+        if self._settled is not None:
+            return self._settled
+        with _LOCK:
+            if self._settled is None:
+                self._settled = self._estimated()
+            return self._settled
+
+    def _estimated(self) -> Backoff | Table:
+        if self.is_given:
+            raise ForebearError("this n-gram model was not given its probabilities yet")
+        even = self._even()
+        if sum(map(len, self.ngrams.words)) > MUCH:
+            return Table.made(self.ngrams, self._levels, even, self._about, self.place, self.tally.room)
+        return Backoff.estimated(self.ngrams, self._levels(), even)
 
     def _levels(self) -> Levels:
         return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.room)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from forebear.errors import ForebearError
 def written_aside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes its name only when the block ends well; otherwise nothing is left of it."""
     target = Path(path)
-    aside = target.with_name(f".{target.name[:80]}.{os.getpid()}.tmp")
+    aside = target.with_name(f".{target.name[:80]}.{os.getpid()}.{threading.get_native_id()}.tmp")
     try:
         with open(aside, "wb") as file:
             yield file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -81,8 +82,7 @@ class Blocks:
         )
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
-        global _mending
-        _mending = self
+        before, _MENDING.blocks = getattr(_MENDING, "blocks", None), self
         try:
             return decoder.decode(block, final)
         except UnicodeError as error:  # of the encoding as such, such as UTF-16 without its mark
@@ -91,7 +91,7 @@ class Blocks:
                 f"cannot be read as {self.encoding}: {error}", file=self.source.name, remedy=remedy
             ) from error
         finally:
-            _mending = None
+            _MENDING.blocks = before
 
     def mend(self, error: UnicodeDecodeError) -> tuple[str, int]:
         """Called by the codec at each bad byte."""
@@ -179,14 +179,14 @@ class _Counted(io.RawIOBase):
         return True
 
 
-_mending: Blocks | None = None
+_MENDING = threading.local()  # whose bytes are being decoded: codecs do not say
 _HANDLER = "forebear.mend"
 
 
 def _mend(error: UnicodeError) -> tuple[str, int]:
-    assert _mending is not None
+    blocks: Blocks = _MENDING.blocks
     assert isinstance(error, UnicodeDecodeError)
-    return _mending.mend(error)
+    return blocks.mend(error)
 
 
 codecs.register_error(_HANDLER, _mend)

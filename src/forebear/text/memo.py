@@ -6,6 +6,7 @@ where that is certain and leave the rest to longer stretches; the readable twin 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -158,13 +159,18 @@ class Memo:
 
     `rust` gives the library's tokenizer, where it is wanted: a large vocabulary takes its time. `unknown` is the id of
     what the vocabulary lacks; one that no token has where nothing can be unknown.
+
+    Several threads may use one cache: a lock admits one at a time. A call that does not end well, such as one that was
+    interrupted, leaves `_complete` False, and the next one begins with an empty cache.
     """
 
     def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: Rule, unknown: int) -> None:
         self._rust, self._rule, self._unknown = rust, rule, unknown
         words = 0 if rule.whole is None else len(rule.whole.ids)
         self._most = max(MOST_STRETCHES, words + words // 4)  # or a large vocabulary would be forgotten again and again
+        self._lock = threading.Lock()
         self._forget()
+        self._complete = True  # what is in the arrays belongs together
 
     def _forget(self) -> None:
         gaps = self._rule.gaps
@@ -181,19 +187,28 @@ class Memo:
     def remember(self, words: SpacedWords, ids: np.ndarray) -> None:
         """Begins with these words, each of which is one token, of this id."""
         assert self._rule.gaps
-        self._forget()
-        self._stretches = words
-        lengths, sizes = words.lengths()
-        self._begins.extend(np.arange(len(ids)))
-        self._lengths.extend(np.ones(len(ids), np.int32))
-        self._missed.extend(np.where(ids == self._unknown, sizes, 0))
-        self._ids.extend(ids)
-        self._first.extend(np.zeros(len(ids), np.int32))
-        self._last.extend(np.maximum(lengths - 1, 0))
+        with self._lock:
+            self._complete = False
+            self._forget()
+            self._stretches = words
+            lengths, sizes = words.lengths()
+            self._begins.extend(np.arange(len(ids)))
+            self._lengths.extend(np.ones(len(ids), np.int32))
+            self._missed.extend(np.where(ids == self._unknown, sizes, 0))
+            self._ids.extend(ids)
+            self._first.extend(np.zeros(len(ids), np.int32))
+            self._last.extend(np.maximum(lengths - 1, 0))
+            self._complete = True
 
     def many(self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False) -> Many:
         """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
-        self._made_room()
+        with self._lock:
+            self._begin()
+            found = self._many(texts, borders, spans)
+            self._complete = True
+        return found
+
+    def _many(self, texts: Sequence[str], borders: np.ndarray | None, spans: bool) -> Many:
         units, rows, upto = self._looked_up(texts, borders, spans)
         if self._are_single and not spans:
             return self._one_each(rows, upto)
@@ -213,7 +228,13 @@ class Memo:
 
     def lines(self, data: bytes, ends: np.ndarray) -> Many | None:
         """The same of texts in UTF-8 that gaps part and that end here; None where this is no faster."""
-        self._made_room()
+        with self._lock:
+            self._begin()
+            found = self._lines(data, ends)
+            self._complete = True
+        return found
+
+    def _lines(self, data: bytes, ends: np.ndarray) -> Many | None:
         assert isinstance(self._stretches, SpacedWords)
         found = self._stretches.sought_in(data, ends)
         if found is None:
@@ -221,8 +242,10 @@ class Memo:
         self._learn(found.fresh)
         return self._one_each(found.numbers, found.upto) if self._are_single else None
 
-    def _made_room(self) -> None:
-        if len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
+    def _begin(self) -> None:
+        """Empties a cache that is incomplete or full; until the call ends, it counts as incomplete."""
+        is_good, self._complete = self._complete, False
+        if not is_good or len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
             self._forget()
 
     def _one_each(self, rows: np.ndarray, upto: np.ndarray) -> Many:
@@ -249,11 +272,7 @@ class Memo:
     def _learn(self, stretches: list[str]) -> None:
         if not stretches:
             return
-        try:
-            sizes, ids, offsets = self._encoded(stretches)
-        except BaseException:
-            self._forget()  # or some would have a number and nothing behind it
-            raise
+        sizes, ids, offsets = self._encoded(stretches)
         self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
         self._lengths.extend(sizes)
         self._are_single &= bool((sizes == 1).all())

@@ -6,6 +6,7 @@ word, and one for what lies beyond it. So any script is spelled, and files can b
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,13 +18,15 @@ SYMBOLS = 261
 MARKS = 2  # of each word
 EXAMPLES = 20  # words that a ledger names
 BLOCK = 1 << 22  # tokens that are counted together
+_LOCK = threading.RLock()  # of all spellings: a module's own, as networks that hold one are copied
 _SPELLINGS: WeakValueDictionary[tuple[str, int], Spelling] = WeakValueDictionary()
 
 
 class Spelling:
     """The spellings of a vocabulary, and of words that it lacks, which get numbers behind it as they come.
 
-    Such a number holds as long as this object does: it is for reading a text now, never to be stored.
+    Such a number holds as long as this object does: it is for reading a text now, never to be stored. Several threads
+    may ask; a word has a number only once its row is written, so that an interrupt leaves nothing half done.
 
     tokens   of the vocabulary, by their ids
     longest  symbols of a word, its marks included; what is longer is read as far as it fits
@@ -43,22 +46,24 @@ class Spelling:
 
     def number(self, word: str) -> int:
         """The number of a word that is not in the vocabulary, the same for the same word."""
-        found = self._numbers.get(word)
-        if found is None:
-            found = self._numbers[word] = self.size + len(self._numbers)
-            table = self._table()
-            if found >= len(table):
-                self._rows = table = np.concatenate((table, np.full_like(table, BEYOND)))
-            table[found] = self.spelled(word)
-        return found
+        with _LOCK:
+            found = self._numbers.get(word)
+            if found is None:
+                found, table = self.size + len(self._numbers), self._table()
+                if found >= len(table):
+                    self._rows = table = np.concatenate((table, np.full_like(table, BEYOND)))
+                table[found] = self.spelled(word)
+                self._numbers[word] = found
+            return found
 
     def word(self, number: int) -> str:
         """What a number stands for: a token of the vocabulary, or a word that came."""
         if number < self.size:
             return self._tokens[number]
-        if len(self._words) < len(self._numbers):  # numbers are given one after the other
-            self._words = list(self._numbers)
-        return self._words[number - self.size]
+        with _LOCK:
+            if len(self._words) < len(self._numbers):  # numbers are given one after the other
+                self._words = list(self._numbers)
+            return self._words[number - self.size]
 
     def spelled(self, word: str) -> np.ndarray:
         """(longest,) symbols."""
@@ -73,19 +78,20 @@ class Spelling:
 
     def longer(self) -> list[str]:
         """Words that the vocabulary lacks, of those that came, which are longer than is read."""
-        return [word for word in self._numbers if len(word.encode("utf-8", "replace")) > self.longest - MARKS]
+        return [word for word in list(self._numbers) if len(word.encode("utf-8", "replace")) > self.longest - MARKS]
 
     def _table(self) -> np.ndarray:
-        if self._rows is None:
-            rows = np.full((max(1, self.size), self.longest), BEYOND, np.int16)
-            for number, token in enumerate(self._tokens):
-                rows[number] = self.spelled(token)
-            if "end" in self._roles:
-                rows[self._roles["end"]] = self._row([TEXT_ENDS])
-            if "start" in self._roles:
-                rows[self._roles["start"]] = self._row([TEXT_BEGINS])
-            self._rows = rows
-        return self._rows
+        with _LOCK:
+            if self._rows is None:
+                rows = np.full((max(1, self.size), self.longest), BEYOND, np.int16)
+                for number, token in enumerate(self._tokens):
+                    rows[number] = self.spelled(token)
+                if "end" in self._roles:
+                    rows[self._roles["end"]] = self._row([TEXT_ENDS])
+                if "start" in self._roles:
+                    rows[self._roles["start"]] = self._row([TEXT_BEGINS])
+                self._rows = rows
+            return self._rows
 
     def _row(self, inner: Sequence[int]) -> np.ndarray:
         row = np.full(self.longest, BEYOND, np.int16)
@@ -96,10 +102,11 @@ class Spelling:
 
 def spelling_of(tokens: Sequence[str], longest: int, roles: Mapping[str, int], key: str) -> Spelling:
     """One for all who read the same vocabulary, which `key` tells: to all of them a number means the same word."""
-    found = _SPELLINGS.get((key, longest))
-    if found is None:
-        found = _SPELLINGS[key, longest] = Spelling(tokens, longest, roles)
-    return found
+    with _LOCK:
+        found = _SPELLINGS.get((key, longest))
+        if found is None:
+            found = _SPELLINGS[key, longest] = Spelling(tokens, longest, roles)
+        return found
 
 
 def cut_words(spelling: Spelling, tokens: Sequence[str], ids: np.ndarray) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from forebear.errors import ForebearError
+from forebear.text.child_processes import child_environment, python_command
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -82,15 +82,10 @@ def _started(workers: Workers) -> Connection:
     multiprocessing's spawn, which runs the caller's script once more. A session of its own keeps Ctrl-C from it.
     """
     ours, theirs = multiprocessing.Pipe()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
-        "TOKENIZERS_PARALLELISM": "false",  # one worker, one core
-    }
     workers[ours] = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(theirs.fileno())],
+        python_command(SERVE, theirs.fileno()),
         pass_fds=[theirs.fileno()],
-        env=environment,
+        env=child_environment(TOKENIZERS_PARALLELISM="false"),  # one worker, one core
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

@@ -6,7 +6,6 @@ import os
 import pickle
 import select
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Protocol
 
 from forebear.errors import ForebearError
+from forebear.text.child_processes import child_environment, python_command
 
 SERVE = "import sys; from forebear.training.following import serve; serve(*map(int, sys.argv[1:]))"
 PATIENCE = 10  # seconds that a process may take to end, once it was told to
@@ -82,11 +82,11 @@ class Leader:
         self.size = self.near = size
         self.processes: list[subprocess.Popen[bytes]] = []
         self.connections: list[Connection] = []
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+        environment = child_environment()
         for rank in range(1, size):
             ours, theirs = Pipe()
             process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, str(theirs.fileno()), str(rank), str(size)],
+                python_command(SERVE, theirs.fileno(), rank, size),
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,

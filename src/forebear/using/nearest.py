@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from forebear.errors import ForebearError
+from forebear.vectors.onehot import UnitMatrix
 
 BLOCK = 1 << 22  # numbers of the matrix taken up at once: bounds memory, changes no result
 ASKED = 256  # vectors whose neighbours are looked for at once
@@ -54,28 +57,28 @@ def blocks(matrix: np.ndarray) -> Iterator[slice]:
         yield slice(at, min(at + step, len(matrix)))
 
 
-def stretches(matrix: np.ndarray) -> Iterator[slice]:
+def stretches(matrix: np.ndarray | UnitMatrix) -> Iterator[slice]:
     """Rows whose cosines are asked for at once: a block, or all of them where they are never made."""
-    return iter([slice(0, len(matrix))]) if hasattr(matrix, "cosines") else blocks(matrix)
+    return iter([slice(0, len(matrix))]) if isinstance(matrix, UnitMatrix) else blocks(matrix)
 
 
 def cosines_with(
-    units: np.ndarray, matrix: np.ndarray, part: slice | np.ndarray, lengths: np.ndarray | None = None
+    units: np.ndarray, matrix: np.ndarray | UnitMatrix, part: slice | np.ndarray, lengths: np.ndarray | None = None
 ) -> np.ndarray:
     """(Q, n) the cosines of vectors of length 1 with a part of the rows.
 
     A matrix may say itself what the `cosines` of its rows are: then they need not exist.
     """
-    if hasattr(matrix, "cosines"):
-        return matrix.cosines(units, part)  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(matrix, UnitMatrix):
+        return matrix.cosines(units, part)
     rows = np.asarray(matrix[part], np.float32)
     return units @ rows.T / (lengths_of(rows) if lengths is None else lengths[part])
 
 
-def lengths_of(matrix: np.ndarray) -> np.ndarray:
+def lengths_of(matrix: np.ndarray | UnitMatrix) -> np.ndarray:
     """(N,) the lengths of all rows; that of a row of zeros is the smallest there is."""
-    if hasattr(matrix, "lengths"):
-        return matrix.lengths  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(matrix, UnitMatrix):
+        return matrix.lengths
     found = (np.asarray(matrix[part], np.float32) for part in blocks(matrix))
     squares = [np.einsum("nd,nd->n", rows, rows) for rows in found]
     return np.maximum(np.sqrt(np.concatenate(squares)), SMALLEST) if squares else np.empty(0, np.float32)
@@ -118,7 +121,7 @@ class Index:
         for part in blocks(matrix):
             self._graph.add(np.arange(part.start, part.stop), _scaled(matrix[part]))
         if file is not None:
-            aside = file.with_name(f".{file.name}.tmp")
+            aside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
             self._graph.save(str(aside))
             aside.replace(file)
 

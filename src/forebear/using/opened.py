@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,12 +15,16 @@ from forebear.training.learners import loaded
 from forebear.using.abilities import SAID, verbs
 
 if TYPE_CHECKING:
+    from forebear.networks.model import Model
     from forebear.networks.restorer import Restorer
+    from forebear.networks.states import Encoder
     from forebear.tasks.task import Task
     from forebear.using.lexicon import Lexicon
     from forebear.using.predicting import Predictor, Translator
     from forebear.using.word_pooling import Pooled
     from forebear.vectors.table import WordTable
+
+_LOADING = threading.RLock()  # cached_property has no lock from Python 3.12 on
 
 
 class Opened:
@@ -56,13 +61,31 @@ class Opened:
 
     @cached_property
     def network(self) -> Any:
+        with _LOADING:
+            if (found := self.__dict__.get("network")) is not None:  # another thread was first
+                return found
+            network, notes = self._loaded()
+            self.notes += [note for note in notes if note not in self.notes]
+            return self.__dict__.setdefault("network", network)
+
+    @property
+    def model(self) -> Model:
+        """The network of a run that has an encoder and heads: what counts, or is a table of words, has not."""
+        return self.network
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What turns inputs into states; None where the run counts, or is a table of words."""
+        milestone = self.folder.milestone
+        way = milestone.learning if self.task is None else milestone.learns_tasks_by
+        return self.model.encoder if way == "descending" else None
+
+    def _loaded(self) -> tuple[Any, list[str]]:
         milestone, small = self.folder.milestone, "quantised" in self.facts
         if milestone.learning == "counting" and self.task is None:
             from forebear.training.counted import opened
 
-            network, notes = opened(self.folder)
-            self.notes += notes
-            return network
+            return opened(self.folder)
         weights, notes = self.folder.weights()
         if self.task is not None:
             how = self.folder.adaptation
@@ -70,8 +93,7 @@ class Opened:
         else:
             heads = self.facts.get("heads")
             network = loaded(milestone, self.folder.tokenizers, weights, heads, quantised=small)
-        self.notes += notes
-        return network
+        return network, notes
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -168,4 +190,4 @@ class Opened:
     @property
     def unit(self) -> str:
         """What the run takes for a text of its own: a document, or a sentence."""
-        return getattr(self.folder.milestone, "unit", "document")
+        return self.folder.milestone.unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from forebear.vectors.phrases import Phrases
 from forebear.vectors.table import WordTable
 
 NONE = -1  # the row of a word that has no vector
+_LOCK = threading.Lock()  # of vectors that are composed
 Spans = list[tuple[int, int]]
 
 
@@ -101,8 +103,11 @@ class Cutting:
         row = self.table.row(word)
         if row is not None or self.table.compose is None:
             return NONE if row is None else row
-        if word not in self._composed:
-            made = self.table.compose(word)
-            self._composed[word] = NONE if made is None else len(self.table.words) + len(self.more)
-            self.more += [] if made is None else [np.asarray(made, np.float32)]
-        return self._composed[word]
+        with _LOCK:
+            if word not in self._composed:
+                made, row = self.table.compose(word), NONE
+                if made is not None:
+                    row = len(self.table.words) + len(self.more)
+                    self.more.append(np.asarray(made, np.float32))
+                self._composed[word] = row  # last, so that an interrupt leaves no row without its vector
+            return self._composed[word]

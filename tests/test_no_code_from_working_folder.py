@@ -1,0 +1,129 @@
+"""Files beside a text, in a run or in a corpus folder are data: no command imports one of them in place of a module."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from small_runs import text
+
+# Without what `python -m` imports itself before the first line of the package runs (contextlib and its imports).
+NAMES = (
+    "__future__ abc argparse ast asyncio base64 bisect conftest copy csv ctypes cyclopts dataclasses datetime decimal "
+    "difflib email enum fractions gzip hashlib heapq hmac html huggingface_hub inspect io json llvmlite locale "
+    "logging math matplotlib multiprocessing numba numpy orjson pathlib pickle pkgutil platform platformdirs queue "
+    "random re resource rich rjieba sacrebleu safetensors select shutil signal site sitecustomize socket statistics "
+    "string struct subprocess tempfile textwrap threading tokenizers tomllib torch traceback typing unicodedata "
+    "urllib usercustomize uuid weakref zlib zstandard"
+).split()
+NETWORK = "--width 8 --depth 1 --heads 1 --context 16 --batch 32 --steps 2 --threads 1 --tokenizer characters".split()
+
+
+@pytest.fixture
+def trapped(tmp_path: Path) -> Path:
+    """A working folder with a text and a corpus, in which modules of many names leave a mark if they are imported."""
+    folder = tmp_path / "work"
+    (folder / "texts").mkdir(parents=True)
+    (folder / "texts" / "a.txt").write_text(text(), encoding="utf-8")
+    (folder / "b.txt").write_text(text(60), encoding="utf-8")
+    (tmp_path / "marks").mkdir()
+    set_traps(folder)
+    set_traps(folder / "texts")
+    return folder
+
+
+def set_traps(folder: Path) -> None:
+    for name in NAMES:
+        mark = next(parent for parent in folder.parents if (parent / "marks").is_dir()) / "marks" / name
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
+
+
+def run(folder: Path, *arguments: str, module: bool = False) -> None:
+    """Runs a command in `folder`, by the console script or by `python -m`; no trap may have been imported."""
+    script = "import sys; sys.argv[0] = 'forebear'; del sys.path[0]; from forebear.cli.main import run; run()"
+    start = ["-m", "forebear"] if module else ["-c", script]  # sys.path is that of the console script
+    environment = {**os.environ, "FOREBEAR_CACHE": str(folder.parent / "cache")}
+    done = subprocess.run(
+        [sys.executable, *start, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    marks = {path.name for path in (folder.parent / "marks").iterdir()}
+    assert not marks, f"{arguments[0]} imported from the working folder: {marks}"
+    assert done.returncode == 0, done.stderr
+
+
+def test_comparing(trapped: Path):
+    run(trapped, "compare", "texts/*.txt", "--only", "ngram", "--time", "1s", "--threads", "1", "--quiet")
+
+
+def test_preparing_with_workers(trapped: Path):
+    (trapped / "b.txt").write_text(text(6_000), encoding="utf-8")  # enough for two shards
+    run(trapped, "prepare", "b.txt", "--tokenizer", "words", "--workers", "2", "--to", "corpus", "--quiet")
+
+
+def test_training_with_processes_and_asking_the_run(trapped: Path):
+    run(trapped, "pretrain", "gpt2", "b.txt", *NETWORK, "--processes", "2", "--to", "runs/gpt2", "--quiet")
+    set_traps(trapped / "runs" / "gpt2")
+    run(trapped, "score", "runs/gpt2", "The cat sat.", module=True)
+
+
+def test_python_with_a_module(trapped: Path):
+    run(trapped, "lineage", module=True)
+    run(trapped, "corpus", "texts", module=True)
+
+
+def test_a_search_path_with_the_working_folder_is_not_handed_on(trapped: Path, monkeypatch: pytest.MonkeyPatch):
+    from forebear.text.child_processes import child_environment, python_command
+
+    monkeypatch.chdir(trapped)
+    monkeypatch.setattr(sys, "path", ["", ".", str(trapped), "texts/..", *sys.path])
+    program = "import forebear.text.workers; import random, json, sys; print(sys.path)"
+    done = subprocess.run(python_command(program), env=child_environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert repr(str(trapped)) not in done.stdout
+    assert list((trapped.parent / "marks").iterdir()) == []
+
+
+def test_the_package_may_stand_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A checkout that is not installed: the package is found, but nothing beside it takes a module's place."""
+    import forebear
+    from forebear.text.child_processes import child_environment, python_command
+
+    (tmp_path / "marks").mkdir()
+    source = tmp_path / "with:colon"
+    source.mkdir()
+    (source / "forebear").symlink_to(Path(forebear.__file__).parent)
+    set_traps(source)
+    monkeypatch.chdir(source)
+    monkeypatch.setattr(forebear, "__file__", str(source / "forebear" / "__init__.py"))
+    others = [path for path in sys.path if not (Path(path) / "forebear").exists()]
+    monkeypatch.setattr(sys, "path", [str(source), *others])
+    program = "import forebear.text.workers; import forebear, random; print(forebear.__file__)"
+    done = subprocess.run(python_command(program), env=child_environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "marks").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [False, True])
+def test_every_way_of_starting_children(trapped: Path, module: bool):
+    labelled = "".join(f"{'good' if number % 2 else 'bad'}\tThe cat {number} sat.\n" for number in range(60))
+    (trapped / "labels.tsv").write_text(labelled, encoding="utf-8")
+    run(trapped, "compare", "b.txt", "--only", "ngram,gpt2,word2vec", "--time", "1s", "--quiet", module=module)
+    run(trapped, "compare", "b.txt", "--task", "classification", "labels.tsv", "--only", "ngram", "--time", "1s",
+        "--to", "tasks", "--quiet", module=module)  # fmt: skip
+    run(trapped, "prepare", "b.txt", "--workers", "2", "--to", "corpus", "--quiet", module=module)
+    run(trapped, "pretrain", "bert", "b.txt", *NETWORK, "--processes", "2", "--to", "runs/bert",
+        "--quiet", module=module)  # fmt: skip
+    set_traps(trapped / "runs" / "bert")
+    run(trapped, "adapt", "runs/bert", "labels.tsv", "--steps", "2", "--processes", "2", "--to", "runs/labels",
+        "--quiet", module=module)  # fmt: skip
+    set_traps(trapped / "runs" / "labels")
+    run(trapped, "classify", "runs/labels", "The cat sat.", module=module)
+    run(trapped, "fill", "runs/bert", "The ____ sat.", module=module)
+    run(trapped, "inspect", "attention", "runs/bert", "The cat sat.", module=module)
+    run(trapped, "measure", "runs/bert", module=module)
+    run(trapped, "runs", "runs", module=module)
