@@ -26,8 +26,8 @@ from forebear.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.comparing.outcomes import Comparison, Row
-    from forebear.comparing.task_outcomes import TaskComparison
+    from forebear.comparing.outcomes import Comparison, Row, Trial
+    from forebear.comparing.task_outcomes import TaskComparison, TaskTrial
 
 PLACE = Path("comparison")
 TASK = Group("A task of your own")
@@ -242,16 +242,18 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
     """What goes on, on stderr: a line that moves on a terminal, and a line for each result."""
     from rich.console import Console
 
+    from forebear.comparing.task_outcomes import TaskTrial
+
     screen = Console(stderr=True, highlight=False, quiet=speaking.quiet)
     with screen.status("reading the text") as status:
 
-        def hear(name: str, seed: int, told: Any) -> None:
+        def hear(name: str, seed: int, told: dict[str, Any] | Trial | TaskTrial) -> None:
             if isinstance(told, dict):
                 losses = told.get("held_out") or told.get("losses") or {}
                 more = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
                 status.update(f"{name}, seed {seed}: step {told['step']:,}, {told['seconds']:.0f} s{more}")
                 return
-            if not hasattr(told, "bits_per_byte"):  # a trial of a task
+            if isinstance(told, TaskTrial):
                 screen.print(f"{name}, seed {seed}: {told.error or f'{told.score:.4f} on the test'}", markup=False)
                 return
             bits = f"{told.bits_per_byte:.3f} bits per byte" if told.bits_per_byte is not None else "no bits per byte"

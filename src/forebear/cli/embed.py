@@ -128,8 +128,8 @@ def _too_long(run: Run) -> list[str]:
     """Of a run that reads words by their letters: those that came and are longer than it reads."""
     from forebear.using.words import is_table
 
-    embedding = None if is_table(run) else getattr(run.network.encoder, "embedding", None)
-    spelling = getattr(embedding, "spelling", None)
+    embedding = None if is_table(run) else run.model.encoder.embedding
+    spelling = None if embedding is None else embedding.spelling
     return [] if spelling is None else spelling.longer()
 
 

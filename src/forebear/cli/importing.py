@@ -94,7 +94,7 @@ def _draw(console: Console, run: RunFolder, notes: list[str]) -> None:
         heads = ", ".join(run.facts["heads"]) or "none, an encoder only"
         console.print(f"heads: {heads}", markup=False, soft_wrap=True)
     if run.task is not None:
-        labels = getattr(run.task, "labels", ()) or getattr(run.task, "tags", ())
+        labels = run.task.labels or run.task.tags
         named = f"; labels: {several(labels)}" if labels else ""
         told = f"task: {run.task.name}{named}; forebear {run.task.verb} {run.path}"
         console.print(told, markup=False, soft_wrap=True)

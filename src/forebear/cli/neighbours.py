@@ -154,9 +154,11 @@ def _table(answer: Neighbours | NearWords) -> Table:
     return made
 
 
-def _draw(console: Console, facts: dict[str, Any], answers: list[Any]) -> None:
+def _draw(console: Console, facts: dict[str, Any], answers: list[Neighbours | NearWords]) -> None:
+    from forebear.using.lexicon import NearWords
+
     for answer in answers:
-        note = getattr(answer, "note", "")
+        note = answer.note if isinstance(answer, NearWords) else ""
         console.print(f"[bold]{plain(answer.text)}[/]" + (f"  ({plain(note)})" if note else ""), soft_wrap=True)
         if answer.nearest:
             console.print(_table(answer))

@@ -190,7 +190,7 @@ def _judged(run: Run, files: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def askable(what: Plan, corpus: Corpus) -> tuple[Plan, str]:
     """The plan, without a question about two halves where this text gives no occasion for it, and the reason then."""
-    if getattr(what.milestone, "pairs", "none") == "none":
+    if what.milestone.pairs == "none":
         return what, ""
     try:
         what.milestone.objective(corpus.tokenizer).check(corpus.split(what.recipe.held_out).train)

@@ -171,7 +171,7 @@ def _example(run: Run, text: str | Sequence[str]) -> Example:
         return doing.asked(parts[0], parts[1])[0]
     if name == "choice":
         return doing.choices(parts[0], parts[1:])[0]
-    wanted = getattr(run.task, "texts", 1)
+    wanted = 1 if run.task is None else run.task.texts
     if len(parts) != wanted:
         told, remedy = ("pairs of texts", "give two") if wanted == 2 else ("single texts", "give one")
         raise BadInput(f"this run is about {told}, and {len(parts)} came", remedy=remedy)
@@ -193,7 +193,7 @@ def _parts(example: Example) -> tuple[str, ...]:
 
 def _explained(run: Run, traced: Traced, target: Target, logits: Logits, method: Method) -> dict[str, Any]:
     told: dict[str, Any] = {"target": target.name, "said": target.said, "probability": target.probability}
-    if not hasattr(run.network, "encoder"):
+    if run.encoder is None:
         from forebear.inspecting.shares import weighed
 
         linear = weighed(run.network, traced, target, logits, run.tokenizer)

@@ -9,6 +9,7 @@ were made to keep it.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from forebear.text.characters import sound
 from forebear.using.texts import no_numbers
 
 if TYPE_CHECKING:
+    from forebear.networks.states import Encoder
     from forebear.using.run import Run
 
 FAR = 50  # tokens back, where nobody says how far
@@ -128,15 +130,15 @@ def reach(run: Run, texts: Sequence[str], far: int) -> Reach:
     if not rows:
         what = f"no text is long enough to look {far:,} tokens back"
         raise BadInput(what, remedy="give a longer one (--in FILE), or look less far: --far 10")
-    return Reach(run.name, sizes_of(encoder, rows, far, run.network.device), len(rows), limit)
+    return Reach(run.name, sizes_of(encoder, rows, far, run.model.device), len(rows), limit)
 
 
-def _encoder(run: Run) -> Any:
+def _encoder(run: Run) -> Encoder:
     """One that looks back."""
     remedy = "look at a run that predicts the next token (nnlm, rnn, lstm, gpt2, …)"
     if run.folder.milestone.learning != "descending":
         raise BadInput("has no network whose gradients could be measured", file=run.folder.path, remedy=remedy)
-    encoder = run.network.encoder
+    encoder = run.model.encoder
     if "translation" in run.heads or encoder.sees != "past":
         raise BadInput(
             "does not only look back: its tokens see others than those before", file=run.folder.path, remedy=remedy
@@ -176,7 +178,7 @@ def _windows(rows: Sequence[np.ndarray], far: int, most: int) -> list[np.ndarray
     return made
 
 
-def sizes_of(encoder: Any, rows: Sequence[np.ndarray], far: int, device: Any = None) -> np.ndarray:
+def sizes_of(encoder: Encoder, rows: Sequence[np.ndarray], far: int, device: Any = None) -> np.ndarray:
     """(far + 1,) the mean size of the derivative of the last state of rows that are equally long, by the vectors of
     their tokens: of the last one, of the one before it, and so on."""
     import torch
@@ -205,13 +207,18 @@ def sizes_of(encoder: Any, rows: Sequence[np.ndarray], far: int, device: Any = N
 
 
 @contextmanager
-def _as_beginning(encoder: Any) -> Iterator[None]:
+def _as_beginning(encoder: Encoder) -> Iterator[None]:
     """While inside, derivatives begin at what the embedding gives, also of weights that do not learn."""
-    embedding = getattr(encoder, "embedding", None)
+    embedding = encoder.embedding
     if embedding is None:
         yield
         return
-    hook = embedding.register_forward_hook(lambda module, given, output: output.detach().requires_grad_())
+    thread = threading.get_ident()  # others may ask the same network meanwhile
+
+    def begun(_module: Any, _given: Any, output: Any) -> Any:
+        return output.detach().requires_grad_() if threading.get_ident() == thread else None
+
+    hook = embedding.register_forward_hook(begun)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ it is Gauss's sum over STEPS places, and over more where those miss too much.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -145,10 +146,15 @@ class _Path:
 @contextmanager
 def _hooked(model: Model, look: Any) -> Iterator[None]:
     """While inside, `look` sees what the embedding gives, and what it returns, unless None, stands in its place."""
-    embedding: Any = getattr(model.encoder, "embedding", None)
+    embedding = model.encoder.embedding
     if embedding is None:
         raise ForebearError("this encoder has no embedding to look at")
-    hook = embedding.register_forward_hook(lambda module, given, output: look(output))
+    thread = threading.get_ident()  # others may ask the same network meanwhile
+
+    def seen(_module: Any, _given: Any, output: Tensor) -> Any:
+        return look(output) if threading.get_ident() == thread else None
+
+    hook = embedding.register_forward_hook(seen)
     try:
         yield
     finally:

@@ -56,10 +56,12 @@ def layers(run: Run) -> list[LayerWeights]:
 
 
 def _mixtures(run: Run) -> Iterator[LayerWeights]:
+    from torch import nn
+
     from forebear.networks.mixture import Mixture
 
     task = "" if run.task is None else run.task.name
-    for name, module in run.network.named_modules() if hasattr(run.network, "named_modules") else ():
+    for name, module in run.network.named_modules() if isinstance(run.network, nn.Module) else ():
         if isinstance(module, Mixture):
             weights = tuple(module.weights.detach().double().cpu().tolist())
             gain = 1 + float(module.gain_bias.detach())

@@ -95,10 +95,12 @@ def lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> Lens:
         raise BadInput(f"--top is {top}", remedy="ask for at least 1 candidate")
     if run.folder.milestone.learning == "counting":
         raise BadInput("counts: it has no layers", file=run.folder.path, remedy="look at a network (gpt2, bert, …)")
+    from forebear.networks.transformer import Transformer
+
     if "translation" in run.heads:
         what, remedy = "translates: what comes next depends on a source", "look at inspect attention"
         raise BadInput(what, file=run.folder.path, remedy=remedy)
-    if not hasattr(run.network.encoder, "final_norm"):
+    if not isinstance(run.model.encoder, Transformer):
         what, remedy = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
         raise BadInput(what, file=run.folder.path, remedy=remedy)
     if "next" in run.heads:
@@ -123,7 +125,9 @@ def _following(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
     row = row_of(run.tokenizer.encode(sound(text)).ids, end_of(run.tokenizer), ends=False)
     if at is not None:
         row = row[: _counted(at, len(row) - 1, "token") + 1]
-    row = row[beginning(len(row), run.network.encoder.context) :]
+    context = run.model.encoder.context
+    assert context is not None
+    row = row[beginning(len(row), context) :]
     return row, len(row) - 1
 
 
@@ -154,8 +158,10 @@ def _scores(run: Run, head: str, row: np.ndarray, place: int) -> list[np.ndarray
 
     from forebear.networks.batching import states_of
     from forebear.networks.states import States
+    from forebear.networks.transformer import Transformer
 
-    model: Any = run.network.eval()
+    model = run.model.eval()
+    assert isinstance(model.encoder, Transformer)
     norm = model.encoder.final_norm
     with torch.inference_mode():
         layers = states_of(model, [row]).layers

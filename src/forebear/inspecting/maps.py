@@ -84,17 +84,20 @@ def maps_of(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[Map]:
         from forebear.inspecting.translated_maps import translated_maps
 
         return translated_maps(run, texts, bare=bare)
-    encoder: Any = getattr(run.network, "encoder", None)
-    if not hasattr(encoder, "attention"):
+    encoder = run.encoder
+    if encoder is None or not encoder.has_attention:
         remedy = f"look at a Transformer (gpt2, bert, …); this run can be asked to: {', '.join(run.verbs)}"
         raise BadInput("has no attention", file=run.folder.path, remedy=remedy)
     import torch
 
+    from forebear.networks.transformer import Transformer
+
+    assert isinstance(encoder, Transformer)
     tokens, segments = _row(run, texts, bare)
     known = encoder.embedding.segment is not None
-    run.network.eval()
+    run.model.eval()
     with torch.inference_mode():
-        inputs = [torch.from_numpy(array.astype(np.int64)).to(run.network.device) for array in (tokens, segments)]
+        inputs = [torch.from_numpy(array.astype(np.int64)).to(run.model.device) for array in (tokens, segments)]
         found = encoder.attention(inputs[0], [len(tokens)], inputs[1] if known else None)
         weights = np.empty((len(found), *found[0][0].shape), np.float32)
         for number, (layer,) in enumerate(found):

@@ -102,13 +102,14 @@ def _enough(count: int) -> int:
 
 
 def _table(run: Run) -> tuple[np.ndarray, str]:
-    embedding = getattr(getattr(run.network, "encoder", None), "embedding", None)
-    placing = getattr(embedding, "placing", "none")
-    if embedding is None or placing == "none":
+    from forebear.networks.embedding import Embedding
+
+    embedding = None if run.encoder is None else run.encoder.embedding
+    if not isinstance(embedding, Embedding) or embedding.placing == "none":
         raise BadInput(
             "has no table of positions", file=run.folder.path, remedy="look at a Transformer (gpt2, bert, …)"
         )
-    return embedding.position.weight.detach().double().cpu().numpy(), placing
+    return embedding.position.weight.detach().double().cpu().numpy(), embedding.placing
 
 
 def rotation(width: int, step: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from forebear.using.lexicon import scaled
 from forebear.using.words import TABLE, is_table
 
 if TYPE_CHECKING:
+    from forebear.networks.states import Encoder
     from forebear.using.run import Run
     from forebear.using.vectors import Layers
 
@@ -47,16 +48,17 @@ def embedded(run: Run, found: Found, layers: Layers | None = None) -> Embedded:
         remedy = "look at a run of vectors (word2vec, bert, …)"
         raise BadInput("counts, and has no vectors", file=run.folder.path, remedy=remedy)
     run.ready_for("embed")
-    chosen = _above(run.network.encoder) if layers is None else layers
+    chosen = _above(run.model.encoder) if layers is None else layers
     return _of(run, f"{run.name}, {_named(chosen)}", found, _by_words(run, found, {"layers": chosen}))
 
 
 def before_context(run: Run, found: Found) -> Embedded:
     """The rows of the network's own table of tokens, or its layer 0 where it has none to be read: they know nothing of
     what stands around. Layer 0 of a Transformer knows places, though."""
-    table = dict(run.network.named_parameters()).get(TABLE)
+    table = dict(run.model.named_parameters()).get(TABLE)
     if table is None:
-        placing = getattr(getattr(run.network.encoder, "embedding", None), "placing", "none")
+        embedding = run.model.encoder.embedding
+        placing = "none" if embedding is None else embedding.placing
         name = f"{run.name}, layer 0" + (", with places" if placing != "none" else "")
         return _of(run, name, found, _by_words(run, found, {"layers": 0}), static=placing == "none")
     rows = table.detach().float().cpu().numpy()
@@ -101,11 +103,10 @@ def _by_tokens(run: Run, found: Found, rows: np.ndarray) -> Iterator[np.ndarray 
         yield rows[ids].mean(0) if ids else None
 
 
-def _above(encoder: Any) -> list[int]:
+def _above(encoder: Encoder) -> list[int]:
     """All layers above the embedding, or the last where they differ in width."""
     every = list(range(1, encoder.depth + 1))
-    widths = getattr(encoder, "widths", None)
-    return every if widths is None or len({widths[layer] for layer in every}) == 1 else [encoder.depth]
+    return every if len({encoder.widths[layer] for layer in every}) == 1 else [encoder.depth]
 
 
 def _named(layers: Layers) -> str:

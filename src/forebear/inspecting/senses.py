@@ -226,7 +226,7 @@ def looked_at(
 
 
 def _looks_back(run: Run) -> bool:
-    return not is_table(run) and run.network.encoder.sees == "past"
+    return not is_table(run) and run.model.encoder.sees == "past"
 
 
 def _grouped(of: Embedded, word: str, groups: int | None) -> Vectors:

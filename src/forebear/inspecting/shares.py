@@ -15,6 +15,7 @@ import numpy as np
 from forebear.inspecting.targets import Point, Target
 from forebear.inspecting.tracing import Traced
 from forebear.objectives.batch import Arrays
+from forebear.statistics.linear import LinearModel
 from forebear.tasks.task import Logits
 from forebear.text.tokenizer import Tokenizer
 
@@ -54,7 +55,8 @@ def weighed(network: Any, traced: Traced, target: Target, logits: Logits, tokeni
         score += point.scale * _logit(logits, point, centred=network.kind in ("label", "tag"))
         for share in network.weights_of(inputs, point.number, head=point.head, answer=point.answer):
             value = share.value * point.scale
-            places = _places(share, traced, inputs, point.head, point.number, getattr(network, "skipped", ()))
+            skipped = network.skipped if isinstance(network, LinearModel) else ()
+            places = _places(share, traced, inputs, point.head, point.number, skipped)
             width = max(1, len(places))
             for place in places:
                 if place is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Traced:
 def trace(task: Task, example: Example, tokenizer: Tokenizer, layout: Layout) -> Traced:
     """The rows that the task makes of an example, with the way back to its words."""
     numbering = _Numbering(tokenizer)
-    rows = task.rows([example], cast(Any, numbering), layout)
+    rows = task.rows([example], numbering, layout)
     inside = rows.tokens >= tokenizer.size
     numbers = rows.tokens[inside] - tokenizer.size  # of pieces, in the order in which they were cut
     tokens, pieces = rows.tokens.copy(), numbering.pieces
@@ -78,20 +77,18 @@ def trace(task: Task, example: Example, tokenizer: Tokenizer, layout: Layout) ->
     return Traced(replace(rows, tokens=tokens), texts, tuple(words), owners, inside)
 
 
-class _Numbering:
+class _Numbering(Tokenizer):
     """A tokenizer that gives each piece a number of its own, above all ids: whatever a task makes of them, its rows
     then tell which piece stands where, without anybody knowing how it cuts windows or orders texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        vars(self).update(vars(tokenizer))  # it is the same in all else
         self._tokenizer = tokenizer
         self.pieces: list[Pieces] = []
         self._count = tokenizer.size
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode(self, text: str) -> Pieces:
-        pieces = self._tokenizer.encode(text)
+    def encode(self, text: str, *, specials: bool = False) -> Pieces:
+        pieces = self._tokenizer.encode(text, specials=specials)
         self.pieces.append(pieces)
         numbers = np.arange(self._count, self._count + len(pieces.ids), dtype=np.int32)
         self._count += len(numbers)

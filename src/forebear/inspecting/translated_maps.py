@@ -31,8 +31,8 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
         raise BadInput("--bare means nothing to a run that translates", remedy="leave it out")
     if not 1 <= len(texts) <= 2:
         raise BadInput(f"{len(texts)} texts came", remedy="give a text, or a text and a translation of it")
-    sides, encoder = run.folder.sides, run.network.encoder
-    if not hasattr(encoder, "attention"):
+    sides, encoder = run.folder.sides, run.model.encoder
+    if not encoder.has_attention:
         what = "has no attention: a source is read into one vector, and never looked at again"
         raise BadInput(what, file=run.folder.path, remedy="look at a run of seq2seq_attention or transformer")
     written = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
@@ -44,13 +44,13 @@ def translated_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> li
     for ids in (source, target):
         if len(ids) == 1:
             raise BadInput("a text has no tokens", remedy="write some text")
-        if len(ids) > encoder.context:
+        if encoder.context is not None and len(ids) > encoder.context:
             what = f"{len(ids):,} tokens do not fit into the context of {encoder.context:,}"
             raise BadInput(what, remedy="give a shorter text")
     seen = np.concatenate((ends[1:], target[:-1]))
-    run.network.eval()
+    run.model.eval()
     with torch.inference_mode():
-        rows, read = (torch.from_numpy(ids).to(run.network.device) for ids in (seen, source))
+        rows, read = (torch.from_numpy(ids).to(run.model.device) for ids in (seen, source))
         found = encoder.attention(rows, [len(seen)], read, [len(source)])
     both = (("source", sides.source, source), ("seen", sides.target, seen), ("written", sides.target, target))
     names: dict[str, Any] = {name: labels(side, ids.tolist(), side.roles["end"]) for name, side, ids in both}

@@ -54,9 +54,9 @@ class Crf(Milestone):
         from forebear.statistics.crf_templates import templates_of
 
         shape.within(self, min_count=(1, None))
-        for name in ("l1", "l2"):
-            if getattr(self, name) < 0:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give 0 or more")
+        for name, value in {"l1": self.l1, "l2": self.l2}.items():
+            if value < 0:
+                raise BadInput(f"{name} is {value}", remedy="give 0 or more")
         if self.templates:
             templates_of(self.templates)
 

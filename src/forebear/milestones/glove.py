@@ -59,9 +59,9 @@ class Glove(Milestone):
 
     def __post_init__(self) -> None:
         shape.within(self, width=(1, None), window=(1, None), min_count=(1, None))
-        for name in ("largest", "power"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")
+        for name, value in {"largest": self.largest, "power": self.power}.items():
+            if not 0 < value < float("inf"):
+                raise BadInput(f"{name} is {value}", remedy="give a number above 0")
         Together(0, frozenset(), self.window, self.unit, self.largest, self.power)
 
     @property

@@ -32,6 +32,22 @@ class Milestone(ABC):
     takes_lines: ClassVar[bool] = False  # whether all of a text may teach, line by line where it is made for that
     tokenizer: ClassVar[str] = "bytepair"  # the kind that is learned from the text unless another is asked for
 
+    # Fields that only some have, and what they say where there is none; to the rest they are no fields.
+    if TYPE_CHECKING:
+        context: int | None = None
+        depth: int | None = None
+        dropout: float | None = None
+        order: int | None = None
+        output: str | None = None
+        pairs: str = "none"
+        unit: str = "document"
+        tied: bool = False
+        weight_dropout: float = 0.0
+        word_dropout: float = 0.0
+    else:
+        context = depth = dropout = order = output = None
+        pairs, unit, tied, weight_dropout, word_dropout = "none", "document", False, 0.0, 0.0
+
     entries: ClassVar[int] = 50_257  # of the published vocabulary, where there was one; GPT-2's elsewhere
     needs: ClassVar[tuple[str, ...]] = ("end",)  # special tokens that its rows are made with, by their roles
 

@@ -55,9 +55,9 @@ class Nnlm(Milestone):
     softmax: str = "full"
 
     def __post_init__(self) -> None:
-        for name in ("width", "inner", "context"):
-            if not getattr(self, name) > 0:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")
+        for name, value in {"width": self.width, "inner": self.inner, "context": self.context}.items():
+            if not value > 0:
+                raise BadInput(f"{name} is {value}", remedy="give a number above 0")
         shape.one_of("softmax", self.softmax, SOFTMAXES)
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:

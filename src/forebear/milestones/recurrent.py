@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forebear.errors import BadInput
 from forebear.milestones import shape
@@ -11,66 +11,78 @@ from forebear.objectives.next_token import NextToken
 from forebear.objectives.streams import Streams
 
 if TYPE_CHECKING:
+    from forebear.milestones.cnn_rnn import CnnRnn
+    from forebear.milestones.elmo import Elmo
+    from forebear.milestones.lstm import Lstm
+    from forebear.milestones.rnn import Rnn
+    from forebear.networks.characters import Spelled
     from forebear.networks.model import Model
+    from forebear.networks.softmax import SoftmaxHead
+    from forebear.networks.window import Words
     from forebear.text.tokenizer import Tokenizer
+
+    Layered = CnnRnn | Lstm | Rnn  # layers of one cell that read on
 
 SOFTMAXES = ("full", "adaptive", "sampled")
 STATES = ("carried", "fresh")
 
 
-def check(milestone: Any) -> None:
+def check(milestone: Layered) -> None:
     """An error where the numbers of a milestone make no recurrent language model."""
-    for name in ("width", "inner", "depth", "context"):
-        if not getattr(milestone, name) > 0:
-            raise BadInput(f"{name} is {getattr(milestone, name)}", remedy="give a number above 0")
-    for name in ("dropout", "weight_dropout", "word_dropout"):
-        if not 0 <= (value := getattr(milestone, name, 0.0)) < 1:
+    sizes = {"width": milestone.width, "inner": milestone.inner}
+    for name, value in (sizes | {"depth": milestone.depth, "context": milestone.context}).items():
+        if not value > 0:
+            raise BadInput(f"{name} is {value}", remedy="give a number above 0")
+    shares = {"dropout": milestone.dropout, "weight_dropout": milestone.weight_dropout}
+    for name, value in (shares | {"word_dropout": milestone.word_dropout}).items():
+        if not 0 <= value < 1:
             raise BadInput(f"{name} is {value}", remedy="give a share from 0 to below 1")
     shape.one_of("softmax", milestone.softmax, SOFTMAXES)
     shape.one_of("state", milestone.state, STATES)
-    if getattr(milestone, "tied", False) and milestone.softmax == "adaptive":
+    if milestone.tied and milestone.softmax == "adaptive":
         what = "an adaptive softmax has tables of its own: it cannot be tied to the vectors that are read"
         raise BadInput(what, remedy="--softmax sampled, which is as fast, or --tied no")
     if milestone.softmax == "sampled" and milestone.samples < 1:
         raise BadInput(f"samples is {milestone.samples}", remedy="give a number of words above 0")
 
 
-def idle(milestone: Any) -> dict[str, str]:
+def idle(milestone: Layered | Elmo) -> dict[str, str]:
     """Fields that mean nothing beside the value of another."""
     return {} if milestone.softmax == "sampled" else {"samples": "softmax"}
 
 
-def objective(milestone: Any, tokenizer: Tokenizer) -> NextToken | Streams:
+def objective(milestone: Layered, tokenizer: Tokenizer) -> NextToken | Streams:
     """Windows of a text one after the other, or in any order where nothing is carried over."""
     (end,) = shape.roles(tokenizer, milestone.needs)
     return (Streams if milestone.state == "carried" else NextToken)(milestone.context, end)
 
 
-def network(milestone: Any, tokenizer: Tokenizer, cell: str, embedding: Any) -> Model:
+def network(milestone: Layered, tokenizer: Tokenizer, cell: str, embedding: Words | Spelled) -> Model:
     """Layers of this cell above the embedding, and what predicts the next token by them."""
     from forebear.networks.heads import TokenHead
     from forebear.networks.model import Model
     from forebear.networks.recurrence import CELLS, Stack
     from forebear.networks.recurrent import Recurrent
+    from forebear.networks.window import Words
 
-    tied = getattr(milestone, "tied", False)
-    outs = [milestone.inner] * (milestone.depth - 1) + [milestone.width if tied else milestone.inner]
+    outs = [milestone.inner] * (milestone.depth - 1) + [milestone.width if milestone.tied else milestone.inner]
     ins = [embedding.width, *outs[:-1]]
-    drop = getattr(milestone, "weight_dropout", 0.0)
+    drop = milestone.weight_dropout
     layers = [CELLS[cell](inputs, width, weight_dropout=drop) for inputs, width in zip(ins, outs, strict=True)]
     encoder = Recurrent(
         embedding,
         Stack(layers, dropout=milestone.dropout),
         dropout=milestone.dropout,
-        word_dropout=getattr(milestone, "word_dropout", 0.0),
+        word_dropout=milestone.word_dropout,
     )
-    if tied:
+    if milestone.tied:
+        assert isinstance(embedding, Words)
         sampled = milestone.samples if milestone.softmax == "sampled" else 0
         return Model(encoder, {"next": TokenHead(embedding, bias=True, sampled=sampled, falling=True)})
     return Model(encoder, {"next": softmax_head(milestone, outs[-1], tokenizer.size)})
 
 
-def softmax_head(milestone: Any, inputs: int, vocabulary: int) -> Any:
+def softmax_head(milestone: Layered | Elmo, inputs: int, vocabulary: int) -> SoftmaxHead:
     """What weighs all words by so many numbers."""
     from forebear.networks.softmax import Softmax, SoftmaxHead, borders_for
 
@@ -79,23 +91,23 @@ def softmax_head(milestone: Any, inputs: int, vocabulary: int) -> Any:
     return SoftmaxHead(Softmax(inputs, vocabulary, borders, sampled=sampled))
 
 
-def layout(milestone: Any, tokenizer: Tokenizer) -> Layout:
+def layout(milestone: Layered, tokenizer: Tokenizer) -> Layout:
     """Texts begin, part and end as documents do; of a row each number's largest stands for it, wherever it was."""
     (end,) = shape.roles(tokenizer, milestone.needs)
     return Layout((end,), (end,), (end,), "max", segments=True, both_orders=True)
 
 
-def words(milestone: Any, tokenizer: Tokenizer) -> Any:
+def words(milestone: Layered | Elmo, tokenizer: Tokenizer) -> Words:
     """A table of vectors. They come in as large as what goes round; those that score words too are read larger than
     they are."""
     from forebear.networks.window import Words
 
-    if getattr(milestone, "tied", False):
+    if milestone.tied:
         return Words(tokenizer.size, milestone.width, scale=milestone.width**0.5)
     return Words(tokenizer.size, milestone.width, spread=1.0)
 
 
-def spelled(milestone: Any, tokenizer: Tokenizer) -> Any:
+def spelled(milestone: CnnRnn | Elmo, tokenizer: Tokenizer) -> Spelled:
     """Vectors of words by how they are written."""
     from forebear.networks.characters import Spelled
     from forebear.text.spelling import spelling_of
@@ -110,7 +122,7 @@ def spelled(milestone: Any, tokenizer: Tokenizer) -> Any:
     )
 
 
-def reading(milestone: Any, tokenizer: Any) -> Any:
+def reading(milestone: CnnRnn | Elmo, tokenizer: Tokenizer) -> Tokenizer:
     """A tokenizer to which no word is unknown, where words are read by how they are written."""
     from forebear.text.spelling import spelling_of
     from forebear.text.unlisted import SpellingTokenizer, plain
@@ -121,7 +133,7 @@ def reading(milestone: Any, tokenizer: Any) -> Any:
     return SpellingTokenizer(made, spelling_of(made.tokens(), milestone.longest, made.roles, made.digest))
 
 
-def task_network(milestone: Any, tokenizer: Tokenizer, reader: Reader) -> Model:
+def task_network(milestone: Layered | Elmo, tokenizer: Tokenizer, reader: Reader) -> Model:
     """Its own encoder, or a reader above a mixture of its layers."""
     from forebear.networks.mixed_reader import MixedReader
     from forebear.networks.model import Model
@@ -145,7 +157,7 @@ def filters(told: str) -> list[tuple[int, int]]:
     return found
 
 
-def check_spelling(milestone: Any) -> None:
+def check_spelling(milestone: CnnRnn | Elmo) -> None:
     """An error where the numbers of a milestone make no filters over symbols."""
     widest = max(span for span, _ in filters(milestone.filters))
     if milestone.longest < max(widest, 4):

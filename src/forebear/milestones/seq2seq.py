@@ -61,13 +61,13 @@ class Seq2seq(Milestone):
     smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "context"):
-            if not getattr(self, name) > 0:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a number above 0")
+        for name, value in {"width": self.width, "depth": self.depth, "context": self.context}.items():
+            if not value > 0:
+                raise BadInput(f"{name} is {value}", remedy="give a number above 0")
         shape.within(self, inner=(0, None))
-        for name in ("dropout", "smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}", remedy="give a share from 0 to below 1")
+        for name, value in {"dropout": self.dropout, "smoothing": self.smoothing}.items():
+            if not 0 <= value < 1:
+                raise BadInput(f"{name} is {value}", remedy="give a share from 0 to below 1")
 
     def objective(self, tokenizer: Sides) -> Translation:  # pyright: ignore[reportIncompatibleMethodOverride]
         ends = [shape.roles(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]

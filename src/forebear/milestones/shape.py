@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forebear.errors import BadInput
 from forebear.text.blueprint import NAMES
 
 if TYPE_CHECKING:
+    from forebear.milestones.bert import Bert
+    from forebear.milestones.gpt import Gpt
+    from forebear.milestones.milestone import Milestone
+    from forebear.milestones.transformer import Transformer
     from forebear.text.tokenizer import Tokenizer
 
 ACTIVATIONS = ("gelu", "gelu-tanh", "relu")
 
 
-def check(milestone: Any) -> None:
+def check(milestone: Bert | Gpt | Transformer) -> None:
     """An error where the numbers of a milestone make no Transformer."""
-    for name in ("width", "depth", "heads", "context", "epsilon"):
-        if not getattr(milestone, name) > 0:
-            raise BadInput(f"{name} is {getattr(milestone, name)}", remedy="give a number above 0")
+    values = {"width": milestone.width, "depth": milestone.depth, "heads": milestone.heads}
+    values |= {"context": milestone.context, "epsilon": milestone.epsilon}
+    for name, value in values.items():
+        if not value > 0:
+            raise BadInput(f"{name} is {value}", remedy="give a number above 0")
     if not 0 <= milestone.dropout < 1 or milestone.inner < 0:
         what = f"dropout {milestone.dropout}, inner {milestone.inner}"
         raise BadInput(what, remedy="give a dropout from 0 to below 1")
@@ -27,7 +33,7 @@ def check(milestone: Any) -> None:
         raise BadInput(f"a width of {milestone.width} cannot be shared by {milestone.heads} heads", remedy=remedy)
 
 
-def within(milestone: Any, **borders: tuple[float, float | None]) -> None:
+def within(milestone: Milestone, **borders: tuple[float, float | None]) -> None:
     """An error where a field is below the first of its borders, or above the second, if there is one."""
     for name, (least, most) in borders.items():
         if not least <= (value := getattr(milestone, name)) <= (float("inf") if most is None else most):

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from forebear.networks.characters import Spelled
 from forebear.networks.recurrence import LockedDropout, Stack, State
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 from forebear.networks.window import Words
 
 
-class BothWays(nn.Module):
+class BothWays(Encoder):
     """ELMo's encoder. A layer's vector is what the model that reads on has there, and beside it what the other has;
     that of the embedding stands there twice. Rows of any length can be read.
 
@@ -21,6 +21,7 @@ class BothWays(nn.Module):
     """
 
     sees, context = "all", None
+    embedding: Words | Spelled
 
     def __init__(
         self,
@@ -32,15 +33,15 @@ class BothWays(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.embedding, self.onward, self.back, self.borders = embedding, onward, back, borders
+        self.embedding, self.onward, self.back, self.borders = embedding, onward, back, borders  # pyright: ignore[reportIncompatibleVariableOverride]
         self.drop = LockedDropout(dropout)
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 2 * self.onward.each()[-1].out
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return len(self.onward)
 
     def lower(self, layers: int) -> Iterator[nn.Parameter]:

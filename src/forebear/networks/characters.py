@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from forebear.networks.initial import begins_with, linear, table
+from forebear.networks.states import TokenVectors
 from forebear.text.spelling import BEYOND, SYMBOLS, Spelling
 
 AT_ONCE = 1024  # words that are spelled together, where there are very many
@@ -34,7 +35,7 @@ class Highway(nn.Module):
         return torch.lerp(x, torch.relu(self.transform(x)), new)
 
 
-class Spelled(nn.Module):
+class Spelled(TokenVectors):
     """An embedding without a table of words: (T,) tokens → (T, D).
 
     spelling  how tokens are written
@@ -43,6 +44,8 @@ class Spelled(nn.Module):
     filters   (how many symbols it sees, how many there are) of each kind of filter
     highways  layers above them
     """
+
+    spelling: Spelling
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Spelled(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        self.spelling, self.width, self.activation = spelling, width, activation
+        self.spelling, self.width, self.activation = spelling, width, activation  # pyright: ignore[reportIncompatibleVariableOverride]
         self.spans = [span for span, _ in filters]
         self.character = table(SYMBOLS, symbol, spread=1.0)
         self.filters = nn.ModuleList(linear(span * symbol, count) for span, count in filters)
@@ -64,7 +67,7 @@ class Spelled(nn.Module):
         self.project = linear(inner, width, scale=APART)
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.spelling.size
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from forebear.errors import BadInput
 from forebear.networks.initial import layer_norm, looked_up, table
 from forebear.networks.positions import Placing, position_table
+from forebear.networks.states import TokenVectors
 
 
-class Embedding(nn.Module):
+class Embedding(TokenVectors):
     """Vectors for tokens, for `positions` in a row and for `segments`, their sum normed if `norm` (BERT).
 
     placing   "learned"; "sinusoid": the waves of the Transformer paper; "none": a row is a bag to those who see all

@@ -10,7 +10,7 @@ from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.attention import Attention, CrossAttention
 from forebear.networks.embedding import Embedding
 from forebear.networks.initial import layer_norm, linear
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 from forebear.networks.transformer import Activation, Norm, Transformer
 
 
@@ -113,23 +113,27 @@ class Writer(nn.Module):
         return States(layers, lengths)
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Encoder):
     """Both halves. The states are those of what is written; a head reads them as it reads any others."""
+
+    has_attention, has_decoder = True, True
+    sees = "past"
+    embedding = None  # there are two
 
     def __init__(self, reader: Transformer, writer: Writer) -> None:
         super().__init__()
         self.reader, self.writer = reader, writer
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.width
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.depth
 
     @property
-    def context(self) -> int:
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.context
 
     def forward(

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.attention import attend
 from forebear.networks.layouts import Product, for_rows, packs, product
 from forebear.networks.model import Model
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 from forebear.networks.transformer import Block, Transformer
 
 ENOUGH = 4096  # tokens; packing MiniLM costs what it gains on some 2,200, and both grow with the model
@@ -65,8 +65,10 @@ class Laid:
         return self.contract(IN_PLACE.get(name, ACTIVATIONS[name])(self.expand(x)))
 
 
-class Encoding(nn.Module):
+class Encoding(Encoder):
     """The encoder as it stands, for reading: it gives what the Transformer gives, to the last digits but one."""
+
+    embedding = None  # it is the Transformer's
 
     def __init__(self, encoder: Transformer) -> None:
         super().__init__()

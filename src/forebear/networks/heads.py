@@ -12,13 +12,13 @@ from torch.nn import functional
 from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.cross_entropy import log_probabilities, summed_cross_entropy
 from forebear.networks.embedding import Embedding
-from forebear.networks.initial import Table, begins_with, layer_norm, linear
+from forebear.networks.initial import Initial, Table, begins_with, layer_norm, linear
 from forebear.networks.sampled import sampled_cost, zipf_shares
 from forebear.networks.states import States
 from forebear.networks.window import Words
 
 
-class TokenHead(nn.Module):
+class TokenHead(nn.Module, Initial):
     """Which token? Scores every entry of the vocabulary by the vectors with which the embedding reads them.
 
     `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,20 @@ SPREAD = 0.02  # the standard deviation of GPT and BERT, whose states are WIDE n
 WIDE = 768
 
 
-class Linear(nn.Linear):
+class Initial:
+    """How the parameters of a module begin, where they do not begin as most do."""
+
+    spread: float = SPREAD  # the standard deviation of those that are drawn
+    first_values: Mapping[str, Tensor] | None = None  # of those that are not drawn, by their names in the module
+
+
+class Linear(nn.Linear, Initial):
     """torch's, without values of its own: on the meta device they would be nothing, and take seconds to import."""
 
     def reset_parameters(self) -> None: ...
 
 
-class Table(nn.Embedding):
+class Table(nn.Embedding, Initial):
     """As above. A row for each entry, which is looked up by its number, or scores what stands for it."""
 
     def reset_parameters(self) -> None: ...
@@ -47,20 +55,20 @@ def spread_for(width: int) -> float:
     return SPREAD * max(1.0, WIDE / width) ** 0.5
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True, width: int | None = None, scale: float = 1.0) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, bias: bool = True, width: int | None = None, scale: float = 1.0) -> Linear:
     """A layer that costs nothing until it is filled: made on the meta device, remembering how it begins.
 
     That is as in a network of this `width` (or of as many as its inputs), times `scale`.
     """
     layer = Linear(inputs, outputs, bias=bias, device="meta")
-    layer.spread = scale * spread_for(width or inputs)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    layer.spread = scale * spread_for(width or inputs)
     return layer
 
 
 def table(entries: int, width: int, *, spread: float | None = None) -> Table:
     """A vector for each of so many entries, on the meta device."""
     made = Table(entries, width, device="meta")
-    made.spread = spread_for(width) if spread is None else spread  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    made.spread = spread_for(width) if spread is None else spread
     return made
 
 
@@ -68,9 +76,9 @@ def layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
     return Norm(width, epsilon, device="meta")
 
 
-def begins_with(module: nn.Module, **values: Tensor) -> None:
+def begins_with(module: Initial, **values: Tensor) -> None:
     """These parameters of its own begin with these values, whatever the seed."""
-    module.first_values = {name: value.float() for name, value in values.items()}  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    module.first_values = {name: value.float() for name, value in values.items()}
 
 
 def looked_up(weight: Tensor, numbers: Tensor) -> Tensor:
@@ -94,7 +102,8 @@ def first_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
 
 
 def _first_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
-    given = getattr(module, "first_values", {}).get(name.rpartition(".")[2])
+    known = module.first_values if isinstance(module, Initial) else None
+    given = None if known is None else known.get(name.rpartition(".")[2])
     if given is not None:
         return given.clone()
     if isinstance(module, nn.LayerNorm) and name.endswith("weight"):
@@ -103,5 +112,5 @@ def _first_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> 
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-    spread = float(getattr(module, "spread", SPREAD))  # pyright: ignore[reportArgumentType]
+    spread = module.spread if isinstance(module, Initial) else SPREAD
     return torch.empty(shape).normal_(0.0, spread, generator=generator)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from forebear.networks.mixture import Mixture
 from forebear.networks.reader import READERS, Matching, likes, parted
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States, TokenVectors
 
 
-class MixedReader(nn.Module):
+class MixedReader(Encoder):
     """An encoder. `inner` is the pre-trained one, whose first layer are the vectors x of words.
 
     reader  "mean", "convolution" or "recurrent"
@@ -28,7 +27,7 @@ class MixedReader(nn.Module):
 
     def __init__(
         self,
-        inner: Any,
+        inner: Encoder,
         *,
         reader: str,
         width: int | None,
@@ -39,10 +38,11 @@ class MixedReader(nn.Module):
     ) -> None:
         super().__init__()
         self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
+        assert inner.embedding is not None
         first = inner.embedding.width  # of a layer that stands there twice, once
         read = width or 2 * ((first + 1) // 2)
         before, after = place in ("before", "both"), place in ("after", "both")
-        wide = getattr(inner, "widths", (inner.width,) * (inner.depth + 1))
+        wide = inner.widths
         lowest = next(layer for layer in range(len(wide)) if {*wide[layer:]} == {inner.width})
         self.mixtures = nn.ModuleDict()
         for name, there in (("before", before), ("after", after)):
@@ -53,18 +53,23 @@ class MixedReader(nn.Module):
         self.matching = Matching(given, read) if pairs else None
         self.body = READERS[reader](read if pairs else given, read)
         self.width = read + (inner.width if after else 0)
-        self.widths = (given, self.width)
+        self.given = given
 
     @property
-    def context(self) -> int | None:
+    def context(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.context
 
     @property
-    def embedding(self) -> Any:
+    def embedding(self) -> TokenVectors | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.embedding
 
-    def __getattr__(self, name: str) -> Any:
-        return self.inner.borders if name == "borders" else super().__getattr__(name)
+    @property
+    def borders(self) -> tuple[int, int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.borders
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.given, self.width
 
     def train(self, mode: bool = True) -> MixedReader:
         """Where the pre-trained encoder stays as it is, it gives what it always gives: nothing of it is left out."""

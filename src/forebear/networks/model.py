@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from forebear.errors import ForebearError, several
 from forebear.networks.carried import Carried
+from forebear.networks.heads import TokenHead
 from forebear.networks.initial import first_values
-from forebear.networks.states import States
+from forebear.networks.softmax import Softmax
+from forebear.networks.states import Encoder, States
 
 Tensors = dict[str, Tensor]
 MUCH = 0.5  # of the tokens: from there on asking for all is as fast
@@ -21,7 +23,7 @@ MUCH = 0.5  # of the tokens: from there on asking for all is as fast
 class Model(nn.Module):
     """Built without memory; `initialise` or `load` gives it its values."""
 
-    def __init__(self, encoder: nn.Module, heads: Mapping[str, nn.Module]) -> None:
+    def __init__(self, encoder: Encoder, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleDict(dict(heads))
@@ -98,7 +100,7 @@ class Model(nn.Module):
     @property
     def carried(self) -> Carried | None:
         """What a step of training hands to the next beside the weights, where it hands on anything."""
-        return getattr(self.encoder, "carried", None)
+        return self.encoder.carried
 
     @property
     def device(self) -> torch.device:
@@ -108,7 +110,8 @@ class Model(nn.Module):
     def drops(self) -> bool:
         """Whether training draws numbers: dropout does, and a softmax that is learned from a sample."""
         return any(
-            (isinstance(part, nn.Dropout) and part.p > 0) or bool(getattr(part, "draws", 0)) for part in self.modules()
+            (isinstance(part, nn.Dropout) and part.p > 0) or (isinstance(part, TokenHead | Softmax) and part.draws > 0)
+            for part in self.modules()
         )
 
     @property

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.errors import BadInput
-from forebear.networks.initial import linear
+from forebear.networks.initial import Initial, linear
 from forebear.networks.recurrence import Lstm
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 from forebear.networks.window import Words
 
 SPANS = (3, 4, 5)  # neighbouring words that a filter sees (Kim 2014)
@@ -47,7 +47,7 @@ class Alone(nn.Module):
         return torch.relu(self.layer(x))
 
 
-class Filters(nn.Conv1d):
+class Filters(nn.Conv1d, Initial):
     """torch's, without values of its own."""
 
     def __init__(self, width: int, out: int, span: int) -> None:
@@ -94,7 +94,7 @@ class Recurrent(nn.Module):
 READERS = {"mean": Alone, "convolution": Convolution, "recurrent": Recurrent}
 
 
-class WordReader(nn.Module):
+class WordReader(Encoder):
     """An encoder: the vectors of words, and what reads them.
 
     reader  "mean", "convolution", "recurrent"; None: the vectors as they are, and nothing of it learns
@@ -103,16 +103,20 @@ class WordReader(nn.Module):
     """
 
     depth, context, sees = 1, None, "text"
+    embedding: Words
 
     def __init__(self, words: Words, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.embedding, self.pairs = words, pairs
+        self.embedding, self.pairs = words, pairs  # pyright: ignore[reportIncompatibleVariableOverride]
         self.width = words.width if reader is None else width
-        self.widths = (words.width, self.width)
         self.matching = Matching(words.width, width) if pairs and reader is not None else None
         given = words.width if self.matching is None else width
         self.body = None if reader is None else READERS[reader](given, width)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.embedding.width, self.width
 
     def lower(self, layers: int) -> Iterator[nn.Parameter]:
         """The vectors of words; with the one layer that there is, all parameters."""

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from forebear.networks.carried import Carried
 from forebear.networks.characters import Spelled
 from forebear.networks.recurrence import LockedDropout, Stack, State
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 from forebear.networks.window import Words
 
 
-class Recurrent(nn.Module):
+class Recurrent(Encoder):
     """Vectors of words, and recurrent layers above them. Rows of any length can be read.
 
     dropout       of the vectors and of what heads read, the same numbers at all tokens of a row
@@ -24,21 +24,23 @@ class Recurrent(nn.Module):
     """
 
     sees, context = "past", None
+    embedding: Words | Spelled
+    carried: Carried
 
     def __init__(
         self, embedding: Words | Spelled, layers: Stack, *, dropout: float = 0.0, word_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.embedding, self.layers = embedding, layers
+        self.embedding, self.layers = embedding, layers  # pyright: ignore[reportIncompatibleVariableOverride]
         self.drop, self.word_drop = LockedDropout(dropout), nn.Dropout(word_dropout)
-        self.carried = Carried()
+        self.carried = Carried()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.layers.each()[-1].out
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return len(self.layers)
 
     @property

@@ -13,7 +13,7 @@ from forebear.networks.encoder_decoder import as_lengths
 from forebear.networks.initial import linear
 from forebear.networks.recurrence import LockedDropout, Lstm, State
 from forebear.networks.similarities import Bilinear, Concatenated, Dot, Perceptron, weighed
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 
 LARGE = 6.0  # states of LSTMs begin far below 1: with the usual values next to nothing of them would come out
 
@@ -137,23 +137,27 @@ class LookingBack(nn.Module):
         return weighed(self.similarity(queries, keys), keys, allowed)
 
 
-class RecurrentEncoderDecoder(nn.Module):
+class RecurrentEncoderDecoder(Encoder):
     """Both networks. The states are those of what is written; a head reads them as it reads any others."""
+
+    has_decoder = True
+    sees = "past"
+    embedding = None  # there are two
 
     def __init__(self, reader: RecurrentReader, writer: RecurrentWriter) -> None:
         super().__init__()
         self.reader, self.writer = reader, writer
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.embedding.width
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.depth
 
     @property
-    def context(self) -> int:
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.embedding.positions
 
     def remembered(self, length: int) -> int:
@@ -176,6 +180,8 @@ class RecurrentEncoderDecoder(nn.Module):
 
 class AttentiveEncoderDecoder(RecurrentEncoderDecoder):
     """One whose writer looks back at every state of the reader."""
+
+    has_attention = True
 
     def remembered(self, length: int) -> int:
         """The state, and for each token of the source a key and a value."""

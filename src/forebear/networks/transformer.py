@@ -12,7 +12,7 @@ from forebear.networks.activation import ACTIVATIONS
 from forebear.networks.attention import Attention
 from forebear.networks.embedding import Embedding
 from forebear.networks.initial import layer_norm, linear
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
 
 Norm = Literal["pre", "post"]
 Sees = Literal["past", "all"]
@@ -61,7 +61,7 @@ class Block(nn.Module):
         return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
 
 
-class Transformer(nn.Module):
+class Transformer(Encoder):
     """An encoder: tokens of ragged rows → States.
 
     norm        "pre": before each part, and once more at the end (GPT-2); "post": after each sum (the original, BERT)
@@ -72,6 +72,9 @@ class Transformer(nn.Module):
     epsilon     what keeps a norm from dividing by zero
     attention_dropout  of the weights of attention, where it is not `dropout` too: the original Transformer has none
     """
+
+    has_attention = True
+    embedding: Embedding
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class Transformer(nn.Module):
                 f"a width of {width} cannot be divided among {heads} heads",
                 remedy=f"choose a width that is a multiple of {heads}, or other heads",
             )
-        self.embedding, self.width, self.depth = embedding, width, depth
+        self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
         self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
         # Each of the 2·depth sums onto the way through adds variance: GPT-2 makes what is added smaller by their root.
         scale = (2 * depth) ** -0.5 if norm == "pre" else 1.0
@@ -118,7 +121,7 @@ class Transformer(nn.Module):
         self.final_norm = layer_norm(width, epsilon) if norm == "pre" else None
 
     @property
-    def context(self) -> int:
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.embedding.positions
 
     def lower(self, layers: int) -> Iterator[nn.Parameter]:

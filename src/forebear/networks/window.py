@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from forebear.networks.initial import linear, looked_up, table
 from forebear.networks.softmax import Softmax
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States, TokenVectors
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class WindowStates(States):
         return self.windows[numbers if self.kept is None else torch.searchsorted(self.kept, numbers)]
 
 
-class Words(nn.Module):
+class Words(TokenVectors):
     """The matrix Q: a vector for each word, whatever stands around it.
 
     Its numbers begin with this `spread`, and are read `scale` times as large as they are.
@@ -43,7 +43,7 @@ class Words(nn.Module):
         return found if self.scale == 1.0 else found * self.scale
 
 
-class Window(nn.Module):
+class Window(Encoder):
     """An encoder: each token's state is tanh(d + H x), where x are the vectors of it and of the words before it.
 
     Where a row begins, and where `end` stands in it, another document begins: what would lie before is not looked at,
@@ -53,17 +53,13 @@ class Window(nn.Module):
     inner   units of the layer
     """
 
-    sees, depth = "past", 1
+    sees, depth, context = "past", 1, None  # rows of any length can be read
+    embedding: Words
 
     def __init__(self, embedding: Words, *, window: int, inner: int, end: int) -> None:
         super().__init__()
-        self.embedding, self.window, self.width, self.end = embedding, window, inner, end
+        self.embedding, self.window, self.width, self.end = embedding, window, inner, end  # pyright: ignore[reportIncompatibleVariableOverride]
         self.hidden = linear(window * embedding.width, inner)
-
-    @property
-    def context(self) -> None:
-        """Rows of any length can be read."""
-        return
 
     @property
     def widths(self) -> tuple[int, int]:

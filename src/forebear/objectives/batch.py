@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -108,9 +108,16 @@ class Prepared(Protocol):
     def prepare(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
 
 
+@runtime_checkable
+class Shows(Protocol):
+    """An objective whose batches are not made of tokens: of what else."""
+
+    shows: ClassVar[str]
+
+
 def counted_in(objective: object) -> str:
     """What the batches of an objective are made of, where one says how many: tokens, unless it says otherwise."""
-    return getattr(objective, "shows", "tokens")
+    return objective.shows if isinstance(objective, Shows) else "tokens"
 
 
 class Objective(Protocol):

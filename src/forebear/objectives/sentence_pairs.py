@@ -50,6 +50,7 @@ class Passages:
 
     specials: ClassVar[int] = 2  # in a row that is full
     asks: ClassVar[bool] = False
+    answers: ClassVar[tuple[str, ...]] = ()  # about two halves, where it asks
 
     context: int
     start: int
@@ -152,7 +153,7 @@ class NextSentences(_Halves):
     no partner, as where documents are few, would always be answered alike, and tell by itself.
     """
 
-    answers: ClassVar[tuple[str, str]] = ("follows", "from elsewhere")
+    answers: ClassVar[tuple[str, ...]] = ("follows", "from elsewhere")
 
     def sided(self, pieces: Pieces, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         sides, documents = self.halved(pieces, rng)
@@ -195,7 +196,7 @@ class NextSentences(_Halves):
 class SentenceOrder(_Halves):
     """Do the halves stand as they stood (0), or are they swapped (1)? (ALBERT)"""
 
-    answers: ClassVar[tuple[str, str]] = ("in order", "swapped")
+    answers: ClassVar[tuple[str, ...]] = ("in order", "swapped")
 
     def sided(self, pieces: Pieces, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         sides, _ = self.halved(pieces, rng)

@@ -12,6 +12,7 @@ from forebear.tasks.task import Making, Task
 
 if TYPE_CHECKING:
     from forebear.networks.model import Model
+    from forebear.networks.states import Encoder
 
 How = Literal["finetune", "freeze", "features"]
 LARGEST = ("convolution", "recurrent")  # readers of whose vectors the largest numbers stand for a row, not the means
@@ -106,8 +107,8 @@ class Adaptation:
         """The encoder with the task's heads, still without values; what does not learn is marked so."""
         from forebear.networks.model import Model
 
-        encoder: Any = pretrained.encoder
-        features, widths = self.how == "features", getattr(encoder, "widths", (encoder.width,))
+        encoder = pretrained.encoder
+        features, widths = self.how == "features", encoder.widths
         if features and len(set(widths)) > 1:
             told = " and ".join(f"{width:,}" for width in widths)
             remedy = "--how freeze, or pre-train it with layers of one width"
@@ -131,7 +132,7 @@ class Adaptation:
             parameter.requires_grad_(False)
         return model
 
-    def _frozen(self, encoder: Any) -> list[Any]:
+    def _frozen(self, encoder: Encoder) -> list[Any]:
         if self.how == "finetune":
             return []
         if self.how == "features":
@@ -151,7 +152,7 @@ class Adaptation:
         """Of the rate, by the name of the parameter: less, the lower its layer."""
         if self.layer_decay == 1:
             return {}
-        encoder: Any = model.encoder
+        encoder = model.encoder
         layer_of: dict[int, int] = {}
         for layer in range(encoder.depth + 1):
             for parameter in encoder.lower(layer):

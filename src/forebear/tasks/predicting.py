@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from forebear.objectives.batch import Arrays
 from forebear.tasks.rows import Rows
 from forebear.tasks.task import Logits
+
+if TYPE_CHECKING:
+    from forebear.networks.model import Model
 
 AT_ONCE = 4096  # tokens: enough for the processor, little for memory
 OF_EXAMPLES = ("label",)  # heads that answer an example as a whole
@@ -19,13 +22,24 @@ OF_TOKENS = ("tag", "start", "end")  # heads that answer each token; all others 
 Progress = Callable[[int, int], object]
 
 
-def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logits:
+@runtime_checkable
+class Scorer(Protocol):
+    """A model that counts and gives logits for arrays. `moves` is what it has learned of which tag follows which,
+    begins and ends, where it tags."""
+
+    @property
+    def moves(self) -> Sequence[np.ndarray] | None: ...
+
+    def logits(self, inputs: Arrays) -> dict[str, np.ndarray]: ...
+
+
+def predicted(model: Model | Scorer, rows: Rows, progress: Progress | None = None) -> Logits:
     """The logits of each head: for each example (label, choice), or for each row one for each of its tokens.
 
     `model` is a network, or one that counts and gives logits for arrays.
     """
     rows = rows.apart()
-    answer = _asked_of_network(model, int(rows.lengths.sum())) if hasattr(model, "encoder") else model.logits
+    answer = model.logits if isinstance(model, Scorer) else _asked_of_network(model, int(rows.lengths.sum()))
     examples: dict[str, list[Any]] = {}
     told: dict[str, list[Any]] = {}
     done = 0
@@ -53,19 +67,21 @@ def predicted(model: Any, rows: Rows, progress: Progress | None = None) -> Logit
     return {**examples, **told, **_moves(model)}
 
 
-def _moves(model: Any) -> dict[str, Sequence[np.ndarray]]:
+def _moves(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     """What a chain of tags has learned of which follows which, begins and ends; none without one."""
-    if (moves := getattr(model, "moves", None)) is not None:
-        return {"moves": moves}
-    head = dict(getattr(model, "heads", {})).get("tag") if hasattr(model, "encoder") else None
-    crf = getattr(head, "crf", None)
+    if isinstance(model, Scorer):
+        return {} if model.moves is None else {"moves": model.moves}
+    from forebear.networks.answers import TagHead
+
+    head = dict(model.heads.items()).get("tag")
+    crf = head.crf if isinstance(head, TagHead) else None
     if crf is None:
         return {}
     learned = (crf.transition_bias, crf.start_bias, crf.end_bias)
     return {"moves": [tensor.detach().float().cpu().numpy() for tensor in learned]}
 
 
-def _asked_of_network(model: Any, tokens: int) -> Callable[[Arrays], dict[str, np.ndarray]]:
+def _asked_of_network(model: Model, tokens: int) -> Callable[[Arrays], dict[str, np.ndarray]]:
     import torch
 
     from forebear.networks.encoding import for_many

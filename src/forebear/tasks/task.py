@@ -75,6 +75,18 @@ class Task(ABC):
 
     verb: ClassVar[str]
     score: ClassVar[str]
+    texts: ClassVar[int] = 1  # in an example, where it has so many
+
+    # Fields that only some have, and what they say where there is none; to the rest they are no fields.
+    if TYPE_CHECKING:
+        labels: tuple[str, ...] = ()
+        tags: tuple[str, ...] = ()
+        kind: str = "one"
+        scheme: str = ""
+        crf: bool = False
+    else:
+        labels = tags = ()
+        kind, scheme, crf = "one", "", False
 
     @classmethod
     @abstractmethod
@@ -149,7 +161,7 @@ def task_named(name: str) -> type[Task]:
 
 def task_from(told: Mapping[str, Any]) -> Task:
     """The task that `to_json` told of."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
     fields.pop("name")
     try:
         return task_named(told["name"])(**fields)

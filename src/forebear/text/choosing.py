@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebear import __version__
 from forebear.errors import BadInput, ForebearError
@@ -48,6 +48,18 @@ class Learning:
     limit: int = 200_000_000
     specials: Mapping[str, str] | None = None
 
+    def identity(self) -> dict[str, Any]:
+        """Its part of a tokenizer's key in the cache; the names in it are data and stay when fields are renamed."""
+        return {
+            "size": self.size,
+            "min_count": self.min_count,
+            "lower": self.lower,
+            "normalise": self.normalise,
+            "split": self.split,
+            "limit": self.limit,
+            "specials": self.specials,
+        }
+
 
 def tokenizer_for(
     choice: str | os.PathLike[str],
@@ -81,8 +93,8 @@ def tokenizer_for(
     asked = {
         "kind": choice,
         "files": [seen.text, seen.forms],
-        "reading": asdict(reading),
-        "learning": asdict(learning),
+        "reading": reading.identity(),
+        "learning": learning.identity(),
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,

@@ -11,7 +11,7 @@ import shutil
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ class PairReading:
     columns: str = ""
     encoding: str = "utf-8"
     on_bad_bytes: OnBadBytes = "fail"
+
+    def identity(self) -> dict[str, str]:
+        """Its part of a key in the cache; the names in it are data and stay when fields are renamed."""
+        return {"columns": self.columns, "encoding": self.encoding, "on_bad_bytes": self.on_bad_bytes}
 
     def read(self, paths: Sequence[str], ledger: Ledger) -> Iterator[tuple[int, str, str]]:
         """(line, source, target) of all pairs; what lacks a side is dropped into the ledger. Two files must be equally
@@ -243,7 +247,7 @@ class TwoFiles:
 def two_files(paths: Sequence[str], reading: PairReading) -> TwoFiles:
     """The pairs of these files, read once and kept under what they say and how they are read."""
     text = fingerprint(find(paths))
-    told = json.dumps([FORMAT, text, asdict(reading), [Reading().form_of(one) for one in find(paths)]])
+    told = json.dumps([FORMAT, text, reading.identity(), [Reading().form_of(one) for one in find(paths)]])
     folder = cache() / "pairs" / hashlib.sha256(told.encode()).hexdigest()[:32]
     with disk_told(folder):
         if not (folder / FACTS).is_file():

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +113,7 @@ def _identity(encoder: Encoder, reading: Reading, seen: Survey) -> dict[str, Any
     return {
         "format": [FORMAT, shards.SHARD, documents.PART, sentences.RULES],
         "forebear": __version__,
-        "reading": asdict(reading),
+        "reading": reading.identity(),
         "forms": seen.forms,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,

@@ -41,6 +41,17 @@ class Reading:
                     f"--{option} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(get_args(kind))}"
                 )
 
+    def identity(self) -> dict[str, str]:
+        """Its part of a corpus's key; the names in it are data and stay when fields are renamed."""
+        return {
+            "documents": self.documents,
+            "format": self.format,
+            "field": self.field,
+            "column": self.column,
+            "encoding": self.encoding,
+            "on_bad_bytes": self.on_bad_bytes,
+        }
+
     def read(self, sources: Iterable[Source], ledger: Ledger) -> Iterator[Document]:
         """All documents of all files, in order. The ledger is complete when the iterator is exhausted."""
         ledger.stage("read").take(documents=0, characters=0, bytes=0)

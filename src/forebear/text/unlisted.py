@@ -11,6 +11,7 @@ import numpy as np
 from forebear.text.blueprint import stages
 from forebear.text.spelling import Spelling
 from forebear.text.tokenizer import Pieces, Tokenizer
+from forebear.text.tokens import Tokens
 
 
 def numbered(
@@ -34,17 +35,15 @@ def numbered(
     return found
 
 
-class SpellingTokenizer:
+class SpellingTokenizer(Tokenizer):
     """A tokenizer whose unknown words have numbers of their own, behind its ids, in this spelling.
 
     For reading a text by a network that has the same spelling, which then knows every word.
     """
 
     def __init__(self, plain: Tokenizer, spelling: Spelling) -> None:
+        vars(self).update(vars(plain))  # it is the same in all else
         self.plain, self.spelling = plain, spelling
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.plain, name)
 
     def __reduce__(self) -> tuple[Any, ...]:  # numbers hold in this process only
         return self.plain.__reduce__()
@@ -54,11 +53,22 @@ class SpellingTokenizer:
         ids = numbered(self.plain, self.spelling, [text], pieces.ids, np.array([len(pieces.ids)]))
         return replace(pieces, ids=ids)
 
+    def encode_all(
+        self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False
+    ) -> Tokens:
+        return self.plain.encode_all(texts, ends, spans=spans)
+
+    def encode_lines(self, data: bytes, ends: np.ndarray) -> Tokens | None:
+        return self.plain.encode_lines(data, ends)
+
+    def encode_plainly(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self.plain.encode_plainly(texts)
+
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids, counts = self.plain.encode_many(texts)
         return numbered(self.plain, self.spelling, texts, ids, counts), counts
 
 
-def plain(tokenizer: Any) -> Tokenizer:
+def plain(tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer itself, without numbers for what it lacks."""
-    return getattr(tokenizer, "plain", tokenizer)
+    return tokenizer.plain if isinstance(tokenizer, SpellingTokenizer) else tokenizer

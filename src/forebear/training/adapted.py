@@ -111,7 +111,7 @@ def linear(milestone: Milestone, tokenizer: Tokenizer, task: Task, adaptation: A
         kind,  # pyright: ignore[reportArgumentType]
         vocabulary=tokenizer.size,
         answers=task.answers_count,
-        order=min(getattr(milestone, "order", most), most),
+        order=most if milestone.order is None else min(milestone.order, most),
         pairs=pairs,
         skipped=tokenizer.specials - {tokenizer.unknown},
         shapes=shapes_of(map(tokenizer.token, range(tokenizer.size))) if kind in ("tag", "span") else None,
@@ -122,11 +122,11 @@ def balanced(task: Task, examples: Sequence[Any]) -> tuple[float, ...] | None:
     """Weights with which all labels count alike; None where there are no labels to weigh."""
     from collections import Counter
 
-    labels = getattr(task, "labels", ())
+    labels = task.labels
     if not labels:
         return None
     counts = Counter(one for example in examples for one in _labels(example.label))
-    if getattr(task, "kind", "one") == "several":  # of each: those without it to those with it
+    if task.kind == "several":  # of each: those without it to those with it
         return tuple((len(examples) - counts[label]) / max(1, counts[label]) for label in labels)
     return tuple(len(examples) / (len(labels) * max(1, counts[label])) for label in labels)
 

@@ -11,11 +11,11 @@ import numpy as np
 from forebear.objectives.batch import Batch
 from forebear.statistics.ngram import NgramModel
 from forebear.text.workers import cores
-from forebear.training.learner import WEIGHTS
+from forebear.training.learner import WEIGHTS, Learner
 from forebear.training.recipe import Recipe
 
 
-class Counting:
+class Counting(Learner):
     """Counts each text once; there is no rate, and nothing to remember beside the counts."""
 
     def __init__(self, network: Any, recipe: Recipe) -> None:

@@ -17,7 +17,7 @@ from forebear.errors import ForebearError
 from forebear.objectives.batch import Arrays, Batch
 from forebear.training.adamw import AdamW
 from forebear.training.device import Device
-from forebear.training.learner import REMEMBERED, WEIGHTS
+from forebear.training.learner import REMEMBERED, WEIGHTS, Learner
 from forebear.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Part:
 Losses = list[dict[str, float]]  # of each target, summed, in each part
 
 
-class Descending:
+class Descending(Learner):
     """Everything from NNLM on. Some of its values may be `given` to begin with.
 
     `shares` are those of the rate that some parameters learn with, by name.

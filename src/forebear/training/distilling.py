@@ -18,7 +18,8 @@ from forebear.networks.cross_entropy import parts_of
 from forebear.networks.heads import TokenHead
 from forebear.networks.initial import linear
 from forebear.networks.model import Model, Tensors
-from forebear.networks.states import States
+from forebear.networks.states import Encoder, States
+from forebear.networks.transformer import Block, Transformer
 from forebear.training.descending import Descending
 from forebear.training.soft_targets import Distillation
 
@@ -74,7 +75,7 @@ class Soft(nn.Module):
             sizes = states.lengths if isinstance(head, PlaceHead) else tuple(torch.bincount(groups).tolist())
             logits = laid_out(head(states), sizes)[asked]
         taught = target[asked, : logits.shape[1]]
-        kind = getattr(head, "kind", "one")
+        kind = head.kind if isinstance(head, LabelHead) else "one"
         if kind == "number":
             return functional.mse_loss(logits, taught, reduction="sum")
         if kind == "several":  # each label against its own absence
@@ -188,7 +189,7 @@ def layers_of(student: int, teacher: int) -> list[int]:
 class _Inside(nn.Module):
     """What is compared at every token, from layer to layer."""
 
-    def __init__(self, student: Any, teacher: Any) -> None:
+    def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__()
         self._encoders = student, teacher
         self.pairs = list(enumerate(layers_of(student.depth, teacher.depth), 1))
@@ -200,7 +201,7 @@ class _Inside(nn.Module):
 class Hidden(_Inside):
     """The mean squared difference of vectors; where widths differ, the student's is led to the teacher's first."""
 
-    def __init__(self, student: Any, teacher: Any) -> None:
+    def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__(student, teacher)
         narrow, wide = student.width, teacher.width
         self.project = nn.ModuleList(linear(narrow, wide) for _ in self.pairs) if narrow != wide else None
@@ -228,17 +229,20 @@ class Attention(_Inside):
         return total / len(self.pairs)
 
     def _maps(self, whose: int, states: States, layer: int) -> list[Tensor]:
-        blocks = self._encoders[whose].blocks
-        return blocks[(layer - 1) % len(blocks)].maps(states.layers[layer - 1], states.lengths)
+        encoder = self._encoders[whose]
+        assert isinstance(encoder, Transformer)
+        block = encoder.blocks[(layer - 1) % len(encoder.blocks)]
+        assert isinstance(block, Block)
+        return block.maps(states.layers[layer - 1], states.lengths)
 
 
-def insides(how: Distillation, student: Any, teacher: Any) -> dict[str, nn.Module]:
+def insides(how: Distillation, student: Encoder, teacher: Encoder) -> dict[str, nn.Module]:
     """What compares the insides of two encoders; an error where they cannot be compared."""
     made: dict[str, nn.Module] = {}
     if how.hidden:
         made["hidden"] = Hidden(student, teacher)
     if how.attention:
-        heads = tuple(getattr(one, "heads", None) for one in (student, teacher))
+        heads = tuple(one.heads if isinstance(one, Transformer) else None for one in (student, teacher))
         if heads[0] != heads[1] or None in heads:
             what = (
                 f"--attention compares maps head by head, but the student has {heads[0]} heads, the teacher {heads[1]}"

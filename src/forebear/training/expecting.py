@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from forebear.objectives.batch import Batch, Objective
+from forebear.objectives.every_text import EveryText
 from forebear.text.portion import Portion
 from forebear.training.counting import Counting
 from forebear.training.learner import REMEMBERED
@@ -35,7 +36,7 @@ class Expecting(Counting):
         for begin in range(0, source.tokens, BLOCK):
             ids, _ = source.stretch(begin, min(begin + BLOCK, source.tokens))
             counts += np.bincount(ids, minlength=len(counts))
-        unit = getattr(objective, "unit", "document")
+        unit = objective.unit if isinstance(objective, EveryText) else "document"
         counts[self.network.end] += len(source.by_sentence() if unit == "sentence" else source)
         self.network.meet(counts)
 

@@ -12,7 +12,7 @@ from unicodedata import normalize
 
 from forebear.errors import BadInput
 from forebear.tasks import tags
-from forebear.tasks.examples import Example, Tagged
+from forebear.tasks.examples import Asked, Choices, Example, Labelled, Tagged
 from forebear.tasks.files.forms import KINDS, BadRow, Form, Labels
 from forebear.tasks.files.reading import as_written, examples, guess
 from forebear.tasks.files.splitting import Leaks, divided, labels_of, leaks
@@ -185,10 +185,23 @@ def in_other_forms(data: LabelledData) -> list[str]:
     return notes
 
 
+# What is hashed to order examples. Names of classes and fields are not: renaming one must not change the order.
+CONTENT: dict[type[Example], tuple[str, ...]] = {
+    Labelled: ("labeled", "texts", "label"),
+    Tagged: ("tagged", "words", "tags"),
+    Asked: ("question", "question", "passage", "answers"),
+    Choices: ("choices", "text", "choices", "right"),
+}
+
+
 def _by_content(example: Example) -> bytes:
     import hashlib
 
-    return hashlib.blake2b(repr(replace(example, place=None)).encode("utf-8", "replace"), digest_size=8).digest()
+    kind, *names = CONTENT[type(example)]
+    values = [getattr(example, name) for name in names]
+    if isinstance(example, Asked) and example.answers is not None:
+        values[-1] = tuple((span.start, span.text) for span in example.answers)
+    return hashlib.blake2b(repr((kind, *values)).encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def _read(path: str, source: LabelledSource, labels: Labels, notes: list[str]) -> list[Example]:

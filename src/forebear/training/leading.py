@@ -19,6 +19,7 @@ from forebear.networks.model import Model
 from forebear.objectives.batch import Batch
 from forebear.training.descending import TRIAL, Descending, Losses, Part, means, totals
 from forebear.training.device import Device
+from forebear.training.learner import Learner
 from forebear.training.line import Line, Teller
 from forebear.training.recipe import Recipe
 
@@ -112,7 +113,7 @@ def in_order(parts: Sequence[Part], size: int) -> list[list[Part]]:
     return [list(parts[first:last]) for first, last in pairwise(cuts)]
 
 
-class Leading:
+class Leading(Learner):
     """What the loop of the first process takes for a learner."""
 
     def __init__(self, learner: Descending, line: Teller, way: type[Way]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from forebear.objectives.batch import Batch
+from forebear.objectives.batch import Batch, Objective
 
 
 class Learner(Protocol):
@@ -13,6 +13,7 @@ class Learner(Protocol):
 
     network: Any
     notes: list[str]  # what it has to say to whoever watches; the loop tells it, and takes it away
+    ended: bool = False  # whether there is nothing better to be found
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""
@@ -39,6 +40,20 @@ class Learner(Protocol):
         ...
 
     def load(self, folder: Path) -> None: ...
+
+    # Not every way of learning has to do with these.
+
+    def meet(self, objective: Objective, source: Any) -> None:
+        """Is shown all of the text, where it must know that before it begins."""
+        return
+
+    def told(self) -> dict[str, float]:
+        """How many gradients were clipped since it was last asked, and how long the longest was, where it has any."""
+        return {}
+
+    def conclude(self) -> None:
+        """Is told that nothing more will be learned."""
+        return
 
 
 WEIGHTS = "weights.safetensors"  # the network

@@ -44,8 +44,7 @@ def learner_for(
 
 def introduced(learner: Learner, objective: Objective, source: Any) -> None:
     """Shows the text to those that must know all of it before they begin."""
-    if (meet := getattr(learner, "meet", None)) is not None:
-        meet(objective, source)
+    learner.meet(objective, source)
 
 
 def loaded(

@@ -19,6 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from forebear.errors import ForebearError
+from forebear.networks.transformer import Transformer
 from forebear.training.adamw import AdamW
 from forebear.training.descending import Descending, Part
 from forebear.training.distributed import joined
@@ -34,7 +35,7 @@ class Sharded:
         self.line, self.keeper = line, learner
         network = copy.deepcopy(learner.network)
         mesh = init_device_mesh(learner.device.name.partition(":")[0], (line.size,))
-        for block in getattr(network.encoder, "blocks", ()):
+        for block in network.encoder.blocks if isinstance(network.encoder, Transformer) else ():
             fully_shard(block, mesh=mesh)
         fully_shard(network, mesh=mesh)
         for part in network.modules():

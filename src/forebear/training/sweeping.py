@@ -13,13 +13,13 @@ import numpy as np
 from forebear.objectives.batch import Batch, Objective
 from forebear.text.portion import Portion
 from forebear.text.workers import cores
-from forebear.training.learner import REMEMBERED, WEIGHTS
+from forebear.training.learner import REMEMBERED, WEIGHTS, Learner
 from forebear.training.recipe import Recipe
 
 TRIAL = 3  # steps of which the last are timed
 
 
-class Sweeping:
+class Sweeping(Learner):
     """Gives each batch to a table of vectors; `given` is what it begins with, if not with chance.
 
     Several threads move the same rows without waiting for each other: fast, and no two runs end alike. With

@@ -195,7 +195,7 @@ class Trainer:
             self.at.recent.setdefault(name, []).append(loss)
         self.at.tokens += batch.shown
         self.at.step += 1
-        told = getattr(self.learner, "told", dict)()
+        told = self.learner.told()
         self.at.clipped += int(told.get("clipped", 0))
         self.at.largest = max(self.at.largest, told.get("largest_gradient", 0.0))
         troubles.of_gradient(self.at.step, told.get("largest_gradient", 0.0), self.recipe.clip)
@@ -206,7 +206,7 @@ class Trainer:
         rate = self.recipe.rate * self.pace.share(step - 1)
         held_out, best = None, False
         if over:
-            getattr(self.learner, "conclude", lambda: None)()
+            self.learner.conclude()
             self.at.seconds = time.monotonic() - self.began
             self._hear()
         if examined(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
@@ -215,7 +215,7 @@ class Trainer:
                 troubles.no_number(step, sum(held_out.values()), rate)
             bad = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
             if self.last:
-                troubles.of_vectors(step, bad, getattr(self.learner.network, "nothing", None), rate)
+                troubles.of_vectors(step, bad, self.learner.network.nothing, rate)
             if self.judge is not None:
                 told, bad = self.judge()
                 held_out |= told
@@ -287,8 +287,7 @@ class Trainer:
 
     def _over(self) -> bool:
         late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        found = getattr(self.learner, "ended", False)  # there is nothing better to be found
-        return found or self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
+        return self.learner.ended or self.pace.over(self.at.step) or self._bored() or (late and self.at.step > 0)
 
     def _bored(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience

@@ -47,7 +47,7 @@ class Beginning:
         folder.may_learn()
         if folder.milestone.learning == "counting":
             raise BadInput("counts: there is nothing to go on from", file=run, remedy="count all text at once")
-        if getattr(folder.milestone, "output", None) == "given":
+        if folder.milestone.output == "given":
             what = "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
             remedy = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
             raise BadInput(f"{what}, and without it there is no learning on", file=run, remedy=remedy)

@@ -201,9 +201,10 @@ def _soft(run: RunFolder, teacher: Run, examples: Sequence[Any], rows: Rows) -> 
 
     file = run.path / SOFT
     if not file.exists():
-        network: Any = teacher.network
-        if "next" in getattr(network, "heads", ()) and hasattr(network, "encoder"):  # nobody asks that of it here
-            network = type(network)(network.encoder, {n: one for n, one in network.heads.items() if n != "next"})
+        network = teacher.network
+        if teacher.encoder is not None and "next" in teacher.heads:  # nobody asks that of it here
+            own = teacher.model
+            network = type(own)(own.encoder, {n: one for n, one in own.heads.items() if n != "next"})
         assert teacher.task is not None
         layout = teacher.folder.milestone.layout(teacher.tokenizer)
         found = Teacher(network, teacher.task, teacher.tokenizer, layout).says(examples, rows)
@@ -220,7 +221,9 @@ def _learner(what: Plan, learner: Any, heads: Mapping[str, Any], teacher: Any) -
 
     given = learner.given
     if what.inherits:
-        depths = learner.network.encoder.depth, what.teacher.folder.milestone.depth  # pyright: ignore[reportAttributeAccessIssue]
+        theirs = what.teacher.folder.milestone.depth
+        assert theirs is not None
+        depths = learner.network.encoder.depth, theirs
         given = inherited(load_file(what.teacher.folder.weights()[0]), learner.network, depths)
     if not heads:
         learner.given = given

@@ -96,7 +96,7 @@ def examine(
         source = LabelledSource.from_json({**run.facts["labelled"]["source"], **how})
     else:  # imported: nobody knows what it learned from, and the file itself is looked at
         source, notes = labelled_source(os.fspath(file), task=task.name, **how)
-    found = side_of(os.fspath(file), source, getattr(task, "scheme", ""), notes)
+    found = side_of(os.fspath(file), source, task.scheme, notes)
     examples = [example for example in found if is_labelled(example)]
     if not examples:
         remedy = f"give labelled examples; without labels, ask: forebear {task.verb} RUN --in FILE"

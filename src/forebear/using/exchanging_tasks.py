@@ -109,7 +109,7 @@ def adapted(run: Run) -> tuple[Adapted | None, list[str]]:
         words = {"first": "the first token", "last": "the last token", "mean": "the mean"}
         what = f"its head reads {words[how.read]} of a row, and the classes of transformers {words[layout.read]}"
         raise BadInput(what, file=path, remedy="adapt without --read to write it so")
-    if getattr(run.task, "crf", False):
+    if run.task.crf:
         what = "its tags are judged together by a CRF, which no class of transformers does"
         raise BadInput(what, file=path, remedy="adapt without --crf to write it so")
     told = remarks(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,15 @@ from forebear.tasks.tags import free
 from forebear.text.corpus import Corpus
 from forebear.text.pairs import PairedPortion
 from forebear.text.sides import Sides
+from forebear.text.tokenizer import Tokenizer
 from forebear.text.training import train
 from forebear.training.recipe import BUDGETS, Recipe, recipe_from
 from forebear.using.abilities import verbs
 from forebear.using.heeding import IDLE, way_of
 from forebear.using.planning import plan
+from forebear.using.previewing_hidden import answers_of
 from forebear.using.weighing import Weight, weigh
-
-if TYPE_CHECKING:
-    from forebear.text.tokenizer import Tokenizer
+from forebear.vectors.together import Together
 
 EXAMPLE = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence a line
 TRANSLATED = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
@@ -55,14 +55,12 @@ OF_TAGS = (
 TAGGED = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V warm/A ./.")
 
 
-class Nominal:
+class Nominal(Tokenizer):
     """A small tokenizer that says it has more entries: all that the shape of a network asks of a vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+        vars(self).update(vars(tokenizer))  # it is the same in all else
         self._tokenizer, self.size = tokenizer, size
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
 
     def tokens(self) -> list[str]:
         own = self._tokenizer.tokens()[: self.size]
@@ -161,8 +159,8 @@ def _asked(milestone: Milestone) -> Iterable[str]:
         return ("tag",)
     if milestone.learns_from == "text":
         objective = milestone.objective(_as_corpus(EXAMPLE).tokenizer)
-        if (asks := getattr(objective, "asks", None)) is not None:
-            return asks
+        if isinstance(objective, Together):
+            return objective.asks
     return sample(milestone)[0].targets
 
 
@@ -259,7 +257,7 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
             told[name] = [*parted(TAGGED[0])[1]][:length]
             continue
         told[name] = [tokenizer.token(i) if i >= 0 else "" for i in target[:length].tolist()]
-    answers = getattr(getattr(objective, "inner", None), "answers", ())
+    answers = answers_of(objective)
     for name in batch.targets.keys() - per_token.keys():
         number = int(batch.targets[name][0])
         told[name] = [answers[number] if number >= 0 else "", *[""] * (length - 1)]
@@ -269,9 +267,9 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
 @lru_cache(maxsize=256)
 def _weight(milestone: Milestone, vocabulary: int) -> Weight | None:
     """Kept, because a deep network takes a second even without numbers."""
-    nominal: Any = cast("Tokenizer", Nominal(train("words", EXAMPLE), vocabulary))
-    nominal = Sides(nominal, nominal) if milestone.learns_from == "pairs" else nominal
-    return weigh(milestone, nominal, recipe_from(milestone.recipe()).batch)
+    nominal = Nominal(train("words", EXAMPLE), vocabulary)
+    both = Sides(nominal, nominal) if milestone.learns_from == "pairs" else nominal
+    return weigh(milestone, both, recipe_from(milestone.recipe()).batch)
 
 
 def _sized(milestone: Milestone, vocabulary: int) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from forebear.errors import BadInput, ForebearError
 from forebear.text.aside import write_json
 
 if TYPE_CHECKING:
+    from forebear.networks.crf import Crf
+    from forebear.networks.model import Model
     from forebear.networks.padded import Padded
     from forebear.using.run import Run
 
@@ -60,6 +62,14 @@ def to_onnx(run: Run, target: Path) -> float:
     return apart
 
 
+def _crf(model: Model) -> Crf | None:
+    """What weighs the tags of a text together, where they are."""
+    from forebear.networks.answers import TagHead
+
+    head = dict(model.heads.items()).get("tag")
+    return head.crf if isinstance(head, TagHead) else None
+
+
 def remarks(run: Run) -> list[str]:
     """What the file cannot do for those who use it."""
     made = []
@@ -71,7 +81,7 @@ def remarks(run: Run) -> list[str]:
         made.append(
             "it looks back only: forebear shows two texts in both orders and averages the vectors that are read"
         )
-    if getattr(dict(run.network.heads.items()).get("tag"), "crf", None) is not None:
+    if _crf(run.model) is not None:
         made.append("which tag may follow which is not in the file: its numbers stand under crf in the .json beside it")
     return made
 
@@ -191,7 +201,7 @@ def _described(run: Run, padded: Padded, target: Path, apart: float) -> dict[str
     }
     if run.task is not None:
         told["task"] = run.task.to_json()
-    crf = getattr(dict(run.network.heads.items()).get("tag"), "crf", None)
+    crf = _crf(run.model)
     if crf is not None:
         parts = {"transition": crf.transition_bias, "start": crf.start_bias, "end": crf.end_bias}
         told["crf"] = {name: value.detach().tolist() for name, value in parts.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebear.errors import BadInput
 from forebear.lineage import name_of
@@ -35,6 +35,9 @@ from forebear.using.beginning import Beginning
 from forebear.using.places import place, replaced
 from forebear.using.planning import Plan
 from forebear.using.staging import nine
+
+if TYPE_CHECKING:
+    from forebear.networks.states import TokenVectors
 
 MEASURED = 1_000_000  # bytes of held-out text that the final measurement reads
 TRANSLATED = 500  # held-out pairs that it translates
@@ -222,7 +225,8 @@ class Ready:
         notes += _told_of_pairs(corpus, split, objective)
         given, told = beginning.tensors(milestone, tokenizer) if beginning else (None, [])
         learner = learner_for(milestone, tokenizer, recipe, given)
-        cut, long = _cut_words(learner.network, corpus)
+        descends = milestone.learning == "descending"
+        cut, long = _cut_words(learner.network.encoder.embedding if descends else None, corpus)
         notes += long
         introduced(learner, objective, split.train)
         end = tokenizer.roles.get("end")
@@ -233,9 +237,9 @@ class Ready:
         return cls(split, objective, learner, unigram, [*notes, *told], cut)
 
 
-def _cut_words(network: Any, corpus: Corpus | ParallelCorpus) -> tuple[dict[str, Any], list[str]]:
+def _cut_words(embedding: TokenVectors | None, corpus: Corpus | ParallelCorpus) -> tuple[dict[str, Any], list[str]]:
     """Words that are longer than what is read of them, where they are read by how they are written."""
-    spelling = getattr(getattr(getattr(network, "encoder", None), "embedding", None), "spelling", None)
+    spelling = None if embedding is None else embedding.spelling
     if spelling is None or not isinstance(corpus, Corpus):
         return {}, []
     found = cut_words(spelling, corpus.tokenizer.tokens(), corpus.ids)
@@ -307,7 +311,7 @@ def _measure(run: RunFolder, held_out: Portion | PairedPortion, watcher: Watcher
             measured = opened.measure(held_out.first(MEASURED)).facts()
         facts["metrics"] = {"held_out": measured}
         facts["measuring_seconds"] = round(time.monotonic() - began, 3)
-    notes = [*opened.notes, *getattr(opened.network, "notes", [])]
+    notes = [*opened.notes, *(opened.network.notes if run.milestone.learning != "descending" else [])]
     for note in notes:
         watcher.note(note)
     run.facts |= {**facts, "notes": [*run.facts.get("notes", []), *notes]}

@@ -12,11 +12,12 @@ from forebear.errors import BadInput
 from forebear.objectives.around import Around
 from forebear.objectives.batch import NOTHING, Batch, Moment, Objective, Prepared
 from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.objectives.next_token import NextToken
 from forebear.text.sides import Sides
 from forebear.training.corpora import Progress
 from forebear.using.continuing import readable
 from forebear.using.planning import Plan
-from forebear.using.previewing_hidden import fates_of, hidden_figures
+from forebear.using.previewing_hidden import answers_of, fates_of, hidden_figures
 from forebear.vectors.together import Together
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def preview(
         raise BadInput(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
     steps = objective.steps(split.train, what.recipe.batch)
     end = tokenizer.roles.get("end")
-    whole = getattr(objective, "lead", None) is not None  # then no row is cut by the context
-    figures = batch_figures(batch, steps, tokenizer, None if whole else getattr(what.milestone, "context", None))
+    whole = isinstance(objective, NextToken) and objective.lead is not None  # then no row is cut by the context
+    figures = batch_figures(batch, steps, tokenizer, None if whole else what.milestone.context)
     if isinstance(objective, MaskedTokens):
         figures |= hidden_figures(batch, split.train, objective)
     figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.how}
@@ -144,7 +145,7 @@ def _rows(
 ) -> list[Seen]:
     lengths = batch.inputs["lengths"]
     fates = fates_of(batch, objective.mask) if isinstance(objective, MaskedTokens) else np.full(batch.tokens, "")
-    answers = getattr(getattr(objective, "inner", None), "answers", ())
+    answers = () if objective is None else answers_of(objective)
     ends, read = np.cumsum(lengths), np.cumsum([0, *batch.inputs.get("source_lengths", ())])
     made = []
     for number in range(min(count, len(lengths))):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Batch
+from forebear.objectives.batch import NOTHING, Batch, Objective
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.objectives.sentence_pairs import Passages
 from forebear.objectives.units import word_begins
@@ -23,6 +23,12 @@ def fates_of(batch: Batch, mask: int) -> np.ndarray:
     return np.where(asked == NOTHING, "", told)
 
 
+def answers_of(objective: Objective) -> tuple[str, ...]:
+    """What may be answered about the two halves of a row, where that is asked beside what is hidden."""
+    inner = objective.inner if isinstance(objective, MaskedTokens) else None
+    return inner.answers if isinstance(inner, Passages) else ()
+
+
 def hidden_figures(batch: Batch, source: Portion, objective: MaskedTokens) -> dict[str, Any]:
     """Of the whole batch; and of the whole text, what was too long for a row."""
     assert batch.places is not None
@@ -35,7 +41,7 @@ def hidden_figures(batch: Batch, source: Portion, objective: MaskedTokens) -> di
         "mixed_halves": _mixed(batch, source),
         "words_half_hidden": _half_hidden(batch, source),
     }
-    answers = getattr(objective.inner, "answers", ())
+    answers = answers_of(objective)
     if "pair" in batch.targets:
         pairs = batch.targets["pair"]
         told["pairs"] = {answer: int(np.count_nonzero(pairs == number)) for number, answer in enumerate(answers)}

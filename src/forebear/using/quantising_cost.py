@@ -206,7 +206,7 @@ def _examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], s
         raise BadInput(f"{len(on)} files to measure on", remedy="examples stand in one file")
     if on:
         source = source or labelled_source(on[0], task=task.name)[0]
-        found = side_of(on[0], source, getattr(task, "scheme", ""), [])
+        found = side_of(on[0], source, task.scheme, [])
     elif source is not None and all(Path(path).is_file() for path in source.files().values()):
         found = read_labelled(source).dev
     else:

@@ -13,6 +13,9 @@ from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, name_of
 from forebear.milestones.milestone import Milestone
 from forebear.objectives.layout import Reader
+from forebear.tasks.choice import Choice
+from forebear.tasks.classification import Classification
+from forebear.tasks.tagging import Tagging
 from forebear.text.blocks import Blocks
 from forebear.text.corpus import Corpus
 from forebear.text.ledger import Ledger
@@ -255,9 +258,12 @@ def _adapted(
         if not Path(path).is_file():
             raise BadInput("these examples are not there", file=path, remedy="give others: forebear distil RUN DATA")
     found = read_labelled(source)
-    anew = {"temperature": 1.0, "crf": False}  # a CRF's opinion goes into the scores of single words
-    task: Any = run.task
-    task = replace(task, **{name: value for name, value in anew.items() if hasattr(task, name)})
+    task = run.task
+    assert task is not None
+    if isinstance(task, Tagging):  # a CRF's opinion goes into the scores of single words
+        task = replace(task, crf=False)
+    elif isinstance(task, Classification | Choice):
+        task = replace(task, temperature=1.0)
     own = {name: value for name, value in settings.items() if name in OF_TRAINING}
     heeded(name_of(made.milestone), "descending", own)
     how = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
@@ -283,7 +289,7 @@ def _unlabelled(run: RunFolder, texts: str | None, how: Distillation) -> tuple[A
             try:
                 made += _example(using, line.strip().split("\t")) if line.strip() else []
             except (BadInput, TypeError) as error:
-                what = getattr(error, "what", f"is no example for {run.facts['task']['name']}")
+                what = error.what if isinstance(error, BadInput) else f"is no example for {run.facts['task']['name']}"
                 remedy = "write a text a line, with tabs between those that belong together"
                 raise BadInput(what, file=source.name, line=number, remedy=remedy) from error
     return tuple(made)

@@ -109,7 +109,7 @@ def plan(
         raise BadInput(f"--dropout means nothing {nothing}", remedy="leave it out")
     if dropout is not None and _reads_by_reader(milestone, beginning, how or {}):
         how = {**(how or {}), "reader_dropout": dropout}
-    elif dropout is not None or (reads_features and hasattr(milestone, "dropout")):
+    elif dropout is not None or (reads_features and milestone.dropout is not None):
         milestone = replace(milestone, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     data = data or read_labelled(source)
     given = {**({"scheme": data.scheme} if data.scheme else {}), **(options or {})}
@@ -199,7 +199,7 @@ def _idle(
         if field.name != "balanced" and getattr(adaptation, field.name) != field.default:
             flag = "head-dropout" if field.name == "dropout" else field.name.replace("_", "-")
             yield flag, "a model that counts has no layers to adapt"
-    if adaptation.balanced and not getattr(task, "labels", ()):
+    if adaptation.balanced and not task.labels:
         yield "balanced", "it is for examples with labels"
     if adaptation.balanced and counts and task.answers_are_several:
         yield "balanced", "where labels are several at once, only a network weighs them"

@@ -168,7 +168,8 @@ def _spelled(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
     """The ids, and for a network that reads spellings a number of its own for each word that is unknown."""
-    spelling = getattr(getattr(model.encoder, "embedding", None), "spelling", None)
+    embedding = model.encoder.embedding
+    spelling = None if embedding is None else embedding.spelling
     if spelling is None:
         return ids
     from forebear.text.unlisted import numbered
@@ -190,7 +191,7 @@ def refuse_empty(counts: np.ndarray) -> None:
 
 def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
     """The weight of each layer; an error for one that is not there."""
-    depth: int = model.encoder.depth  # pyright: ignore[reportAssignmentType, reportAttributeAccessIssue]
+    depth = model.encoder.depth
     if isinstance(layers, int | np.integer):
         layers = [int(layers)]
     if isinstance(layers, Mapping):
@@ -200,8 +201,8 @@ def mixture_of(model: Model, layers: Layers) -> dict[int, float]:
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
             raise BadInput(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
-    widths = getattr(model.encoder, "widths", None)
-    if widths is not None and len({widths[layer] for layer in weights}) > 1:
+    widths = model.encoder.widths
+    if len({widths[layer] for layer in weights}) > 1:
         told = " and ".join(f"{width:,}" for width in widths)
         raise BadInput(f"its layers are {told} numbers wide: they have no mean", remedy="choose one of them")
     if not weights or not all(np.isfinite(weight) for weight in weights.values()):
@@ -230,11 +231,11 @@ class _Around:
 
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _Around:
-        encoder: Any = model.encoder
+        encoder = model.encoder
         roles = {} if encoder.sees == "text" else tokenizer.roles  # a reader of words knows no marks
         end = roles.get("end")
         start = roles.get("start", end) if encoder.sees == "all" else end  # one that looks back begins as documents do
-        start, end = getattr(encoder, "borders", (start, end))
+        start, end = encoder.borders or (start, end)
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
         longest = ANY if encoder.context is None else encoder.context

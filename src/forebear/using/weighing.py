@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebear.milestones.milestone import Milestone
+    from forebear.networks.model import Model
+    from forebear.networks.states import Encoder
+    from forebear.statistics.hmm import HmmModel
+    from forebear.text.sides import Sides
     from forebear.text.tokenizer import Tokenizer
 
 NUMBER = 4  # bytes of a float32
@@ -60,7 +64,7 @@ class Weight:
         }
 
 
-def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | None:
+def weigh(milestone: Milestone, tokenizer: Tokenizer | Sides, batch: int) -> Weight | None:
     """The figures of this milestone's network with this vocabulary; None for one that counts and grows with its text.
 
     The network is built, and one full row goes through it, on torch's meta device: shapes without numbers.
@@ -72,8 +76,12 @@ def weigh(milestone: Milestone, tokenizer: Tokenizer, batch: int) -> Weight | No
         return _of_states(network)
     if milestone.learning == "sweeping":
         return _of_tables(network)
-    own = network.encoder.context or getattr(network.encoder, "window", None)
-    longest = own or milestone.context  # pyright: ignore[reportAttributeAccessIssue] - what it learns from at a time
+    from forebear.networks.window import Window
+
+    encoder = network.encoder
+    own = encoder.context or (encoder.window if isinstance(encoder, Window) else None)
+    longest = own or milestone.context  # what it learns from at a time
+    assert longest is not None
     # Where a row may be of any length, every token costs the same, and a few tell it: without numbers a step takes ms.
     row = longest if own else min(longest, FEW)
     parameters = network.parameter_count
@@ -97,7 +105,7 @@ def _of_tables(network: Any) -> Weight:
     return Weight(parameters=parameters, longest=None, flops=width, weights=NUMBER * parameters, **nothing)
 
 
-def _of_states(network: Any) -> Weight:
+def _of_states(network: HmmModel) -> Weight:
     """Probabilities are double numbers, as many are expected beside them, and a token moves each state to any other."""
     parameters, states = network.parameter_count, network.states + 1
     nothing = {"gradients": 0, "activations": 0, "batch": 0}
@@ -105,18 +113,18 @@ def _of_states(network: Any) -> Weight:
     return Weight(parameters=parameters, longest=None, flops=2 * states * states + 3 * states, **nothing, **own)
 
 
-def _cache(encoder: Any, longest: int) -> int:
+def _cache(encoder: Encoder, longest: int) -> int:
     """Only what writes on keeps anything between two tokens: its state, and what its attention looks at."""
-    if hasattr(encoder, "remembered"):
-        return NUMBER * encoder.remembered(longest)
-    if not hasattr(encoder, "attention"):
+    if (remembered := encoder.remembered(longest)) is not None:
+        return NUMBER * remembered
+    if not encoder.has_attention:
         return 0
-    if hasattr(encoder, "writer"):  # of what is written, and of the source
+    if encoder.has_decoder:  # of what is written, and of the source
         return 2 * 2 * NUMBER * encoder.depth * longest * encoder.width
     return 2 * NUMBER * encoder.depth * longest * encoder.width if encoder.sees == "past" else 0
 
 
-def _flops(network: Any, longest: int) -> int:
+def _flops(network: Model, longest: int) -> int:
     """Of one full row, as torch counts them."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -126,7 +134,7 @@ def _flops(network: Any, longest: int) -> int:
     return counted.get_total_flops()
 
 
-def _kept(network: Any, longest: int) -> int:
+def _kept(network: Model, longest: int) -> int:
     """Bytes that one full row leaves for the backward pass: every different piece of memory once, weights left out."""
     import torch
 
@@ -146,12 +154,12 @@ def _kept(network: Any, longest: int) -> int:
     return sum(alive.values())
 
 
-def _row(network: Any, length: int) -> dict[str, Any]:
+def _row(network: Model, length: int) -> dict[str, Any]:
     """A full row, and a source as long for what reads one."""
     import torch
 
     tokens = torch.zeros(length, dtype=torch.long, device="meta")
-    source = {"source": tokens, "source_lengths": [length]} if hasattr(network.encoder, "writer") else {}
+    source = {"source": tokens, "source_lengths": [length]} if network.encoder.has_decoder else {}
     return {"tokens": tokens, "lengths": [length], **source}
 
 

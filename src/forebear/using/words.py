@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,9 @@ def has_words(run: Opened) -> bool:
 
 def cutting_of(run: Opened) -> Cutting:
     """What finds the words of texts in the run's table."""
-    return Cutting(run.words, run.tokenizer, getattr(run.network, "phrases", None))
+    from forebear.vectors.words_and_phrases import WordsAndPhrases
+
+    return Cutting(run.words, run.tokenizer, run.network.phrases if isinstance(run.network, WordsAndPhrases) else None)
 
 
 def lexicon_of(run: Opened) -> Lexicon:
@@ -48,6 +50,8 @@ def lexicon_of(run: Opened) -> Lexicon:
 
 def table_of(run: Opened) -> WordTable:
     """A vector for each word that the run knows; an error for one whose tokens are no words."""
+    from forebear.networks.characters import Spelled
+
     tokenizer, path = run.tokenizer, run.folder.path
     if is_table(run):
         return run.network.table(tokenizer.tokens())
@@ -58,8 +62,8 @@ def table_of(run: Opened) -> WordTable:
         raise BadInput("counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.verbs)}")
     ids = np.array([i for i in range(tokenizer.size) if i not in tokenizer.specials], np.int64)
     found = dict(run.network.named_parameters()).get(TABLE)
-    embedding: Any = getattr(run.network.encoder, "embedding", None)
-    if found is None and hasattr(embedding, "spelling"):
+    embedding = run.model.encoder.embedding
+    if found is None and isinstance(embedding, Spelled):
         return WordTable([tokenizer.token(int(i)) for i in ids], embedding.table(ids), compose=embedding.written)
     if found is None:
         remedy = "ask the run that it was made of, or one that was pretrained"

@@ -22,6 +22,7 @@ class GivenVectors:
 
     heads = ()
     remembered_count = 0
+    nothing: float | None = None  # what vectors lose that know nothing, where that is known
     loss = "there is none: nothing is predicted"
     descent = "no descent: the vectors are from elsewhere"
 

@@ -30,6 +30,7 @@ class GloveModel:
     """
 
     heads = ("together",)
+    nothing: float | None = None  # what vectors lose that know nothing, where that is known
     loss = "half the squared error of the log of a count, weighted; of held-out text, from the line that fits it best"
     descent = "AdaGrad, entry by entry"
 

@@ -45,6 +45,7 @@ class OneHotModel:
 
     heads = ()
     remembered_count = 0
+    nothing: float | None = None  # what vectors lose that know nothing, where that is known
     loss = "there is none: nothing is predicted"
     descent = "no descent: words are counted"
 
