@@ -286,16 +286,9 @@ def test(venv: Venv, arguments: list[str]) -> int:
 
 def with_parts(root: Path, arguments: list[str]) -> list[str]:
     """A part of the tests may be called by its short name: `text` is tests/text, unless it is an option's value."""
-    flags = ("", "--all", "-x", "-q", "-v", "-s", "--lf", "--ff", "--pdb")
-    pairs = zip(["", *arguments], arguments, strict=False)
-    return [
-        f"tests/{argument}"
-        if (not before.startswith("-") or before in flags)
-        and not argument.startswith(("-", "tests"))
-        and (root / "tests" / argument).exists()
-        else argument
-        for before, argument in pairs
-    ]
+    value_of = [a if a.startswith("-") and a not in ("--all", "-x", "-q", "-v") else "" for a in ["", *arguments]]
+    parts = {f.relative_to(root / "tests").as_posix() for f in [*root.glob("tests/*"), *root.glob("tests/*/*")]}
+    return [a if option or a not in parts else f"tests/{a}" for option, a in zip(value_of, arguments, strict=False)]
 
 
 def with_cores(arguments: list[str]) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from forebear.errors import BadInput
 from forebear.lineage import LINEAGE, learning_from_tags, learning_from_text, milestone_named
@@ -32,6 +34,11 @@ PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
 HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
 
 _ANIMALS, _PLACES = ("cat", "dog", "bird", "old fox", "young hare"), ("mat", "tree", "hill", "river", "red roof")
+
+
+def sampled(names: Iterable[str], sample: Container[str]) -> list[Any]:
+    """All of them as parameters of a test; those outside the sample only where all tests are asked for."""
+    return [name if name in sample else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def text(documents: int = 40) -> str:
@@ -83,9 +90,10 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
     return small | recipe | {"held_out": 0.15} | changes
 
 
-def to_be_killed(name: str) -> dict[str, Any]:
+def to_be_killed(name: str, *, quick: bool = False) -> dict[str, Any]:
     """What makes a run long enough to be killed again and again: many small steps, and a save after each."""
     many = {"onehot": 10_000, "hmm": 600}.get(name, 150 if name in NEURAL else 300)
+    many = 120 if quick and name == "hmm" else 28 if quick and name in NEURAL else 42 if quick else many
     steps = {"steps": many, "evaluate_every": 5}
     batch = {"onehot": 2, "hmm": 1000}.get(name, 16)  # of hmm an epoch is over many times, and often is not
     return {"batch": batch, "save_every": 0.001, **(steps if name != "ngram" else {})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from plain_sweeps import LENGTHS, small_tables, small_text, small_way
-from test_learning_freely import KINDS, compare
+from test_learning_freely import OTHERS, compare, mostly
 
 from forebear.kernels import sweeping
 from forebear.kernels.drawing import thinning
@@ -14,12 +14,12 @@ from forebear.kernels.tables import table
 from forebear.vectors.ways import way_of
 
 
-@pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
+@pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool):
     compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=True, rate=0.02)
 
 
-@pytest.mark.parametrize(("mean", "negatives", "spelled"), KINDS)
+@pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sweeping, "WORTH", 1)  # as many threads as are asked for, however little there is to do
     way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)

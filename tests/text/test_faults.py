@@ -203,31 +203,51 @@ def measured(work: Path, text: Path, division: str, workers: int) -> dict:
     (work / "measured.py").write_text(MEASURED)
     to = text.with_suffix(f".{division}.{workers}.corpus")
     command = [sys.executable, work / "measured.py", text, work / "tokenizer.json", to, division, str(workers)]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True, timeout=300)
     return json.loads(done.stdout)
+
+
+def grown(work: Path, folder: Path, sizes: tuple[int, int], division: str, workers: int) -> tuple[dict, dict]:
+    """What is measured of the text, written one after the other so many times."""
+    text = (work / "text.txt").read_text() + "\n\n"
+    for name, times in zip(("few.txt", "many.txt"), sizes, strict=True):
+        (folder / name).write_text(text * times)
+    few, many = (measured(work, folder / name, division, workers) for name in ("few.txt", "many.txt"))
+    assert many["tokens"] > 0.8 * sizes[1] / sizes[0] * few["tokens"]
+    return few, many
+
+
+def test_memory_does_not_grow_from_six_to_fourteen_megabytes(work, tmp_path):
+    small, large = grown(work, tmp_path, (8, 20), "blank", 1)
+    assert large["peak"][0] <= 1.1 * small["peak"][0], (small, large)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("division", "workers"), [("blank", 2), ("lines", 1)])
 def test_memory_does_not_grow_with_the_text(work, tmp_path, division, workers):
-    one, three = tmp_path / "one.txt", tmp_path / "three.txt"
-    text = (work / "text.txt").read_text() + "\n\n"
-    times = -(-2 * workers * stretches.ENOUGH // len(text))  # enough for every worker to have its loops compiled
-    one.write_text(text * times)
-    three.write_text(text * 3 * times)
-    small, large = measured(work, one, division, workers), measured(work, three, division, workers)
-    assert large["tokens"] > 2.5 * small["tokens"]
+    size = len((work / "text.txt").read_text()) + 2
+    times = -(-2 * workers * stretches.ENOUGH // size)  # enough for every worker to have its loops compiled
+    small, large = grown(work, tmp_path, (times, 3 * times), division, workers)
     for before, after in zip(small["peak"], large["peak"], strict=True):
         assert after <= 1.1 * before, (small, large)
 
 
+def long_line(path: Path, megabytes: int) -> Path:
+    with open(path, "w") as file:
+        for _ in range(megabytes):
+            file.write("the cat sat on a mat 他走了。 " * 33_000)
+    assert path.stat().st_size > megabytes * 1_000_000
+    return path
+
+
+def test_a_long_line_takes_bounded_memory(work, tmp_path):
+    facts = measured(work, long_line(tmp_path / "line.txt", 12), "blank", 1)
+    assert facts["tokens"] > 3_500_000
+    assert facts["peak"][0] < 300_000, facts
+
+
 @pytest.mark.slow
 def test_a_line_of_a_hundred_megabytes_takes_bounded_memory(work, tmp_path):
-    line = tmp_path / "line.txt"
-    with open(line, "w") as file:
-        for _ in range(100):
-            file.write("the cat sat on a mat 他走了。 " * 33_000)
-    assert line.stat().st_size > 100_000_000
-    facts = measured(work, line, "blank", 1)
+    facts = measured(work, long_line(tmp_path / "line.txt", 100), "blank", 1)
     assert facts["tokens"] > 30_000_000
     assert facts["peak"][0] < 450_000, facts  # kB; the interpreter with numpy and tokenizers is about 100,000

@@ -1,7 +1,8 @@
 """Trains in child processes that are killed at random moments, also inside a save, until one of them finishes.
 
-    killer.py MILESTONE TEXT FOLDER KILLS SEED
+    killer.py MILESTONE TEXT FOLDER KILLS SEED [quick]
 
+In place of a milestone, crf-tags means a CRF that learns tags, bert-tags a small BERT that is adapted to them.
 Prints as JSON how many were killed, how many of them while saving, and at how many different steps they went on.
 """
 
@@ -19,28 +20,53 @@ from typing import Any
 
 from forebear.training import trainer
 from forebear.training.checkpoint import Checkpoint, Checkpoints
+from forebear.training.folder import RunFolder
 from forebear.training.trainer import Report, Watcher
 
 
-def main(name: str, text: str, folder: str, kills: int, seed: int) -> None:
-    from forebear.using import pretraining
-    from small_runs import plan, to_be_killed
+def learning(name: str, text: Path, *, quick: bool) -> Callable[..., RunFolder]:
+    """What trains this into a folder, for a few steps only where it is asked."""
+    if not name.endswith("-tags"):
+        from forebear.using import pretraining
+        from small_runs import plan, to_be_killed
 
-    if name not in ("ngram", "hmm"):
+        def pretrain(to: Path, watcher: Watcher | None = None, **changes: Any) -> RunFolder:
+            what = plan(name, text, **to_be_killed(name, quick=quick) | changes)
+            return pretraining.pretrain(what, to, watcher=watcher)
+
+        return pretrain
+    from labelled_texts import adapted
+    from small_runs import trained
+
+    begin: str | Path = "crf"
+    steps = 21 if quick else 60
+    if name == "bert-tags":
+        begin = trained("bert", text.parent, to="bert", steps=2, context=48).path
+    often = {"save_every": 0.001, "crf": True, "evaluate_every": 5} if name == "bert-tags" else {"save_every": 0.001}
+
+    def adapt(to: Path, watcher: Watcher | None = None, **changes: Any) -> RunFolder:
+        return adapted(
+            begin, "tagging", text.parent, to=to.name, watcher=watcher, **{"steps": steps, **often, **changes}
+        )
+
+    return adapt
+
+
+def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: bool) -> None:
+    if name not in ("ngram", "hmm", "crf-tags", "word2vec", "glove", "onehot"):
         import torch
 
         torch.set_num_threads(1)
     trainer.SHARE_OF_SAVING = 2  # else a child learns for long, and most of it in vain, until it saves again
-    # Libraries are loaded and loops compiled once, before the forks.
-    pretraining.pretrain(plan(name, Path(text), **to_be_killed(name) | {"steps": 3}), f"{folder}-before")
+    learn = learning(name, Path(text), quick=quick)
+    learn(Path(f"{folder}-before"), steps=3)  # libraries are loaded and loops compiled once, before the forks
     chance, done, inside = random.Random(seed), 0, 0
     places: set[int] = set()
-    what = plan(name, Path(text), **to_be_killed(name))
     checkpoints = Checkpoints(Path(folder) / "checkpoints")
     while True:
         child = os.fork()
         if child == 0:
-            pretraining.pretrain(what, folder, watcher=Leash((done + 1) / (kills + 1)) if done < kills else None)
+            learn(Path(folder), Leash((done + 1) / (kills + 1)) if done < kills else None)
             os._exit(0)
         if done < kills:
             _wait(chance, checkpoints)
@@ -97,4 +123,4 @@ def _wait(chance: random.Random, checkpoints: Checkpoints) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), quick="quick" in sys.argv[6:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,14 +12,26 @@ from pathlib import Path
 import pytest
 
 from forebear.cli.main import main
-from forebear.errors import BadInput
+from forebear.errors import BadInput, Interrupted
 from forebear.training.folder import RunFolder
+from forebear.training.trainer import Report, Watcher
 from forebear.using import adapting
-from labelled_texts import file_of, written
-from small_runs import trained, weights
+from labelled_texts import adapted, file_of, written
+from small_runs import sampled, trained, weights
 
-STEPS = 120
+STEPS = 40
 CODE = "from forebear.cli.main import run; run()"
+
+
+IN_PROCESS = {"crf": True, "steps": STEPS, "evaluate_every": 5}
+
+
+class Pressing(Watcher):
+    """Interrupts like Ctrl-C once something was learned."""
+
+    def report(self, report: Report) -> None:
+        if report.step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(home: Path, to: str, begin: str = "bert") -> list[str]:
     words = ["adapt", home / begin, file_of("tagging", home, 60), "--crf", "--to", home / to, "--steps", STEPS]
-    words += ["--threads", 1, "--save-every", "0.2s", "--quiet"]
+    words += ["--threads", 1, "--save-every", "0.02s", "--quiet"]
     words += [] if begin == "bert" else ["--reader", "recurrent", "--dropout", 0.1]
     return [str(word) for word in words]
 
@@ -54,7 +67,7 @@ def killed(home: Path, to: str, how: signal.Signals, begin: str = "bert") -> Run
     return run
 
 
-@pytest.mark.parametrize("by", ["command", "resume"])
+@pytest.mark.parametrize("by", sampled(["command", "resume"], ["resume"]))
 def test_it_ends_where_an_unbroken_one_does(by: str, home: Path):
     run = killed(home, by, signal.SIGKILL)
     assert main(command(home, by) if by == "command" else ["adapt", "--resume", str(run.path), "--quiet"]) == 0
@@ -64,6 +77,7 @@ def test_it_ends_where_an_unbroken_one_does(by: str, home: Path):
     assert ended.facts["metrics"] == RunFolder.open(home / "whole").facts["metrics"]
 
 
+@pytest.mark.slow
 def test_a_reader_of_words_ends_where_an_unbroken_one_does(home: Path):
     assert main(command(home, "whole-words", "word2vec")) == 0
     run = killed(home, "broken-words", signal.SIGKILL, "word2vec")
@@ -72,28 +86,32 @@ def test_a_reader_of_words_ends_where_an_unbroken_one_does(home: Path):
 
 
 def test_ctrl_c_saves(home: Path):
-    run = killed(home, "interrupted", signal.SIGINT)
+    with pytest.raises(Interrupted):
+        adapted(home / "bert", "tagging", home, to="interrupted", watcher=Pressing(), **IN_PROCESS)
+    run = RunFolder.open(home / "interrupted")
+    assert not run.finished
+    assert run.facts["state"] == "interrupted"
+    assert run.checkpoints.good()[0] is not None
+    assert run.going_on == f"forebear adapt --resume {run.path}"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_command_that_saves(home: Path):
+    run = killed(home, "interrupted-command", signal.SIGINT)
     assert run.facts["state"] == "interrupted"
     assert run.going_on == f"forebear adapt --resume {run.path}"
 
 
 def test_examples_that_changed_are_not_gone_on_with(home: Path, tmp_path: Path):
-    file = tmp_path / "changing.conll"
-    file.write_text(file_of("tagging", home, 60).read_text())
-    words = command(home, "changed")
-    words[2] = str(file)
-    process = subprocess.Popen([sys.executable, "-c", CODE, *words], stderr=subprocess.DEVNULL)
-    while not list((home / "changed" / "checkpoints").glob("[0-9]*")):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.wait(60)
+    with pytest.raises(Interrupted):
+        adapted(home / "bert", "tagging", tmp_path, to="changed", watcher=Pressing(), **IN_PROCESS)
+    file = file_of("tagging", tmp_path, 60)
     file.write_text(file.read_text() + "\nnew\tO\n\n")
     with pytest.raises(BadInput, match="have changed"):
-        adapting.resume(home / "changed")
+        adapting.resume(tmp_path / "changed")
     file.unlink()
     with pytest.raises(BadInput, match="are gone"):
-        adapting.resume(home / "changed")
+        adapting.resume(tmp_path / "changed")
 
 
 def test_what_is_finished_stays(home: Path):
