@@ -38,11 +38,10 @@ from side_by_side import alternated, machine, natural_text, sgemm, told, write_f
 from transformers import BertConfig, BertForPreTraining
 
 from forebear.interop import huggingface
-from forebear.milestones.bert import Bert
-from forebear.objectives.batch import NOTHING, Batch, Moment
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.recipe import Recipe
+from forebear.models.bert import BertSpec
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.settings import Recipe
 
 LEAST, MOST = 10, 128  # tokens in a row
 GROUPED = 8  # times as many rows as are trained on are sorted by length
@@ -57,12 +56,12 @@ class Case:
     rows: int = 32  # in a batch
     text: int = 2_000_000  # bytes of it
 
-    def milestone(self) -> Bert:
-        return Bert(**self.fields)
+    def milestone(self) -> BertSpec:
+        return BertSpec(**self.fields)
 
     def network(self):
         tokenizer: Any = SimpleNamespace(size=self.vocabulary)
-        return self.milestone().network(tokenizer)
+        return self.milestone().build(tokenizer)
 
 
 def small(how: str, vocabulary: int) -> Case:
@@ -84,15 +83,17 @@ def prepared(vocabulary: int, size: int):
     import tempfile
     from pathlib import Path
 
-    from forebear.text.preparing import prepare
-    from forebear.text.reading import Reading
-    from forebear.text.training import train
+    from forebear.data.corpus.prepare import prepare_corpus
+    from forebear.data.io.reader import TextFormat
+    from forebear.data.tokenizers.train import train_tokenizer
 
     text = natural_text(size)
     folder = Path(tempfile.mkdtemp(prefix="forebear-bench-"))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    tokenizer = train("wordpiece", text.split("\n"), size=vocabulary)
-    return prepare([folder / "text.txt"], tokenizer, reading=Reading("lines"), to=folder / "corpus", workers=1)
+    tokenizer = train_tokenizer("wordpiece", text.split("\n"), size=vocabulary)
+    return prepare_corpus(
+        [folder / "text.txt"], tokenizer, reading=TextFormat("lines"), to=folder / "corpus", workers=1
+    )
 
 
 def batches_of(case: Case, count: int) -> tuple[list[Batch], float]:
@@ -103,16 +104,16 @@ def batches_of(case: Case, count: int) -> tuple[list[Batch], float]:
     """
     corpus = prepared(min(case.vocabulary, 8000), case.text)
     tokenizer: Any = SimpleNamespace(
-        size=case.vocabulary, roles=corpus.tokenizer.roles, specials=corpus.tokenizer.specials
+        size=case.vocabulary, roles=corpus.tokenizer.special_roles, specials=corpus.tokenizer.special_ids
     )
     objective = case.milestone().objective(tokenizer)
-    source, rng = corpus.whole(), np.random.default_rng(0)
-    objective.batch(source, 4096, Moment(0, 0))
+    source, rng = corpus.all_documents(), np.random.default_rng(0)
+    objective.batch(source, 4096, BatchKey(0, 0))
     began, drawn = time.process_time(), 0
     shown: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
     pool = count * (GROUPED if case.how == "grouped" else 1)  # batches to choose from
     while len(shown) < pool * case.rows:
-        batch = objective.batch(source, 4096, Moment(0, drawn))
+        batch = objective.batch(source, 4096, BatchKey(0, drawn))
         drawn += 1
         shown += list(_rows(batch, case, rng))
     seconds = (time.process_time() - began) / drawn
@@ -152,7 +153,7 @@ def padded(batch: Batch) -> dict[str, torch.Tensor]:
         made[inside] = array
         return torch.from_numpy(made)
 
-    labels = np.where(batch.targets["token"] == NOTHING, -100, batch.targets["token"])
+    labels = np.where(batch.targets["token"] == IGNORE_INDEX, -100, batch.targets["token"])
     return {
         "input_ids": spread(batch.inputs["tokens"], 0),
         "token_type_ids": spread(batch.inputs["segments"], 0),
@@ -165,10 +166,10 @@ def padded(batch: Batch) -> dict[str, torch.Tensor]:
 # --- the two sides ---
 
 
-def learner_of(case: Case, rounds: int) -> Descending:
+def learner_of(case: Case, rounds: int) -> GradientLearner:
     threads = torch.get_num_threads()
-    learner = Descending(case.network(), Recipe(steps=rounds), Device("cpu", threads, "float32"))
-    learner.begin()
+    learner = GradientLearner(case.network(), Recipe(steps=rounds), DeviceConfig("cpu", threads, "float32"))
+    learner.initialize()
     return learner
 
 
@@ -207,7 +208,7 @@ def compare(case: Case, rounds: int) -> list[str]:
     """Tokens a second, padding not counted; losses must agree to 1e-3 at every step. Returns cells of the table."""
     batches, making = batches_of(case, rounds + 1)
     learner = learner_of(case, rounds)
-    step = steps_of(peer_of(case, learner.network), learner.recipe)
+    step = steps_of(peer_of(case, learner.model), learner.recipe)
     mine, others = iter(batches), iter([padded(batch) for batch in batches])
     own, peers = [], []
     for our_losses, their_loss, our_seconds, their_seconds in alternated(
@@ -217,10 +218,10 @@ def compare(case: Case, rounds: int) -> list[str]:
         assert abs(ours - their_loss) < 1e-3, f"{case.label}: losses {ours} and {their_loss} differ"
         own.append(our_seconds)
         peers.append(their_seconds)
-    tokens = statistics.mean(batch.tokens for batch in batches[1:])
+    tokens = statistics.mean(batch.num_target_tokens for batch in batches[1:])
     share = statistics.mean(work(case, batch) for batch in batches[1:]) / statistics.mean(own) / sgemm()
     cells = told(case.label, tokens, own, peers, f"{share:.2f}")
-    filled = statistics.mean(batch.tokens / padded(batch)["input_ids"].numel() for batch in batches)
+    filled = statistics.mean(batch.num_target_tokens / padded(batch)["input_ids"].numel() for batch in batches)
     making *= tokens / 4096
     told_making = f"making a batch takes {making / statistics.median(own):.1%} of a step"
     print(f"{'':52}{filled:.0%} of their tokens are text; {told_making}", flush=True)
@@ -235,12 +236,12 @@ def work(case: Case, batch: Batch) -> float:
     own = case.milestone()
     lengths = batch.inputs["lengths"].astype(np.float64)
     row = np.repeat(np.arange(len(lengths)), batch.inputs["lengths"])
-    asked = batch.targets["token"] != NOTHING
+    asked = batch.targets["token"] != IGNORE_INDEX
     asked[np.cumsum(batch.inputs["lengths"]) - batch.inputs["lengths"]] = True
     by_row = np.bincount(row, asked)
-    weights = batch.tokens * ((own.depth - 1) * 12 + 2) + int(asked.sum()) * 10  # in squares of the width
+    weights = batch.num_target_tokens * ((own.depth - 1) * 12 + 2) + int(asked.sum()) * 10  # in squares of the width
     attention = 12 * own.width * float(((own.depth - 1) * lengths**2 + lengths * by_row).sum())
-    wanted = batch.asked()
+    wanted = batch.supervised_counts()
     heads = wanted["token"] * (own.width**2 + own.width * case.vocabulary) + wanted["pair"] * own.width**2
     return 6 * (weights * own.width**2 + heads) + attention
 
@@ -255,11 +256,14 @@ def one_step(case: Case, whose: str) -> dict[str, float]:
     if whose == "ours":
         learner.step(batches[0], 0, 1.0)
     else:
-        peer = peer_of(case, learner.network)
+        peer = peer_of(case, learner.model)
         recipe = learner.recipe
         del learner
         steps_of(peer, recipe)(padded(batches[0]))
-    return {"megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "tokens": batches[0].tokens}
+    return {
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "tokens": batches[0].num_target_tokens,
+    }
 
 
 def compare_memory() -> None:

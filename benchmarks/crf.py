@@ -31,13 +31,12 @@ import numpy as np
 import pycrfsuite as _crfsuite
 from side_by_side import DATA, machine
 
+from forebear.data.labeled.readers import parse_slash_tags
+from forebear.data.labeled.tag_schemes import free_transitions
 from forebear.kernels import crf as kernels
-from forebear.statistics.crf import CrfModel
-from forebear.statistics.crf_features import Written
-from forebear.statistics.crf_objective import Problem
-from forebear.statistics.lbfgs import Search
-from forebear.tasks.files.slashed import parted
-from forebear.tasks.tags import free
+from forebear.statistical.crf import CRFModel, CRFProblem
+from forebear.statistical.crf_features import WordAttributes
+from forebear.statistical.lbfgs import LBFGSOptimizer
 
 pycrfsuite: Any = _crfsuite  # which says little of its types
 MEMORY, L2 = 6, 1.0  # CRFsuite's own
@@ -48,7 +47,7 @@ Sentences = list[tuple[tuple[str, ...], tuple[str, ...]]]
 def sentences(count: int, quick: bool) -> Sentences:
     if not quick and NEWSPAPER.exists():
         with open(NEWSPAPER, encoding="utf-8") as lines:
-            return [parted(line) for line in lines if line.strip()][:count]
+            return [parse_slash_tags(line) for line in lines if line.strip()][:count]
     chance = np.random.default_rng(0)
     words = [f"{a}{b}" for a in "abcdefghij" for b in ("ing", "ed", "er", "s", "ly")]
     made: Sentences = []
@@ -71,9 +70,11 @@ class Side:
         self.inputs = {"tokens": np.array(tokens), "lengths": np.array([len(words) for words, _ in given])}
         self.right = np.array([numbers[tag] for _, tags in given for tag in tags])
         labels = len(self.tags)
-        rules = free(labels)
-        self.model = CrfModel(Written(list(vocabulary), str), (rules.moves, rules.start, rules.end), l2=L2)
-        self.problems = {threads: self.model.problem(self.inputs, self.right, threads) for threads in (1, 2)}
+        rules = free_transitions(labels)
+        self.model = CRFModel(
+            WordAttributes(list(vocabulary), str), (rules.allowed_transitions, rules.may_start, rules.may_end), l2=L2
+        )
+        self.problems = {threads: self.model.make_problem(self.inputs, self.right, threads) for threads in (1, 2)}
         self.seen = _as_strings(self.problems[1])
         self.trainer = pycrfsuite.Trainer(verbose=False)
         how = {"c1": 0.0, "c2": L2, "max_iterations": steps, "num_memories": MEMORY, "epsilon": 1e-12, "delta": 1e-12}
@@ -87,16 +88,18 @@ class Side:
 
     def ours(self, threads: int = 1) -> float:
         problem = self.problems[threads]
-        search = Search(problem.value, np.zeros(problem.size), memory=MEMORY, curvature=np.ones(problem.size))
+        search = LBFGSOptimizer(
+            problem.objective, np.zeros(problem.size), memory=MEMORY, curvature=np.ones(problem.size)
+        )
         for _ in range(self.steps):
             search.step()
-        self.model.take(search.point)
+        self.model.set_weights(search.point)
         return search.value
 
     def as_low(self, cost: float, threads: int = 1) -> int:
         """How many steps it takes to be as low."""
         problem = self.problems[threads]
-        search = Search(problem.value, np.zeros(problem.size), memory=MEMORY, curvature=problem.curvature)
+        search = LBFGSOptimizer(problem.objective, np.zeros(problem.size), memory=MEMORY, curvature=problem.curvature)
         for step in range(1, 10 * self.steps):
             if not search.step() or search.value <= cost:
                 return step
@@ -105,7 +108,9 @@ class Side:
     def parted(self) -> str:
         """Up to which step both have gone the same way: ours takes a step that theirs finds too long (strong Wolfe)."""
         problem = self.problems[1]
-        search = Search(problem.value, np.zeros(problem.size), memory=MEMORY, curvature=np.ones(problem.size))
+        search = LBFGSOptimizer(
+            problem.objective, np.zeros(problem.size), memory=MEMORY, curvature=np.ones(problem.size)
+        )
         for number, theirs in enumerate(self.trainer.logparser.iterations):
             search.step()
             if abs(search.value - theirs["loss"]) > 1e-6 * theirs["loss"]:
@@ -132,7 +137,7 @@ class Side:
 
     def ours_tagged(self) -> np.ndarray:
         assert self.model.moves is not None
-        return kernels.best(self.model.logits(self.inputs)["tag"], self.inputs["lengths"], *self.model.moves)
+        return kernels.viterbi(self.model.logits(self.inputs)["tag"], self.inputs["lengths"], *self.model.moves)
 
     def theirs_tagged(self) -> list[str]:
         tagger = pycrfsuite.Tagger()
@@ -140,7 +145,7 @@ class Side:
         return [tag for own in self.seen for tag in tagger.tag(own)]
 
 
-def _as_strings(problem: Problem) -> list[list[list[str]]]:
+def _as_strings(problem: CRFProblem) -> list[list[list[str]]]:
     made, at = [], 0
     for size in problem.lengths.tolist():
         own = [[str(one) for one in row if one >= 0] for row in problem.features[at : at + size].tolist()]
@@ -191,7 +196,7 @@ def beside_pytorch(side: Side, rounds: int) -> None:
     mask = torch.from_numpy(np.arange(lengths.max())[None, :] < lengths[:, None])
     padded, tags = torch.zeros(*mask.shape, labels, dtype=torch.float64), torch.zeros(mask.shape, dtype=torch.long)
     padded[mask], tags[mask] = torch.from_numpy(scores), torch.from_numpy(right)
-    width = kernels.padded(labels)
+    width = kernels.padded_labels(labels)
 
     def ours() -> float:
         wide, room = np.zeros((words, width)), np.empty(width)
@@ -200,7 +205,7 @@ def beside_pytorch(side: Side, rounds: int) -> None:
         powers = np.zeros((width, width)), np.zeros(width), np.zeros(width)
         powers[0][:labels, :labels], powers[1][:labels], powers[2][:labels] = np.exp(moves), np.exp(start), np.exp(end)
         expected, edges = np.zeros((width, width)), np.zeros((2, width))
-        cost = kernels.chains(wide, lengths, powers, right, expected, edges) + levels.sum()
+        cost = kernels.forward_backward(wide, lengths, powers, right, expected, edges) + levels.sum()
         firsts, lasts = np.cumsum(lengths) - lengths, np.cumsum(lengths) - 1
         inner = np.setdiff1d(np.arange(words), firsts)
         reached = scores[np.arange(words), right].sum() + moves[right[inner - 1], right[inner]].sum()
@@ -216,7 +221,7 @@ def beside_pytorch(side: Side, rounds: int) -> None:
     assert abs(one - two) <= 1e-9 * abs(two), (one, two)
     one, two = beside(
         "pytorch-crf, best",
-        lambda: kernels.best(scores, lengths, moves, start, end),
+        lambda: kernels.viterbi(scores, lengths, moves, start, end),
         lambda: layer.decode(padded, mask=mask),
         rounds,
     )
@@ -236,13 +241,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         side = Side(sentences(count, asked.quick), steps, Path(folder))
         problem = side.problems[1]
-        learned = int(problem.learned.sum())
+        learned = int(problem.pair_count.sum())
         print(f"{count:,} sentences, {len(side.right):,} words, {len(side.tags)} tags, {learned:,} weights")
-        side.problems[1].value(np.zeros(problem.size))  # compiles
+        side.problems[1].objective(np.zeros(problem.size))  # compiles
         one, two = beside(f"{steps} steps", side.ours, side.theirs, rounds)
         print(f"the cost after {steps} steps: ours {one:.4f}, theirs {two:.4f}; {side.parted()}")
         point = side.their_point()
-        cost, _ = problem.value(point)
+        cost, _ = problem.objective(point)
         assert abs(cost - two) <= 1e-5 * two, (cost, two)
         print(f"the cost of their weights: ours says {cost:.4f}, theirs {two:.4f}")
         beside(f"{steps} steps, two threads", lambda: side.ours(2), side.theirs, rounds, 2)
@@ -252,7 +257,7 @@ def main() -> None:
                 f"to that cost{told}", lambda threads=threads: side.as_low(two, threads), side.theirs, rounds, threads
             )
             print(f"in {found} steps, theirs in {steps}")
-        side.model.take(point)
+        side.model.set_weights(point)
         mine, other = beside("tagging", side.ours_tagged, side.theirs_tagged, rounds)
         same = float(np.mean([side.tags[one] == tag for one, tag in zip(mine, other, strict=True)]))
         assert same > 0.9999, same  # their weights are told with six digits

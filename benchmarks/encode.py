@@ -38,11 +38,11 @@ from side_by_side import alternated, machine, natural_text, sgemm, told, write_f
 from transformers import AutoTokenizer, BertConfig, BertModel, BertTokenizerFast
 from transformers import logging as their_logging
 
-from forebear.networks.quantised import small_copy
-from forebear.networks.vectors import pooled
-from forebear.text.sentences import split_sentences
-from forebear.using.calling import import_run
-from forebear.using.run import Run
+from forebear.data.sentences import split_sentences
+from forebear.experiments.pretrain import import_run
+from forebear.inference.run import Run
+from forebear.nn.encode_rows import pooled_vectors
+from forebear.nn.quantized import quantized_copy
 
 TOGETHER = 32  # rows that are padded together
 # Tokens at a time, padding included: for each peer the fastest of 512, 1,024, 2,048 and 4,096.
@@ -295,7 +295,7 @@ def main() -> None:
 
 def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: int, how: str) -> list[list[str]]:
     model = BertModel.from_pretrained(source, add_pooling_layer=False).eval()
-    roles = run.tokenizer.roles
+    roles = run.tokenizer.special_roles
     ids, counts = run.tokenizer.encode_many(texts)
     parts = np.split(ids, np.cumsum(counts)[:-1]) if how == "sentences" else lognormal(run, texts, len(texts))
     rows = [np.concatenate(([roles["start"]], part, [roles["end"]])).astype(np.int64) for part in parts]
@@ -323,21 +323,21 @@ def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: 
             compared(
                 label,
                 float(lengths.sum()),
-                lambda: pooled(network, rows, {-1: 1.0}, "mean"),
+                lambda: pooled_vectors(network, rows, {-1: 1.0}, "mean"),
                 lambda batches=batches, encode=encode: padded(rows, batches, encode),
                 rounds,
-                work(run.facts["fields"], lengths),
+                work(run.to_dict["fields"], lengths),
             )
         )
-    small, their_small = small_copy(network), ctranslate2_of(source, folder, "int8")
+    small, their_small = quantized_copy(network), ctranslate2_of(source, folder, "int8")
     if their_small is None:
         print("CTranslate2, int8: not installed")
     else:
         cells.append(
             compared_small(
                 float(lengths.sum()),
-                pooled(network, rows, {-1: 1.0}, "mean"),
-                lambda: pooled(small, rows, {-1: 1.0}, "mean"),
+                pooled_vectors(network, rows, {-1: 1.0}, "mean"),
+                lambda: pooled_vectors(small, rows, {-1: 1.0}, "mean"),
                 lambda: padded(rows, by_length(rows, BUDGETS["CTranslate2"]), their_small),
                 rounds,
             )

@@ -36,9 +36,9 @@ import torch
 from gpt2 import TINY, Size, natural_ids, peer_of, small
 from side_by_side import machine, sgemm, write_figures
 
-from forebear.networks.predictor import NetworkPredictor
-from forebear.networks.quantised import small_copy
-from forebear.using.beams import search
+from forebear.inference.beam_search import beam_search
+from forebear.nn.causal_lm import TransformerCausalLM
+from forebear.nn.quantized import quantized_copy
 
 SIZES = {"small": small(256), "124M": Size("124M", {}, 50257, 0, 32)}
 PROMPT, UNEQUAL = 32, (4, 60)  # tokens of prompts: of all, or from and to
@@ -74,7 +74,7 @@ def drawn(size: Size, rows: int, *, unequal: bool) -> list[np.ndarray]:
 
 def spread_out(size: Size) -> Any:
     """A network whose weights are larger than it begins with: texts that do not repeat one token."""
-    network = size.network().initialise(0)
+    network = size.network().initialize(0)
     with torch.no_grad():
         for name, value in network.named_parameters():
             if value.dim() > 1 and "embedding" not in name:
@@ -86,18 +86,18 @@ def spread_out(size: Size) -> Any:
 
 
 def ours(network: Any) -> Side:
-    predictor = NetworkPredictor(network)
+    predictor = TransformerCausalLM(network)
 
     def continued(work: Work) -> list[list[int]]:
         reader = predictor.read(work.prompts, work.length)
         if work.beams > 1:
             lengths = [work.length] * len(work.prompts)
-            found = search(reader, len(work.prompts), end=NO_END, beams=work.beams, lengths=lengths)
+            found = beam_search(reader, len(work.prompts), end=NO_END, beams=work.beams, lengths=lengths)
             return [list(best.ids) for (best,) in found]
-        told = [reader.next().argmax(1)]
+        told = [reader.next_logits().argmax(1)]
         while len(told) < work.length:
-            reader.take(told[-1])
-            told.append(reader.next().argmax(1))
+            reader.append(told[-1])
+            told.append(reader.next_logits().argmax(1))
         return np.stack(told, 1).tolist()
 
     return continued
@@ -153,10 +153,10 @@ def measured(size: Size, works: list[Work], rounds: int, limits: tuple[float, fl
     """Prints a line for each work, and returns cells for the table."""
     network = spread_out(size)
     peer = peer_of(size, network).eval()
-    weights = network.parameter_count - size.milestone().context * size.milestone().width
+    weights = network.num_parameters - size.milestone().context * size.milestone().width
     told = []
     with tempfile.TemporaryDirectory() as folder:
-        sides = {"ours": ours(network), "ours, int8": ours(small_copy(network)), "transformers": transformers(peer)}
+        sides = {"ours": ours(network), "ours, int8": ours(quantized_copy(network)), "transformers": transformers(peer)}
         if find_spec("ctranslate2") is not None:
             sides |= ctranslate2(peer, size.vocabulary, Path(folder))
         for work in works:
@@ -234,7 +234,7 @@ def main() -> None:
     print(where, flush=True)
     limits, rows = (memory(), sgemm()), []
     for name, size in {"tiny": TINY}.items() if options.quick else SIZES.items():
-        if options.only in (None, name):
+        if options.with_heads in (None, name):
             equal, unequal = drawn(size, 8, unequal=False), drawn(size, 8, unequal=True)
             works = [
                 Work("batch 1", equal[:1], 1, size.length),

@@ -28,17 +28,17 @@ import numpy as np
 from glove_peers import Plain, Program, plainly_counted
 from side_by_side import DATA, machine, natural_text
 
-from forebear.milestones.glove import Glove
-from forebear.objectives.batch import Moment
-from forebear.text.corpus import Corpus
-from forebear.text.portion import Portion
-from forebear.text.preparing import prepare
-from forebear.text.reading import Reading
-from forebear.text.training import train
-from forebear.vectors.cooccurrence import Cooccurrences, counted
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.corpus.subset import Subset
+from forebear.data.io.reader import TextFormat
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.models.glove import GloveSpec
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.cooccurrence import CooccurrenceTable, count_cooccurrences
 
-MILESTONE = Glove(**Glove.sizes["small"])
-RECIPE = MILESTONE.recipe()
+MILESTONE = GloveSpec(**GloveSpec.sizes["small"])
+RECIPE = MILESTONE.default_recipe()
 
 
 # --- the text ---
@@ -49,21 +49,23 @@ def prepared(folder: Path, size: int, min_count: int = MILESTONE.min_count) -> C
     file = folder / f"{size}.txt"
     file.write_text(natural_text(size), encoding="utf-8")
     lines = file.read_text(encoding="utf-8").split("\n")
-    tokenizer = train("words", lines, size=10**6, min_count=min_count, split="spaces", lower=True)
-    reading = Reading(documents="lines")
-    return prepare([file], tokenizer, reading=reading, sentences="lines", to=folder / f"corpus-{size}-{min_count}")
+    tokenizer = train_tokenizer("words", lines, size=10**6, min_count=min_count, split="spaces", lower=True)
+    reading = TextFormat(documents="lines")
+    return prepare_corpus(
+        [file], tokenizer, reading=reading, sentences="lines", to=folder / f"corpus-{size}-{min_count}"
+    )
 
 
-def ours_counted(source: Portion) -> Cooccurrences:
+def ours_counted(source: Subset) -> CooccurrenceTable:
     """Counted anew: what was kept is thrown away."""
     shutil.rmtree(Path(os.environ["FOREBEAR_CACHE"]) / "cooccurrences", ignore_errors=True)
     tokenizer = source.corpus.tokenizer
-    return counted(
+    return count_cooccurrences(
         source,
-        vocabulary=tokenizer.size,
+        vocabulary=tokenizer.vocab_size,
         window=MILESTONE.window,
         unit=MILESTONE.unit,
-        never=tokenizer.specials,
+        never=tokenizer.special_ids,
     )
 
 
@@ -73,18 +75,18 @@ def ours_counted(source: Portion) -> Cooccurrences:
 class Ours:
     """Our model on its way."""
 
-    def __init__(self, milestone: Glove, source: Portion, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, milestone: GloveSpec, source: Subset, seed: int = 0, threads: int = 1) -> None:
         tokenizer = source.corpus.tokenizer
-        self.objective, self.network = milestone.objective(tokenizer), milestone.network(tokenizer)
-        self.network.begin(seed)
+        self.objective, self.network = milestone.objective(tokenizer), milestone.build(tokenizer)
+        self.network.initialize(seed)
         self.source, self.seed, self.threads, self.step = source, seed, threads, 0
 
     def learn(self, epochs: int = 1) -> Ours:
         """So many iterations, batches and all."""
         for _ in range(epochs * self.objective.steps(self.source, RECIPE["batch"])):
-            batch = self.objective.batch(self.source, RECIPE["batch"], Moment(self.seed, self.step))
+            batch = self.objective.batch(self.source, RECIPE["batch"], BatchKey(self.seed, self.step))
             moment = self.seed, self.step
-            self.network.sweep(batch, rate=RECIPE["rate"], moment=moment, threads=self.threads)
+            self.network.train_batch(batch, rate=RECIPE["rate"], moment=moment, threads=self.threads)
             self.step += 1
         return self
 
@@ -116,9 +118,9 @@ def quality(matrix: np.ndarray, words: list[str]) -> list[float]:
     return [*told, right / len(asked)]
 
 
-def qualities(source: Portion, program: Program | None, epochs: int, seeds: int) -> None:
+def qualities(source: Subset, program: Program | None, epochs: int, seeds: int) -> None:
     tokenizer = source.corpus.tokenizer
-    words, table = tokenizer.tokens(), ours_counted(source)
+    words, table = tokenizer.vocabulary(), ours_counted(source)
 
     def plainly(seed: int) -> np.ndarray:
         side = Plain(MILESTONE, table, len(words), seed)
@@ -162,9 +164,9 @@ def compare(label: str, sides: dict[str, Callable[[], float]], rounds: int, unit
         print(f"{label:24}{mine:9.3f} {name}   {side:8}{others:9.3f}   {side}/ours = {ratio:.2f}", flush=True)
 
 
-def speeds(source: Portion, program: Program | None, rounds: int) -> None:
-    table, words = ours_counted(source), source.corpus.tokenizer.size
-    print(f"{source.tokens:,} tokens, {words:,} words, {len(table):,} entries")
+def speeds(source: Subset, program: Program | None, rounds: int) -> None:
+    table, words = ours_counted(source), source.corpus.tokenizer.vocab_size
+    print(f"{source.num_tokens:,} tokens, {words:,} words, {len(table):,} entries")
     sides = {"ours": lambda: timed(lambda: ours_counted(source))}
     if program is not None:
         sides["program"] = program.count
@@ -184,7 +186,7 @@ def speeds(source: Portion, program: Program | None, rounds: int) -> None:
     compare(f"one iteration, width {MILESTONE.width}", sides, rounds, 1e-9, "ns")
 
 
-def threads(source: Portion, count: int, rounds: int) -> None:
+def threads(source: Subset, count: int, rounds: int) -> None:
     for number in (1, count):
         ours = Ours(MILESTONE, source, threads=number)
         seconds = [timed(ours.learn, time.perf_counter) for _ in range(rounds + 1)]
@@ -192,19 +194,23 @@ def threads(source: Portion, count: int, rounds: int) -> None:
 
 
 def growth(folder: Path, size: int) -> None:
-    def told(label: str, source: Portion, milestone: Glove) -> None:
+    def told(label: str, source: Subset, milestone: GloveSpec) -> None:
         seconds, table = timed(lambda: ours_counted(source)), ours_counted(source)
         ours = Ours(milestone, source).learn()
         each = timed(ours.learn) / len(table)
         print(f"{label:24}{seconds:7.2f} s to count, {len(table):11,} entries, {1e9 * each:6.1f} ns each", flush=True)
 
     for part in (4, 2, 1):
-        told(f"1/{part} of the text", prepared(folder, size // part).whole(), MILESTONE)
+        told(f"1/{part} of the text", prepared(folder, size // part).all_documents(), MILESTONE)
     for least in (20, 5, 1):
         corpus = prepared(folder, size, least)
-        told(f"{corpus.tokenizer.size:,} words", corpus.whole(), MILESTONE)
+        told(f"{corpus.tokenizer.vocab_size:,} words", corpus.all_documents(), MILESTONE)
     for width in (50, 100, 300):
-        told(f"width {width}", prepared(folder, size).whole(), Glove(**Glove.sizes["small"] | {"width": width}))
+        told(
+            f"width {width}",
+            prepared(folder, size).all_documents(),
+            GloveSpec(**GloveSpec.sizes["small"] | {"width": width}),
+        )
 
 
 def main() -> None:
@@ -224,13 +230,13 @@ def main() -> None:
         program = Program(MILESTONE, corpus, Path(folder)) if Program.found() else None
         if program is None:
             print("Stanford's program is not on PATH, and $GLOVE_BIN does not say where it is: plain loops alone")
-        speeds(corpus.whole(), program, 1 if chosen.quick else chosen.rounds)
+        speeds(corpus.all_documents(), program, 1 if chosen.quick else chosen.rounds)
         if chosen.threads > 1:
-            threads(corpus.whole(), chosen.threads, chosen.rounds)
+            threads(corpus.all_documents(), chosen.threads, chosen.rounds)
         if chosen.growth:
             growth(Path(folder), size)
         if chosen.quality:
-            qualities(corpus.whole(), program, chosen.epochs, chosen.seeds)
+            qualities(corpus.all_documents(), program, chosen.epochs, chosen.seeds)
 
 
 if __name__ == "__main__":

@@ -11,20 +11,21 @@ from pathlib import Path
 import numba
 import numpy as np
 
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.subset import Subset
 from forebear.kernels.cooccurrence import counted_in_numpy
-from forebear.milestones.glove import Glove
-from forebear.text.corpus import Corpus
-from forebear.text.portion import Portion
-from forebear.vectors.cooccurrence import Cooccurrences
-from forebear.vectors.counting import UNIT, Text
+from forebear.models.glove import GloveSpec
+from forebear.objectives.cooccurrence import WEIGHT_DENOMINATOR, CooccurrenceTable, TokenChunks
 
 
-def plainly_counted(milestone: Glove, source: Portion) -> int:
+def plainly_counted(milestone: GloveSpec, source: Subset) -> int:
     """How many entries there are, by numpy."""
     tokenizer = source.corpus.tokenizer
-    shares = np.array([round(UNIT / distance) for distance in range(1, milestone.window + 1)])
-    text = np.concatenate([np.array([-1], np.int32), *Text(source, tokenizer.size, tokenizer.specials).pieces()])
-    return len(counted_in_numpy(text, tokenizer.size, shares, 0, len(text))[0])
+    shares = np.array([round(WEIGHT_DENOMINATOR / distance) for distance in range(1, milestone.window + 1)])
+    text = np.concatenate(
+        [np.array([-1], np.int32), *TokenChunks(source, tokenizer.vocab_size, tokenizer.special_ids).chunks()]
+    )
+    return len(counted_in_numpy(text, tokenizer.vocab_size, shares, 0, len(text))[0])
 
 
 @numba.njit(error_model="numpy")
@@ -50,7 +51,7 @@ def plain_loops(rows, columns, counts, vectors, biases, vector_squares, bias_squ
 class Plain:
     """The published loops, in double precision and random order."""
 
-    def __init__(self, milestone: Glove, table: Cooccurrences, words: int, seed: int = 0) -> None:
+    def __init__(self, milestone: GloveSpec, table: CooccurrenceTable, words: int, seed: int = 0) -> None:
         self.milestone, self.table, self.rng = milestone, table, np.random.default_rng(seed)
         shape = 2, words, milestone.width
         self.values = [(self.rng.random(size) - 0.5) / milestone.width for size in (shape, shape[:2])]
@@ -62,7 +63,7 @@ class Plain:
         return self.table.rows[order], self.table.columns[order], self.table.counts[order].astype(np.float64)
 
     def learn(self, entries: tuple[np.ndarray, ...]) -> None:
-        settings = self.milestone.largest, self.milestone.power, self.milestone.recipe()["rate"]
+        settings = self.milestone.largest, self.milestone.power, self.milestone.default_recipe()["rate"]
         plain_loops(*entries, *self.values, *self.squares, *settings)
 
     @property
@@ -73,14 +74,14 @@ class Plain:
 class Program:
     """`cooccur` and `glove` on this text; seconds are those of the processor."""
 
-    def __init__(self, milestone: Glove, corpus: Corpus, folder: Path) -> None:
-        self.milestone, self.folder, self.words = milestone, folder, corpus.tokenizer.tokens()
+    def __init__(self, milestone: GloveSpec, corpus: Corpus, folder: Path) -> None:
+        self.milestone, self.folder, self.words = milestone, folder, corpus.tokenizer.vocabulary()
         times = np.bincount(corpus.ids, minlength=len(self.words))
-        times[list(corpus.tokenizer.specials)] = 0
+        times[list(corpus.tokenizer.special_ids)] = 0
         order = [word for word in np.argsort(-times, kind="stable").tolist() if times[word]]
         (folder / "vocabulary").write_text("".join(f"{self.words[word]} {times[word]}\n" for word in order))
         names = np.array(self.words, object)  # special tokens are in no vocabulary: the program skips them too
-        lines = (" ".join(names[corpus.document(number)]) for number in range(len(corpus.documents) - 1))
+        lines = (" ".join(names[corpus.document_ids(number)]) for number in range(len(corpus.documents) - 1))
         (folder / "text").write_text("\n".join(lines) + "\n")
 
     @staticmethod
@@ -106,7 +107,7 @@ class Program:
         )  # fmt: skip
 
     def learn(self, epochs: int, seed: int = 1) -> float:
-        rate = self.milestone.recipe()["rate"]
+        rate = self.milestone.default_recipe()["rate"]
         return self.run(
             "glove", "text", "said", "-input-file", "shuffled", "-vocab-file", "vocabulary", "-save-file", "vectors",
             "-threads", 1, "-iter", epochs, "-vector-size", self.milestone.width, "-x-max", self.milestone.largest,

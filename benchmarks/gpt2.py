@@ -28,11 +28,10 @@ from side_by_side import alternated, machine, natural_text, sgemm, told, write_f
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from forebear.interop.huggingface import written
-from forebear.milestones.gpt2 import Gpt2
+from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import Batch
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.recipe import Recipe
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.settings import Recipe
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,12 @@ class Size:
     length: int  # tokens to generate
     text: int = 2_000_000  # bytes of it
 
-    def milestone(self) -> Gpt2:
-        return Gpt2(**self.fields)
+    def milestone(self) -> GPT2Spec:
+        return GPT2Spec(**self.fields)
 
     def network(self):
         tokenizer: Any = SimpleNamespace(size=self.vocabulary)
-        return self.milestone().network(tokenizer)
+        return self.milestone().build(tokenizer)
 
 
 def small(context: int) -> Size:
@@ -68,11 +67,11 @@ TINY = Size("1 block of 32", {"width": 32, "depth": 1, "heads": 2, "context": 64
 @cache
 def natural_ids(vocabulary: int, size: int) -> np.ndarray:
     """Text as ids, of a tokenizer learned from it."""
-    from forebear.text.training import train
+    from forebear.data.tokenizers.train import train_tokenizer
 
     text = natural_text(size)
     lines = [line for line in text.split("\n") if line.strip()]
-    tokenizer = train("bytepair", lines, size=vocabulary)
+    tokenizer = train_tokenizer("bytepair", lines, size=vocabulary)
     return tokenizer.encode_many(lines)[0].astype(np.int64)
 
 
@@ -95,9 +94,9 @@ def compare_training(size: Size, rounds: int) -> list[str]:
     context = size.fields["context"]
     rows = size.batch // context
     recipe = Recipe(steps=rounds, batch=size.batch)
-    learner = Descending(size.network(), recipe, Device("cpu", torch.get_num_threads(), "float32"))
-    learner.begin()
-    peer = peer_of(size, learner.network).train()
+    learner = GradientLearner(size.network(), recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
+    learner.initialize()
+    peer = peer_of(size, learner.model).train()
     matrices = [value for value in peer.parameters() if value.dim() > 1]
     vectors = [value for value in peer.parameters() if value.dim() == 1]
     groups = [{"params": matrices, "weight_decay": recipe.decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -129,14 +128,14 @@ def compare_training(size: Size, rounds: int) -> list[str]:
         assert abs(our_loss - their_loss) < 1e-3, f"{size.label}: losses {our_loss} and {their_loss} differ"
         mine.append(our_seconds)
         others.append(their_seconds)
-    share = work(size, learner.network) / statistics.median(mine) / sgemm()
+    share = work(size, learner.model) / statistics.median(mine) / sgemm()
     return told(f"training, {size.label}", size.batch, mine, others, f"{share:.2f}")
 
 
 def work(size: Size, network) -> float:
     """Floating-point operations of one step: 6 for each token and weight, and attention's products over the past."""
     milestone = size.milestone()
-    weights = network.parameter_count - milestone.context * milestone.width
+    weights = network.num_parameters - milestone.context * milestone.width
     return 6 * size.batch * (weights + milestone.depth * milestone.width * milestone.context)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from hmmlearn.hmm import CategoricalHMM
 from side_by_side import machine, natural_text
 
-from forebear.statistics import hidden_states
-from forebear.statistics.hmm import HmmModel
+from forebear.statistical import hmm
+from forebear.statistical.hmm import HMMModel
 
 END, FEWEST = 0, 5  # the id of the end; words seen less often are one
 ENDS = 0.05  # P of an end, to begin with
@@ -48,9 +48,9 @@ class Text:
         self.rows = [np.append([END], row) for row in np.split(ids, ends[:-1])]
 
 
-def ours(text: Text, states: int) -> HmmModel:
-    model = HmmModel(states=states, vocabulary=text.vocabulary, end=END, smoothing=0.0)
-    model.meet(np.bincount(text.targets, minlength=text.vocabulary))
+def ours(text: Text, states: int) -> HMMModel:
+    model = HMMModel(states=states, vocabulary=text.vocabulary, end=END, smoothing=0.0)
+    model.prepass(np.bincount(text.targets, minlength=text.vocabulary))
     model.begin(0)
     arrays = model.arrays()
     arrays["moves"][:, -1] = 0.0  # an end as probable from everywhere says nothing of the state
@@ -60,10 +60,10 @@ def ours(text: Text, states: int) -> HmmModel:
     return model
 
 
-def theirs(model: HmmModel) -> CategoricalHMM:
+def theirs(model: HMMModel) -> CategoricalHMM:
     """The same tables, without ends."""
-    tables, states = model.settle(), model.states
-    peer = CategoricalHMM(states, n_features=model.vocabulary - 1, init_params="", n_iter=1, implementation="scaling")
+    tables, states = model.finalize(), model.states
+    peer = CategoricalHMM(states, n_features=model.vocab_size - 1, init_params="", n_iter=1, implementation="scaling")
     moves = tables.moves[:, :-1] / tables.moves[:, :-1].sum(1, keepdims=True)
     peer.startprob_, peer.transmat_, peer.emissionprob_ = moves[-1], moves[:-1], tables.emissions[1:, :-1].T.copy()
     return peer
@@ -93,33 +93,33 @@ def compared(text: Text, states: int, rounds: int, by: Callable[[], float]) -> N
     """An iteration, probabilities and the best chain, each checked to be the same."""
     columns = text.words[:, None] - 1
 
-    def iteration() -> HmmModel:
+    def iteration() -> HMMModel:
         model = ours(text, states)
-        model.expect(text.tokens, text.lengths + 1, text.targets)
-        model.renew()
+        model.accumulate(text.tokens, text.lengths + 1, text.targets)
+        model.update()
         return model
 
     def their_iteration() -> CategoricalHMM:
         return theirs(ours(text, states)).fit(columns, text.lengths)
 
     mine, other = iteration(), their_iteration()
-    same("start", mine.settle().moves[-1, :-1], other.startprob_)
-    same("words", mine.settle().emissions[1:, :-1].T, other.emissionprob_)
-    moves = mine.settle().moves[:-1, :-1]
+    same("start", mine.finalize().moves[-1, :-1], other.startprob_)
+    same("words", mine.finalize().emissions[1:, :-1].T, other.emissionprob_)
+    moves = mine.finalize().moves[:-1, :-1]
     same("moves", moves / moves.sum(1, keepdims=True), other.transmat_)
     about = f"{states} states, {len(text.words):,} words of {text.vocabulary:,}"
     print(f"{about}: an iteration of Baum and Welch's way: {medians(iteration, their_iteration, rounds, by)}")
-    peer, model = theirs(mine), mine.settle()
-    free = hidden_states.HiddenStates(*_without_ends(model.moves, model.emissions), END)
+    peer, model = theirs(mine), mine.finalize()
+    free = hmm.HMMParameters(*_without_ends(model.moves, model.emissions), END)
     logs = sum(float(scores.sum()) for scores in free.score(text.rows))
     same("log P", np.array(logs), np.array(peer.score(columns, text.lengths)))
     told = medians(lambda: free.score(text.rows), lambda: peer.score(columns, text.lengths), rounds, by)
     print(f"{about}: probabilities of all words: {told}")
-    chains = np.concatenate(free.best(text.rows)), peer.predict(columns, text.lengths)
+    chains = np.concatenate(free.viterbi(text.rows)), peer.predict(columns, text.lengths)
     alike = float(np.mean(chains[0] == chains[1]))
     if alike < 0.999:  # a few chains may be exactly as probable as others
         sys.exit(f"the best chains: {alike:.2%} of the states are the same")
-    told = medians(lambda: free.best(text.rows), lambda: peer.predict(columns, text.lengths), rounds, by)
+    told = medians(lambda: free.viterbi(text.rows), lambda: peer.predict(columns, text.lengths), rounds, by)
     print(f"{about}: the best chain, {alike:.2%} of its states the same: {told}")
 
 
@@ -135,10 +135,10 @@ def growth(size: int) -> None:
     for states, times in ((32, 1), (32, 4), (32, 16), (64, 4), (128, 4)):
         text = Text(size * times)
         model = ours(text, states)
-        model.expect(text.tokens[:1], np.array([1]), np.array([END]))
+        model.accumulate(text.tokens[:1], np.array([1]), np.array([END]))
         began = time.perf_counter()
-        model.expect(text.tokens, text.lengths + 1, text.targets)
-        model.renew()
+        model.accumulate(text.tokens, text.lengths + 1, text.targets)
+        model.update()
         seconds = time.perf_counter() - began
         each = seconds / len(text.targets) / (states + 1) ** 2
         print(f"{states} states, {len(text.targets):,} tokens: {seconds:.2f} s, {each * 1e9:.2f} ns a token and move")
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tiny text, once")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # theirs says that one iteration is not enough, and that words are many
-    hidden_states.cores = lambda: options.threads
+    hmm.cpu_count = lambda: options.threads
     print(machine(options.threads, ("numba", "hmmlearn")))
     if options.growth:
         growth(options.size // 4)

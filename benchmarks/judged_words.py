@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from side_by_side import DATA
 
-from forebear.tasks.figures.metrics import spearman
-from forebear.using.lexicon import Lexicon
-from forebear.using.word_files import Questions, read_words
-from forebear.using.word_measures import MOST_FREQUENT, solve
-from forebear.vectors.table import WordTable
+from forebear.embeddings.evaluation import MOST_FREQUENT, AnalogySet, read_word_eval_file, solve
+from forebear.embeddings.lexicon import Lexicon
+from forebear.embeddings.word_table import WordVectors
+from forebear.tasks.metrics import spearman
 
 FILES = ("EN-WS-353-ALL.txt", "EN-MTurk-771.txt", "questions-words.txt")
 CHINESE_FILES = ("zh-wordsim-240.txt", "zh-wordsim-297.txt", "CA8/morphological.txt", "CA8/semantic.txt")
@@ -19,12 +18,12 @@ CHINESE_FILES = ("zh-wordsim-240.txt", "zh-wordsim-297.txt", "CA8/morphological.
 
 def judged(words: Sequence[str], matrix: np.ndarray, files: Sequence[str] = FILES) -> list[float]:
     """For each file the rank correlation over the pairs that are known, or the share of known analogies solved."""
-    table = WordTable(list(words), np.asarray(matrix, np.float32))
+    table = WordVectors(list(words), np.asarray(matrix, np.float32))
     found = []
     for name in files:
-        read = read_words(DATA / "words" / name)
-        if isinstance(read, Questions):
-            found.append(solve(Lexicon(table, lambda text: [text]), read, MOST_FREQUENT, "add").whole.accuracy or 0.0)
+        read = read_word_eval_file(DATA / "words" / name)
+        if isinstance(read, AnalogySet):
+            found.append(solve(Lexicon(table, lambda text: [text]), read, MOST_FREQUENT, "add").overall.accuracy or 0.0)
             continue
         vectors = [[table.vector(word) for word in pair] for pair in read.pairs]
         known = [at for at, pair in enumerate(vectors) if all(vector is not None for vector in pair)]

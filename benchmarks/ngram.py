@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 from ngram_peers import KenLM, programs, timed
 
-from forebear.milestones.ngram import Ngram
-from forebear.objectives.batch import Moment
-from forebear.statistics.ngram import NgramModel
-from forebear.statistics.room import give_back_large
-from forebear.statistics.table import Table
-from forebear.training.corpora import TextSource, corpus_of
+from forebear.data.corpora import TextSource, prepare_source
+from forebear.models.ngram import NgramSpec
+from forebear.objectives.batch import BatchKey
+from forebear.statistical.array_pool import tune_malloc
+from forebear.statistical.ngram.hash_table import NgramStore
+from forebear.statistical.ngram.language_model import NgramModel
 
 MARKED = "<unk>", "UNKWORD"  # what KenLM takes for a mark of its own
 
@@ -48,24 +48,24 @@ def built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
     """Seconds of the processor, and by the clock, from text and from ids to a table in this folder."""
     told: dict[str, Any] = {}
     os.environ["FOREBEAR_CACHE"] = tempfile.mkdtemp(dir=folder)  # a new one, or the text would be prepared already
-    give_back_large()  # as `pretrain` does
+    tune_malloc()  # as `pretrain` does
     began, clock = time.process_time(), time.perf_counter()
     source = TextSource((str(text),), sentences="lines")
-    corpus = corpus_of(source, "spaces", workers=1)
+    corpus = prepare_source(source, "spaces", workers=1)
     told["preparing"] = time.process_time() - began
-    milestone = Ngram(order=order, unit="sentence")
-    network, objective = milestone.network(corpus.tokenizer), milestone.objective(corpus.tokenizer)
+    milestone = NgramSpec(order=order, unit="sentence")
+    network, objective = milestone.build(corpus.tokenizer), milestone.objective(corpus.tokenizer)
     network.tally.threads = threads
     between, by_clock = time.process_time(), time.perf_counter()
-    size = milestone.recipe()["batch"]
-    for step in range(objective.steps(corpus.whole(), size)):
-        batch = objective.batch(corpus.whole(), size, Moment(0, step))
-        network.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
-    made = network.tabled(folder / "table")
+    size = milestone.default_recipe()["batch"]
+    for step in range(objective.steps(corpus.all_documents(), size)):
+        batch = objective.batch(corpus.all_documents(), size, BatchKey(0, step))
+        network.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
+    made = network.build_store(folder / "table")
     told |= {"ids": time.process_time() - between, "ids_by_clock": time.perf_counter() - by_clock}
     told |= {"text": time.process_time() - began, "text_by_clock": time.perf_counter() - clock}
     corpus.tokenizer.save(folder / "tokenizer.json")
-    return told | {"sizes": made.sizes if made else [], "tokens": int(corpus.whole().tokens)}
+    return told | {"sizes": made.sizes if made else [], "tokens": int(corpus.all_documents().num_tokens)}
 
 
 def side(text: Path, folder: Path, order: int, threads: int, warmed: bool) -> None:
@@ -135,26 +135,26 @@ def told_of_building(text: Path, folder: Path, order: int, threads: int, rounds:
 
 
 def opened(folder: Path, order: int) -> tuple[NgramModel, Any, float]:
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    model = Ngram(order=order).network(tokenizer)
+    model = NgramSpec(order=order).build(tokenizer)
     began = time.perf_counter()
-    table = Table.open(folder / "table")
+    table = NgramStore.open(folder / "table")
     loading = time.perf_counter() - began
-    model.answer_from(table, dict)
+    model.use_store(table, dict)
     return model, tokenizer, loading
 
 
 def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> list[list[str]]:
-    from forebear.using.totals import totals
+    from forebear.inference.score import text_log_probs
 
     model, tokenizer, loading = opened(folder, order)
     lines, found = test.read_text(encoding="utf-8").splitlines(), programs()
     theirs = KenLM(found, folder, order) if found else None
     ids, counts = tokenizer.encode_many(lines)
     lengths = counts.astype(np.int64) + 2
-    tokens = np.full(int(lengths.sum()), tokenizer.roles["end"], np.int32)
+    tokens = np.full(int(lengths.sum()), tokenizer.special_roles["end"], np.int32)
     tokens[np.arange(len(ids)) + np.repeat(2 * np.arange(len(counts)) + 1, counts)] = ids
     scored = len(ids) + len(counts)
     ratios: dict[str, list[float]] = {}
@@ -174,10 +174,10 @@ def told_of_scoring(test: Path, folder: Path, order: int, rounds: int) -> list[l
         print(f"  load: ours {loading * 1e3:.1f} ms, the kenlm module {(time.perf_counter() - began) * 1e3:.1f} ms")
     for turn in range(rounds + 1):
         began = time.process_time()
-        mine = totals(model, tokenizer, lines)
+        mine = text_log_probs(model, tokenizer, lines)
         text = time.process_time() - began
         began = time.process_time()
-        model.score_laid(tokens, lengths)
+        model.score_flat(tokens, lengths)
         from_ids = time.process_time() - began
         perplexity["ours"] = float(np.exp(-mine.sum() / scored))
         if not turn:

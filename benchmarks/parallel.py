@@ -30,19 +30,18 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 import torch
 from side_by_side import machine, natural_text, sgemm
 
-from forebear.milestones.bert import Bert
-from forebear.milestones.gpt2 import Gpt2
-from forebear.milestones.milestone import Milestone
-from forebear.objectives.batch import Moment
-from forebear.text.preparing import prepare
-from forebear.text.reading import Reading
-from forebear.text.training import train
-from forebear.training.descending import Descending
-from forebear.training.device import Device
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.io.reader import TextFormat
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.models.bert import BertSpec
+from forebear.models.gpt2 import GPT2Spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.batch import BatchKey
 from forebear.training.distributed import Buckets
+from forebear.training.gradient import DeviceConfig, GradientLearner
 from forebear.training.leading import Leading
 from forebear.training.line import Leader
-from forebear.training.recipe import Recipe
+from forebear.training.settings import Recipe
 from forebear.training.shared_memory import SharedMemory
 
 ALONE, THREADS, MEMORY, GLOO = "one process", "one process, two threads", "two processes", "two processes over gloo"
@@ -51,7 +50,7 @@ ALONE, THREADS, MEMORY, GLOO = "one process", "one process, two threads", "two p
 @dataclass(frozen=True)
 class Case:
     label: str
-    milestone: Milestone
+    milestone: ModelSpec
     vocabulary: int
     batch: int = 4096  # tokens in a step
     text: int = 2_000_000  # bytes
@@ -60,11 +59,11 @@ class Case:
 
 SMALL = {"width": 256, "depth": 4, "heads": 4, "context": 128}
 CASES = [
-    Case("gpt2, 4 blocks of 256, 8,000 entries", Gpt2(**SMALL), 8000),
-    Case("bert, 4 blocks of 256, 8,000 entries", Bert(**SMALL), 8000),
+    Case("gpt2, 4 blocks of 256, 8,000 entries", GPT2Spec(**SMALL), 8000),
+    Case("bert, 4 blocks of 256, 8,000 entries", BertSpec(**SMALL), 8000),
 ]
 LEAST = {"width": 32, "depth": 1, "heads": 2, "context": 64}
-TINY = [Case("gpt2, 1 block of 32", Gpt2(**LEAST), 600, 512, 200_000, 1)]
+TINY = [Case("gpt2, 1 block of 32", GPT2Spec(**LEAST), 600, 512, 200_000, 1)]
 
 
 @cache
@@ -73,8 +72,10 @@ def prepared(kind: str, vocabulary: int, size: int):
     text = natural_text(size)
     folder = Path(tempfile.mkdtemp(prefix="forebear-bench-"))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    tokenizer = train(kind, text.split("\n"), size=vocabulary)  # pyright: ignore[reportArgumentType]
-    return prepare([folder / "text.txt"], tokenizer, reading=Reading("lines"), to=folder / "corpus", workers=1)
+    tokenizer = train_tokenizer(kind, text.split("\n"), size=vocabulary)  # pyright: ignore[reportArgumentType]
+    return prepare_corpus(
+        [folder / "text.txt"], tokenizer, reading=TextFormat("lines"), to=folder / "corpus", workers=1
+    )
 
 
 @contextmanager
@@ -82,9 +83,9 @@ def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int
     """The learners by name, all of the same weights, with the number of threads that each has."""
     lines = [Leader(2), Leader(2)]
 
-    def learner(threads: int) -> Descending:
-        network = case.milestone.network(tokenizer)
-        return Descending(network, Recipe(steps=100, threads=threads), Device("cpu", threads, "float32"))
+    def learner(threads: int) -> GradientLearner:
+        network = case.milestone.build(tokenizer)
+        return GradientLearner(network, Recipe(steps=100, threads=threads), DeviceConfig("cpu", threads, "float32"))
 
     try:
         made: dict[str, tuple[Any, int]] = {
@@ -113,7 +114,7 @@ def busy(learner: Any) -> list[float]:
 
 def compare(case: Case, rounds: int) -> None:
     corpus = prepared(case.milestone.tokenizer, case.vocabulary, case.text)
-    objective, source = case.milestone.objective(corpus.tokenizer), corpus.whole()
+    objective, source = case.milestone.objective(corpus.tokenizer), corpus.all_documents()
     seconds: dict[str, list[float]] = {}
     worked: dict[str, list[list[float]]] = {}
     print(case.label, flush=True)
@@ -126,9 +127,9 @@ def compare(case: Case, rounds: int) -> None:
                 torch.set_num_threads(threads)
                 before, began, drawn = busy(learner), time.perf_counter(), 0
                 for step in range(turn * case.steps, (turn + 1) * case.steps):
-                    batch = objective.batch(source, case.batch, Moment(0, step))
+                    batch = objective.batch(source, case.batch, BatchKey(0, step))
                     losses[name] = sum(learner.step(batch, step, 0.1).values())
-                    drawn += batch.tokens
+                    drawn += batch.num_target_tokens
                 tokens = drawn
                 if turn:
                     seconds.setdefault(name, []).append(time.perf_counter() - began)

@@ -14,10 +14,10 @@ import numpy as np
 from side_by_side import DATA
 
 import forebear as fb
-from forebear.tasks.examples import Asked
-from forebear.tasks.predicting import predicted
-from forebear.training.trainer import Watcher
-from forebear.using.run import Run
+from forebear.data.labeled.examples import QuestionExample
+from forebear.inference.run import Run
+from forebear.tasks.task import predict_logits
+from forebear.training.trainer import TrainingCallback
 
 Row = dict[str, Any]
 SMALL = {"width": 128, "depth": 4, "heads": 4, "context": 256, "short_rows": 64, "share": 0.3}
@@ -38,7 +38,7 @@ def blind(found: Row) -> Row:
     return row(told["name"], None, told["meaning"], **{told["figure"]: told["score"]})
 
 
-class Telling(Watcher):
+class Telling(TrainingCallback):
     """Progress, a line now and then."""
 
     def __init__(self) -> None:
@@ -75,11 +75,13 @@ class Bench:
         """zhwiki and the People's Daily."""
         text = self.folder / "chinese.txt"
         if not text.exists():
-            from forebear.text.ledger import Ledger
-            from forebear.text.reading import Reading
-            from forebear.text.sources import find
+            from forebear.data.io.files import find_sources
+            from forebear.data.io.ledger import Ledger
+            from forebear.data.io.reader import TextFormat
 
-            news = Reading("lines", "tagged").read(find([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger())
+            news = TextFormat("lines", "tagged").documents_in(
+                find_sources([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger()
+            )
             wiki = (DATA / "corpora" / "zhwiki.txt").read_text(encoding="utf-8")
             text.write_text(wiki + "\n\n" + "\n\n".join(one.text for one in news), encoding="utf-8")
         return text
@@ -116,21 +118,23 @@ class Bench:
 
     def world(self) -> tuple[Path, dict[str, tuple[Path, Path]]]:
         """The demo's small world: text in two languages, and for each of its tasks examples to learn and to test."""
-        from forebear.demo.labelled import write_tasks
-        from forebear.demo.world import documents
+        from forebear.demo.labeled_examples import write_demo_tasks
+        from forebear.demo.world import world_documents
 
         home = self.folder / "world"
         home.mkdir(exist_ok=True)
         text = home / "world.txt"
         if not text.exists():
-            text.write_text("\n\n".join(one.text for one in documents("both", 2_000_000)) + "\n", encoding="utf-8")
-        return text, write_tasks(home, 2000, 300)
+            text.write_text(
+                "\n\n".join(one.text for one in world_documents("both", 2_000_000)) + "\n", encoding="utf-8"
+            )
+        return text, write_demo_tasks(home, 2000, 300)
 
     def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
         """One adaptation: the figures on the test, or on dev where there is none."""
         print(f"  {name}", flush=True)
         run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
-        facts, task = run.facts, run.task
+        facts, task = run.to_dict, run.task
         assert task is not None
         if "baseline" not in facts:
             sys.exit(f"{run.folder.path} was made by an earlier version: remove it")
@@ -144,7 +148,7 @@ class Bench:
         }
 
 
-def as_transformers_answers(run: Run, asked: Sequence[Asked], to: Path) -> str:
+def as_transformers_answers(run: Run, asked: Sequence[QuestionExample], to: Path) -> str:
     """How many starts and ends of answers are the same by the same weights in transformers; `to` is where they go."""
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -153,11 +157,11 @@ def as_transformers_answers(run: Run, asked: Sequence[Asked], to: Path) -> str:
     run.export(to)
     theirs, network = AutoTokenizer.from_pretrained(to), AutoModelForQuestionAnswering.from_pretrained(to).eval()
     assert run.task is not None
-    layout, alike, worst = run.folder.milestone.layout(run.tokenizer), 0, 0.0
+    layout, alike, worst = run.folder.spec.input_format(run.tokenizer), 0, 0.0
     for one in asked:
-        rows = run.task.rows([one], run.tokenizer, layout)
+        rows = run.task.encode([one], run.tokenizer, layout)
         assert len(rows.lengths) == 1, "a passage of more than one window"
-        own = predicted(run.network, rows)
+        own = predict_logits(run.network, rows)
         with torch.no_grad():
             said = network(**theirs(one.question, one.passage, return_tensors="pt"))
         for mine, other in ((own["start"][0], said.start_logits[0]), (own["end"][0], said.end_logits[0])):

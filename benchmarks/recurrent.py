@@ -32,21 +32,20 @@ from recurrent_parts import TOKENS, compared, layers, letters, projections, soft
 from recurrent_peers import Plain, stepped
 from side_by_side import keep_memory, machine, natural_text, write_figures
 
-from forebear.lineage import milestone_named
-from forebear.milestones.elmo import Elmo
-from forebear.networks.recurrent_predictor import RecurrentPredictor
-from forebear.objectives.batch import Batch, Moment
-from forebear.text.corpus import Corpus
-from forebear.text.preparing import prepare
-from forebear.text.training import train
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.recipe import Recipe
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.models.elmo import ElmoSpec
+from forebear.nn.causal_lm import RecurrentCausalLM
+from forebear.objectives.batch import Batch, BatchKey
+from forebear.registry import model_spec
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.settings import Recipe
 
 HELD_OUT = 150_000  # bytes of held-out text that examine
 SLOWLY = 0.05  # of the rate, where losses must agree: Adam makes much of how tiny gradients were rounded
 FALL = 0.4  # the share of the time in which the rate falls to nothing
-MORE = Elmo.sizes["mini"] | {"width": 256, "cells": 512, "softmax": "sampled", "samples": 4096}
+MORE = ElmoSpec.sizes["mini"] | {"width": 256, "cells": 512, "softmax": "sampled", "samples": 4096}
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ def prepared(folder: Path, size: int, words: int) -> Corpus:
     """So many bytes of text, cut into so many words, or as many as there are."""
     file = folder / "text.txt"
     file.write_text(natural_text(size), encoding="utf-8")
-    tokenizer = train("words", file.read_text(encoding="utf-8").split("\n"), size=words, min_count=1)
-    return prepare([file], tokenizer, to=folder / f"corpus-{words}", workers=1)
+    tokenizer = train_tokenizer("words", file.read_text(encoding="utf-8").split("\n"), size=words, min_count=1)
+    return prepare_corpus([file], tokenizer, to=folder / f"corpus-{words}", workers=1)
 
 
 class Case:
@@ -101,23 +100,25 @@ class Case:
     """
 
     def __init__(self, name: str, size: str, fields: dict[str, Any], corpus: Corpus, words: int = 0) -> None:
-        kind = milestone_named(name)
+        kind = model_spec(name)
         self.label = f"{name} {size}"
         self.milestone: Any = kind(**kind.sizes.get(size, {}) | fields | {"dropout": 0.0})
-        self.tokenizer: Any = corpus.tokenizer if words <= corpus.tokenizer.size else _Larger(corpus.tokenizer, words)
+        self.tokenizer: Any = (
+            corpus.tokenizer if words <= corpus.tokenizer.vocab_size else _Larger(corpus.tokenizer, words)
+        )
         self.recipe = Recipe(**self.milestone.recipe(), steps=1)
         self.source = corpus.split(0.05)
         self.alike: dict[str, Any] = {"softmax": "full"}
         self.alike |= {"cell_clip": 0.0, "project_clip": 0.0} if name == "elmo" else {}
 
-    def learner(self, **fields: Any) -> Descending:
+    def learner(self, **fields: Any) -> GradientLearner:
         network = replace(self.milestone, **fields).network(self.tokenizer)
-        learner = Descending(network, self.recipe, Device("cpu", torch.get_num_threads(), "float32"))
-        learner.begin()
+        learner = GradientLearner(network, self.recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
+        learner.initialize()
         return learner
 
     def batch(self, step: int) -> Batch:
-        return self.milestone.objective(self.tokenizer).batch(self.source.train, self.recipe.batch, Moment(0, step))
+        return self.milestone.objective(self.tokenizer).batch(self.source.train, self.recipe.batch, BatchKey(0, step))
 
     def compare(self, rounds: int, label: str = "", *, full: bool = True) -> list[list[str]]:
         """A step beside theirs: with the same softmax, whose losses must agree, and with the milestone's own."""
@@ -125,15 +126,15 @@ class Case:
         table = []
         for fields in ([self.alike] if full else []) + [{}]:
             learner, same = self.learner(**fields), bool(fields)
-            peer = stepped(Plain(learner.network if same else self.learner(**self.alike).network), self.recipe)
+            peer = stepped(Plain(learner.model if same else self.learner(**self.alike).model), self.recipe)
             softmax, share = ("full", SLOWLY) if same else (self.milestone.softmax, 1.0)
             mine, others = iter(batches), iter(batches)
             table.append(
                 compared(
-                    f"{label or self.label}, {self.tokenizer.size:,} words, {softmax} softmax",
+                    f"{label or self.label}, {self.tokenizer.vocab_size:,} words, {softmax} softmax",
                     lambda ask=learner.step, turn=mine, share=share: sum(ask(next(turn), 0, share).values()),
                     lambda ask=peer, turn=others, share=share: ask(next(turn), share),
-                    batches[0].tokens,
+                    batches[0].num_target_tokens,
                     rounds,
                     agree=(lambda own, other: abs(own - other) < 1e-3) if same else None,
                 )
@@ -142,15 +143,15 @@ class Case:
 
     def quality(self, seconds: float) -> None:
         """Both sides learn for so long by the processor's clock, then tell held-out text."""
-        learner, theirs = self.learner(), Plain(self.learner(**self.alike).network)
+        learner, theirs = self.learner(), Plain(self.learner(**self.alike).model)
         peer = stepped(theirs, self.recipe)
         seen = self.taught(lambda batch, step, share: learner.step(batch, step, share), seconds)
         other = self.taught(lambda batch, _, share: peer(batch, share), seconds)
-        end = self.tokenizer.roles["end"]
+        end = self.tokenizer.special_roles["end"]
         portion = self.source.held_out.first(HELD_OUT)
         rows = [np.array([end, *portion.corpus.ids[first:last].tolist(), end]) for first, last in portion.spans]
         count = sum(len(row) - 1 for row in rows)
-        own = -sum(float(one.sum()) for one in RecurrentPredictor(learner.network).score(rows)) / count
+        own = -sum(float(one.sum()) for one in RecurrentCausalLM(learner.model).score(rows)) / count
         plain = sum(theirs.surprise(torch.from_numpy(row)) for row in rows) / count
         said = f"ours {seen:10,} tokens, perplexity {math.exp(own):7.1f}"
         said += f"   theirs {other:10,} tokens, perplexity {math.exp(plain):7.1f}"
@@ -165,7 +166,7 @@ class Case:
             began = time.process_time()
             step(batch, number, share)
             spent += time.process_time() - began
-            number, tokens = number + 1, tokens + batch.tokens
+            number, tokens = number + 1, tokens + batch.num_target_tokens
         return tokens
 
 
@@ -181,7 +182,7 @@ def growth(corpus: Corpus, sizes: Sizes, rounds: int) -> None:
     few = {} if sizes.words > 1000 else FEW
     for words in sizes.growing:
         with tempfile.TemporaryDirectory() as place:
-            own = prepared(Path(place), sizes.text, words) if words < corpus.tokenizer.size else corpus
+            own = prepared(Path(place), sizes.text, words) if words < corpus.tokenizer.vocab_size else corpus
             Case("lstm", "tiny", few, own, words=words).compare(rounds, "  lstm tiny", full=False)
     for context in sizes.contexts:
         case = Case("lstm", "tiny", few | {"context": context}, corpus)
@@ -235,7 +236,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     parser.add_argument("--quick", action="store_true", help="tiny networks and one round: a smoke test")
     given = parser.parse_args()
-    if given.write and (given.only or given.quality or given.quick):
+    if given.write and (given.with_heads or given.quality or given.quick):
         parser.error("--write puts in all figures: leave --only, --quality and --quick out")
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
@@ -247,13 +248,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="forebear-recurrent-") as place:
         os.environ["FOREBEAR_CACHE"] = f"{place}/cache"
         corpus = prepared(Path(place), sizes.text, sizes.words)
-        print(f"{len(corpus):,} tokens, {corpus.tokenizer.size:,} words, {TOKENS:,} tokens a step", flush=True)
+        print(f"{len(corpus):,} tokens, {corpus.tokenizer.vocab_size:,} words, {TOKENS:,} tokens a step", flush=True)
         cases = [Case(name, size, fields, corpus) for name, size, fields in sizes.cases]
         if given.quality:
             for case in cases:
                 case.quality(given.seconds)
             return
-        for part in [given.only] if given.only else PARTS:
+        for part in [given.with_heads] if given.with_heads else PARTS:
             table += measured(part, corpus, cases, sizes, rounds)
         if given.quick:
             cases[0].quality(0.2)

@@ -15,14 +15,14 @@ from side_by_side import alternated, sgemm, told
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from forebear.milestones.elmo import Elmo
-from forebear.milestones.recurrent import spelled
-from forebear.networks.initial import first_values
-from forebear.networks.recurrence import Lstm, Recurrence
-from forebear.networks.scan import Clips
-from forebear.networks.softmax import Softmax, borders_for
-from forebear.text.corpus import Corpus
-from forebear.training.adamw import AdamW
+from forebear.data.corpus.corpus import Corpus
+from forebear.models.elmo import ElmoSpec
+from forebear.models.recurrent_spec import char_cnn_embedding
+from forebear.nn.layers import initial_values
+from forebear.nn.lstm_scan import ClipLimits
+from forebear.nn.recurrent import LSTMLayer, RecurrentLayer
+from forebear.nn.softmax import AdaptiveSoftmax, cluster_cutoffs
+from forebear.training.gradient import AdamW
 
 ROWS, TOKENS, UNROLLED = 32, 1024, 20  # rows and tokens of a batch; tokens of a row in the published training of ELMo
 WIDTH, SAMPLES = 256, 4096  # of a softmax: numbers that come in, and words that are drawn
@@ -53,7 +53,7 @@ def compared(
 
 def filled(module: Any, seed: int = 0) -> Any:
     """With the values that training begins with."""
-    values = first_values(module, seed)
+    values = initial_values(module, seed)
     for prefix, part in module.named_modules():
         for name, _ in list(part.named_parameters(recurse=False)):
             setattr(part, name, nn.Parameter(values[f"{prefix}.{name}" if prefix else name]))
@@ -94,7 +94,7 @@ class Rows:
         return torch.cat([row[:length] for row, length in zip(laid, self.lengths, strict=True)])
 
 
-def beside(label: str, layer: Recurrence, batches: list[Rows], peer: nn.Module, packed: bool = False) -> list[str]:
+def beside(label: str, layer: RecurrentLayer, batches: list[Rows], peer: nn.Module, packed: bool = False) -> list[str]:
     """One layer of ours and one of theirs, batch by batch."""
     turns, last = (iter(batches), iter(batches)), [batches[0]]
     own = list(layer.parameters())
@@ -136,7 +136,7 @@ def projections(sizes: Sequence[tuple[int, int]], rounds: int) -> list[list[str]
     """ELMo's LSTM, clipped and projected. torch.nn has no clips; what training begins with does not reach them."""
     table = []
     for width, cells in sizes:
-        layer = filled(Lstm(width, cells, project=width, clips=Clips(3.0, 3.0)))
+        layer = filled(LSTMLayer(width, cells, project=width, clips=ClipLimits(3.0, 3.0)))
         batches = [Rows.drawn((UNROLLED,) * (TOKENS // UNROLLED), width, width) for _ in range(rounds + 1)]
         for name, peer in (("a loop over cells", CellLoop(layer)), ("nn.LSTM", lstm_of(layer))):
             table.append(beside(f"LSTM of {cells:,} projected to {width}, beside {name}", layer, batches, peer))
@@ -149,7 +149,7 @@ def layers(corpus: Corpus, widths: Sequence[int], rounds: int) -> list[list[str]
     natural = lengths[lengths > 0][: ROWS * (rounds + 1)].reshape(-1, ROWS).tolist()
     table = []
     for width in widths:
-        layer = filled(Lstm(width, width))
+        layer = filled(LSTMLayer(width, width))
         equal = [Rows.drawn((TOKENS // ROWS,) * ROWS, width, width) for _ in range(rounds + 1)]
         ragged = [Rows.drawn(tuple(some), width, width) for some in natural]
         for name, batches, packed in (
@@ -168,8 +168,8 @@ def letters(corpus: Corpus, sizes: Sequence[str], rounds: int) -> list[list[str]
     """ELMo's filters and highways over the words of a batch of running text."""
     table = []
     for size in sizes:
-        milestone = Elmo(**Elmo.sizes[size])
-        ours = filled(spelled(milestone, corpus.tokenizer))
+        milestone = ElmoSpec(**ElmoSpec.sizes[size])
+        ours = filled(char_cnn_embedding(milestone, corpus.tokenizer))
         theirs = Characters(ours)
         ids = np.asarray(corpus.ids[: TOKENS * (rounds + 1)], np.int64).reshape(-1, TOKENS)
         batches = [(torch.from_numpy(some), torch.randn(TOKENS, milestone.width)) for some in ids]
@@ -203,7 +203,7 @@ def letters(corpus: Corpus, sizes: Sequence[str], rounds: int) -> list[list[str]
 def targets(corpus: Corpus, words: int, count: int) -> list[Tensor]:
     """Words of running text. Where the vocabulary is larger than the text's, they lie as far apart as to fill it."""
     ids = np.asarray(corpus.ids[: TOKENS * count], np.int64)
-    known = corpus.tokenizer.size
+    known = corpus.tokenizer.vocab_size
     return list(torch.from_numpy(ids * words // known if words > known else np.minimum(ids, words - 1)).split(TOKENS))
 
 
@@ -213,9 +213,9 @@ def softmaxes(corpus: Corpus, vocabularies: Sequence[int], rounds: int) -> list[
     for words in vocabularies:
         asked = targets(corpus, words, rounds + 1)
         x = torch.randn(TOKENS, WIDTH, requires_grad=True)
-        kinds = {"adaptive": (borders_for(words), 0), "sampled": ((), min(SAMPLES, words // 2)), "full": ((), 0)}
+        kinds = {"adaptive": (cluster_cutoffs(words), 0), "sampled": ((), min(SAMPLES, words // 2)), "full": ((), 0)}
         for name, (borders, sampled) in kinds.items():
-            ours = filled(Softmax(WIDTH, words, borders, sampled=sampled))
+            ours = filled(AdaptiveSoftmax(WIDTH, words, borders, sampled=sampled))
             theirs = nn.Linear(WIDTH, words)
             if name == "full":
                 theirs.load_state_dict(ours.scores.state_dict())
@@ -227,7 +227,7 @@ def softmaxes(corpus: Corpus, vocabularies: Sequence[int], rounds: int) -> list[
 
 
 def softmax_steps(
-    ours: Softmax, theirs: nn.Linear, x: Tensor, asked: list[Tensor]
+    ours: AdaptiveSoftmax, theirs: nn.Linear, x: Tensor, asked: list[Tensor]
 ) -> tuple[Callable[[], float], Callable[[], float]]:
     mine = AdamW(dict(ours.named_parameters()), decay=0.01, memory=0.99)
     other = torch.optim.AdamW(
@@ -241,7 +241,7 @@ def softmax_steps(
         cost = ours.cost(x, next(turns[0])) / TOKENS
         cost.backward()
         mine.step(1e-3)
-        mine.clear()
+        mine.zero_grad()
         return cost.item()
 
     def their_step() -> float:

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from forebear.networks.both_ways import BothWays
-from forebear.networks.characters import Highway, Spelled
-from forebear.networks.model import Model
-from forebear.networks.recurrence import Lstm, Recurrence, Stack
-from forebear.objectives.batch import NOTHING, Batch
-from forebear.training.recipe import Recipe
+from forebear.nn.char_cnn import CharCNNEmbedding, Highway
+from forebear.nn.model import Model
+from forebear.nn.recurrent import BiLMEncoder, LSTMLayer, RecurrentLayer, RecurrentStack
+from forebear.objectives.batch import IGNORE_INDEX, Batch
+from forebear.training.settings import Recipe
 
 ROWS = 256  # scored at once
 
@@ -23,7 +22,7 @@ ROWS = 256  # scored at once
 class CellLoop(nn.Module):
     """ELMo's LSTM as its ports to torch have it: a loop over cells, each with its products, projection and clips."""
 
-    def __init__(self, layer: Lstm) -> None:
+    def __init__(self, layer: LSTMLayer) -> None:
         super().__init__()
         assert layer.project is not None
         self.input, self.state, self.project = (_linear(one) for one in (layer.input, layer.state, layer.project))
@@ -38,7 +37,7 @@ class CellLoop(nn.Module):
             c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
             c = c.clamp(-self.clips.cell, self.clips.cell) if self.clips.cell else c
             h = self.project(torch.sigmoid(o) * torch.tanh(c))
-            h = h.clamp(-self.clips.project, self.clips.project) if self.clips.project else h
+            h = h.clamp(-self.clips.projection, self.clips.projection) if self.clips.projection else h
             found.append(h)
         return torch.stack(found, 1)
 
@@ -46,7 +45,7 @@ class CellLoop(nn.Module):
 class Characters(nn.Module):
     """conv1d over every word of a batch, padded to the longest that may be, as often as it stands there."""
 
-    def __init__(self, ours: Spelled) -> None:
+    def __init__(self, ours: CharCNNEmbedding) -> None:
         super().__init__()
         self.spelling, self.activation = ours.spelling, torch.relu if ours.activation == "relu" else torch.tanh
         self.character = nn.Embedding.from_pretrained(ours.character.weight.detach().clone(), freeze=False)
@@ -58,7 +57,7 @@ class Characters(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, n) → (B, n, D)."""
-        symbols = torch.from_numpy(self.spelling.rows(tokens.flatten().numpy()).astype(np.int64))
+        symbols = torch.from_numpy(self.spelling.char_rows(tokens.flatten().numpy()).astype(np.int64))
         x = self.character(symbols).transpose(1, 2)
         x = torch.cat([self.activation(one(x)).amax(2) for one in self.filters], 1)
         for carry, transform in zip(self.carry, self.transform, strict=True):
@@ -76,10 +75,10 @@ class Plain(nn.Module):
     def __init__(self, ours: Model) -> None:
         super().__init__()
         encoder: Any = ours.encoder
-        spelled, self.both = isinstance(encoder.embedding, Spelled), isinstance(encoder, BothWays)
+        spelled, self.both = isinstance(encoder.embedding, CharCNNEmbedding), isinstance(encoder, BiLMEncoder)
         self.words = Characters(encoder.embedding) if spelled else _table(encoder.embedding)
         self.scale = 1.0 if spelled else encoder.embedding.scale
-        ways: list[Stack] = [encoder.onward, encoder.back] if self.both else [encoder.layers]
+        ways: list[RecurrentStack] = [encoder.onward, encoder.back] if self.both else [encoder.layers]
         self.ways = nn.ModuleList(nn.ModuleList(lstm_of(layer) for layer in way.each()) for way in ways)
         self.skip = ways[0].skip
         head: Any = ours.heads["next"]
@@ -99,7 +98,7 @@ class Plain(nn.Module):
             h = self.read(x.flip(1) if turned else x, way, fresh)
             logits = self.out(h.flip(1) if turned else h)
             asked = targets[name].flatten()
-            total = total + functional.cross_entropy(logits.flatten(0, 1), asked, ignore_index=NOTHING)
+            total = total + functional.cross_entropy(logits.flatten(0, 1), asked, ignore_index=IGNORE_INDEX)
         return total
 
     def read(self, x: Tensor, way: Any, fresh: Tensor | None) -> Tensor:
@@ -151,7 +150,7 @@ def stepped(peer: Plain, recipe: Recipe) -> Callable[[Batch, float], float]:
     return step
 
 
-def lstm_of(layer: Recurrence) -> nn.LSTM:
+def lstm_of(layer: RecurrentLayer) -> nn.LSTM:
     """torch's, of one layer, with the same weights; ours has one bias, and the second of theirs stays nothing."""
     project = {} if layer.project is None else {"proj_size": layer.out}
     lstm: Any = nn.LSTM(layer.inputs, layer.width, batch_first=True, **project)

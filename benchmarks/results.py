@@ -31,8 +31,8 @@ from side_by_side import DATA, ROOT, machine
 from their_loop import fine_tuned
 
 import forebear as fb
-from forebear.tasks.files.reading import examples, guess
-from forebear.using.examining import examine
+from forebear.data.labeled.source import detect_format, read_examples
+from forebear.inference.examining import evaluate_task
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"
@@ -160,8 +160,10 @@ def squad(bench: Bench) -> tuple[str, list[str], list[Row]]:
     how = {"task": "answering", "test": test, "dev_share": 0.03}
     linear = bench.adapt("squad-linear", "ngram", train, **how)
     tuned = bench.adapt("squad-minilm", bench.minilm(), train, time="15m", **how)
-    task, form, _ = guess(str(test), "answering")
-    some: list[Any] = [one for one in islice(examples(str(test), task, form), 0, None, 60) if len(one.passage) < 1000]
+    task, form, _ = detect_format(str(test), "answering")
+    some: list[Any] = [
+        one for one in islice(read_examples(str(test), task, form), 0, None, 60) if len(one.passage) < 1000
+    ]
     alike = as_transformers_answers(fb.load(tuned["run"]), some, bench.folder / "squad-in-transformers")
     return (
         "SQuAD 1.1's dev file, four fifths of its articles to learn from, the others in the test: 15 minutes",
@@ -200,9 +202,9 @@ def _students(
     for seed in seeds:
         print(f"  {name}, seed {seed}", flush=True)
         how = {"width": 64, "depth": 2, "heads": 2, "inner": 256, "compare": True, "time": "90s", "seed": seed}
-        made = fb.distil(teacher["run"], to=bench.folder / f"{name}-{seed}", watcher=Telling(), **how, **lesson)
-        for one in made.facts["price"]:
-            score = examine(fb.load(one["run"]), str(test)).figures["accuracy"]
+        made = fb.distill(teacher["run"], to=bench.folder / f"{name}-{seed}", watcher=Telling(), **how, **lesson)
+        for one in made.to_dict["price"]:
+            score = evaluate_task(fb.load(one["run"]), str(test)).metrics["accuracy"]
             told.setdefault(one["who"], []).append(one | {"test": score})
     rows = []
     more = " and the other reviews without labels" if "texts" in lesson else ""

@@ -13,9 +13,9 @@ from results_translation import Pairs, parts_of_tatoeba, read
 from side_by_side import DATA
 
 import forebear as fb
-from forebear.text.training import train as learned
-from forebear.using.run import Run
-from forebear.using.translations import measure_translations
+from forebear.data.tokenizers.train import train_tokenizer as learned
+from forebear.inference.run import Run
+from forebear.inference.translate import evaluate_translations
 
 TASKS, TEXTS = DATA / "tasks", DATA / "corpora"
 Found = tuple[str, list[str], list[Row]]
@@ -40,7 +40,7 @@ def wikitext(bench: Bench) -> Found:
         )
         measured: Any = run.measure(test)
         figures = {"perplexity": measured.perplexity, "bits_per_byte": measured.bits_per_byte}
-        return run, {"figures": figures, "seconds": run.facts["seconds"], "parameters": run.parameters}
+        return run, {"figures": figures, "seconds": run.to_dict["seconds"], "parameters": run.num_parameters}
 
     counted, of_counts = made("wikitext-kn5", "ngram", order=5)
     rows = [row("5-gram, modified Kneser-Ney", of_counts)]
@@ -51,8 +51,8 @@ def wikitext(bench: Bench) -> Found:
     rows.append(row("LSTM, 256 units, adaptive softmax, dropout 0.2", found, f"{LONGER} of one thread"))
     _, found = made("wikitext-lstm-650", "lstm", size="650", softmax="sampled", dropout=0.2, time=LONG, threads=1)
     rows.append(row("LSTM, 2 layers of 650, tied, sampled softmax, dropout 0.2", found, f"{LONG} of one thread"))
-    both = fb.mixed([longer, counted], test, tune=valid)
-    figures = {"perplexity": both.together.perplexity, "bits_per_byte": both.together.bits_per_byte}
+    both = fb.evaluate_interpolation([longer, counted], test, tune=valid)
+    figures = {"perplexity": both.mixture.perplexity, "bits_per_byte": both.mixture.bits_per_byte}
     weights = ", ".join(f"{one:.2f}" for one in both.weights)
     rows.append(row(f"the LSTM of {LONGER} and the 5-gram together", None, f"weights {weights}", **figures))
     rows.append(row("LSTM, 2 layers of 650, tied, published", None, "torch's example, 40 epochs", perplexity=86.5))
@@ -90,11 +90,11 @@ def _ladder(bench: Bench, name: str, train: Any, test: Pairs, time: str) -> tupl
         shape = {"size": "small", "inner": 256, "depth": 1, "smoothing": 0.1, "dropout": 0.1, "rate": 4e-3}
         to = bench.folder / f"{name}-{milestone}"
         run = fb.pretrain(milestone, pairs=train, to=to, time=time, threads=1, watcher=Telling(), **shape)
-        figures = {"bleu": measure_translations(run, sources, references, beams=4).bleu}
+        figures = {"bleu": evaluate_translations(run, sources, references, beams=4).bleu}
         for group, mine in groups.items():
             chosen = [[texts[one] for one in mine.tolist()] for texts in (sources, references)]
-            figures[group] = measure_translations(run, *chosen, beams=4).bleu
-        found = {"figures": figures, "seconds": run.facts["seconds"], "parameters": run.parameters}
+            figures[group] = evaluate_translations(run, *chosen, beams=4).bleu
+        found = {"figures": figures, "seconds": run.to_dict["seconds"], "parameters": run.num_parameters}
         rows.append(row(what, found, f"{time} of one thread, 4 beams"))
     return ["bleu", *groups], rows
 

@@ -13,10 +13,10 @@ from real_runs import Bench, Row, Telling
 from side_by_side import DATA
 
 import forebear as fb
-from forebear.text.ledger import Ledger
-from forebear.text.parallel import PairReading
-from forebear.using.run import Run
-from forebear.using.translations import TranslationsMeasured, measure_translations
+from forebear.data.corpus.parallel import ParallelFormat
+from forebear.data.io.ledger import Ledger
+from forebear.inference.run import Run
+from forebear.inference.translate import TranslationEvaluation, evaluate_translations
 
 TASKS = DATA / "tasks"
 SHAPE = {"width": 192, "heads": 4, "inner": 512}  # see NOTES
@@ -47,7 +47,7 @@ class Keeping(Telling):
 
 
 def read(*paths: Path) -> Pairs:
-    rows = list(PairReading().read([str(path) for path in paths], Ledger()))
+    rows = list(ParallelFormat().read_pairs([str(path) for path in paths], Ledger()))
     return [one for _, one, _ in rows], [two for _, _, two in rows]
 
 
@@ -63,19 +63,19 @@ def learned(bench: Bench, name: str, pairs: Any, dev: Pairs, **how: Any) -> tupl
     for file in sorted(kept.glob("*.safetensors")):
         earlier = fb.load(to)
         earlier.network.load(load_file(file))
-        curve.append(point(int(file.stem), measure_translations(earlier, *dev, beams=1)))
-    curve.append(point(run.facts["seconds"], measure_translations(run, *dev, beams=1)))
+        curve.append(point(int(file.stem), evaluate_translations(earlier, *dev, beams=1)))
+    curve.append(point(run.to_dict["seconds"], evaluate_translations(run, *dev, beams=1)))
     return run, curve
 
 
-def point(seconds: float, found: TranslationsMeasured) -> Row:
+def point(seconds: float, found: TranslationEvaluation) -> Row:
     print(f"    {seconds:.0f} s: BLEU {found.bleu:.1f}", flush=True)
     return {"seconds": seconds, "loss": found.nats_per_token, "bleu": found.bleu, "chrf": found.chrf}
 
 
 def measured(run: Run, test: Pairs, title: str, curve: list[Row]) -> Row:
     """One look at the test, by greedy choice and by beams, and some of its translations as they come."""
-    found = {beams: measure_translations(run, *test, beams=beams) for beams in (1, 4)}
+    found = {beams: evaluate_translations(run, *test, beams=beams) for beams in (1, 4)}
     rows = [
         {
             "system": "greedy" if beams == 1 else f"{beams} beams",
@@ -89,9 +89,11 @@ def measured(run: Run, test: Pairs, title: str, curve: list[Row]) -> Row:
     examples = [
         {"source": test[0][one], "translation": best.translations[one].text, "reference": test[1][one]} for one in drawn
     ]
-    facts = run.facts
+    facts = run.to_dict
     told = {name: facts[name] for name in ("fields", "recipe", "seconds", "parameters", "step", "tokens")}
-    told["vocabulary"] = [side.size for side in (run.folder.sides.source, run.folder.sides.target)]
+    told["vocabulary"] = [
+        side.vocab_size for side in (run.folder.tokenizer_pair.source, run.folder.tokenizer_pair.target)
+    ]
     more = {"curve": curve, "examples": examples, "signatures": best.signatures, "run": told}
     return {"title": title, "rows": rows, **more}
 

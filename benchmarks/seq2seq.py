@@ -27,15 +27,14 @@ from side_by_side import alternated, machine, sgemm, told, write_figures
 from translate import LONGER, MORE, texts
 
 import forebear as fb
-from forebear.lineage import milestone_named
-from forebear.objectives.batch import Batch, Moment
-from forebear.training.corpora import TextSource
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.parallel_corpora import Cutting, parallel_corpus
-from forebear.training.recipe import Recipe
-from forebear.using.run import Run
-from forebear.using.translating import translate
+from forebear.data.corpora import TextSource
+from forebear.data.parallel_corpora import TokenizerPairOptions, prepare_parallel_corpus
+from forebear.inference.run import Run
+from forebear.inference.translate import translate_texts
+from forebear.objectives.batch import Batch, BatchKey
+from forebear.registry import model_spec
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.settings import Recipe
 
 SHAPE = {"width": 256, "inner": 512, "depth": 1}
 PEERS = {
@@ -61,12 +60,15 @@ CHINESE = {
 def natural_batches(files: list[Path], vocabulary: int, count: int) -> tuple[list[Batch], int]:
     """The objective's own batches of these pairs, and the size of the vocabulary."""
     paths = tuple(map(str, files))
-    corpus = parallel_corpus(
-        TextSource(paths, pairs=True), Cutting(vocabulary=vocabulary), default="bytepair", held_out=0.05
+    corpus = prepare_parallel_corpus(
+        TextSource(paths, pairs=True),
+        TokenizerPairOptions(source_vocab_size=vocabulary),
+        default="bytepair",
+        held_out=0.05,
     )
     sides, train = corpus.tokenizer, corpus.split(0.05).train
-    objective = milestone_named("seq2seq")().objective(sides)
-    return [objective.batch(train, SIZE, Moment(0, step)) for step in range(count)], sides.target.size
+    objective = model_spec("seq2seq")().objective(sides)
+    return [objective.batch(train, SIZE, BatchKey(0, step)) for step in range(count)], sides.target.vocab_size
 
 
 def made_batches(vocabulary: int, length: int, count: int) -> list[Batch]:
@@ -86,12 +88,12 @@ def compare_training(
     """Tokens of both sides a second; losses must agree to 1e-3 at every step. Returns cells of the table."""
     side: Any = SimpleNamespace(size=vocabulary)
     fields = {**SHAPE, "dropout": 0.0, **shape}
-    milestone = milestone_named(name)(**fields)
+    milestone = model_spec(name)(**fields)
     recipe = Recipe(steps=len(batches), batch=SIZE)
     sides = SimpleNamespace(source=side, target=side, joint=False)
-    learner = Descending(milestone.network(sides), recipe, Device("cpu", torch.get_num_threads(), "float32"))
-    learner.begin()
-    peer = Peer(learner.network, whole=PEERS[name][peer_name]).train()
+    learner = GradientLearner(milestone.build(sides), recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
+    learner.initialize()
+    peer = Peer(learner.model, whole=PEERS[name][peer_name]).train()
     optimizer = torch.optim.AdamW(
         [
             {"params": [value for value in peer.parameters() if value.dim() > 1], "weight_decay": recipe.decay},
@@ -127,8 +129,8 @@ def compare_training(
         assert abs(our_loss - their_loss) < 1e-3, f"{name}: losses {our_loss} and {their_loss} differ"
         mine.append(own)
         others.append(other)
-    tokens = statistics.median(batch.tokens + len(batch.inputs["source"]) for batch in batches[1:])
-    share = statistics.median(work(learner.network, batch) for batch in batches[1:]) / statistics.median(mine) / sgemm()
+    tokens = statistics.median(batch.num_target_tokens + len(batch.inputs["source"]) for batch in batches[1:])
+    share = statistics.median(work(learner.model, batch) for batch in batches[1:]) / statistics.median(mine) / sgemm()
     return told(label, tokens, mine, others, f"{share:.2f}")
 
 
@@ -142,21 +144,23 @@ def work(network: Any, batch: Batch) -> float:
     else:  # a key for each token of the source; what else it costs to look back is no product of matrices
         read += writer.look.similarity.key.weight.numel()
         written += writer.look.similarity.query.weight.numel() + 2 * writer.look.own.weight.numel()
-    return 6 * (len(batch.inputs["source"]) * read + batch.tokens * written)
+    return 6 * (len(batch.inputs["source"]) * read + batch.num_target_tokens * written)
 
 
 def compare_translating(run: Run, sentences: list[str], beams: int, rounds: int) -> list[str]:
     """Sentences a second; the translations must be the same."""
-    sides, peer = run.folder.sides, Peer(run.network, whole=True).eval()
-    end = sides.target.roles["end"]
-    never = torch.tensor(sorted(sides.target.specials - {end}), dtype=torch.long)
-    rows = [torch.tensor([*sides.source.encode(text).ids.tolist(), sides.source.roles["end"]]) for text in sentences]
+    sides, peer = run.folder.tokenizer_pair, Peer(run.network, whole=True).eval()
+    end = sides.target.special_roles["end"]
+    never = torch.tensor(sorted(sides.target.special_ids - {end}), dtype=torch.long)
+    rows = [
+        torch.tensor([*sides.source.encode(text).ids.tolist(), sides.source.special_roles["end"]]) for text in sentences
+    ]
 
     def ours() -> list[str]:
-        return [one.text for one in translate(run.translator, sides, sentences, beams=beams)]
+        return [one.text for one in translate_texts(run.translator, sides, sentences, beams=beams)]
 
     def theirs() -> list[str]:
-        most = [min(int(LONGER * len(row)) + MORE, run.translator.context) for row in rows]
+        most = [min(int(LONGER * len(row)) + MORE, run.translator.max_length) for row in rows]
         said = [peer.beam_search(row, beams, end, length, never) for row, length in zip(rows, most, strict=True)]
         return [sides.target.decode(ids).strip() for ids in said]
 
@@ -168,7 +172,7 @@ def compare_translating(run: Run, sentences: list[str], beams: int, rounds: int)
     if same < LEAST_SAME:
         raise SystemExit(f"only {same:.1%} of translations are the same: the comparison means nothing")
     ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
-    rate, name = len(rows) / statistics.median(mine), run.facts["milestone"]
+    rate, name = len(rows) / statistics.median(mine), run.to_dict["milestone"]
     label = f"{name}, {beams} beam{'s' * (beams > 1)}, beside a loop over sentences"
     print(f"{label:68}{rate:8,.0f} sentences/s   ours/theirs = {ratio:.2f}   {same:.1%} are the same", flush=True)
     return [label, f"{rate:,.0f} sentences", f"{ratio:.2f}", "–"]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from forebear.networks.model import Model
-from forebear.networks.recurrent_translation import BothDirections
-from forebear.networks.similarities import Perceptron
+from forebear.nn.attention import AdditiveScore
+from forebear.nn.model import Model
+from forebear.nn.seq2seq import BidirectionalLayer
 
 PAD = -1  # no token: what is asked there counts for nothing
 State = tuple[Tensor, Tensor]
@@ -28,7 +28,7 @@ class Peer(nn.Module):
         super().__init__()
         encoder: Any = model.encoder
         reader, writer, self.whole = encoder.reader, encoder.writer, whole
-        self.both = isinstance(reader.layers[0], BothDirections)
+        self.both = isinstance(reader.layers[0], BidirectionalLayer)
         self.backward_source = not self.both and reader.layers[0].backward
         depth, width, inner = writer.depth, writer.embedding.width, writer.inner
         self.scale = writer.embedding.scale
@@ -39,7 +39,7 @@ class Peer(nn.Module):
         self.decoder = nn.LSTM(width, inner, depth, batch_first=True)
         self.attends = writer.look is not None
         if self.attends:
-            if not isinstance(writer.look.similarity, Perceptron):
+            if not isinstance(writer.look.similarity, AdditiveScore):
                 raise SystemExit("theirs looks back by a perceptron: give a run of that kind")
             self.query, self.key = (nn.Linear(inner, inner, bias=False) for _ in range(2))
             self.score = nn.Linear(inner, 1, bias=False)

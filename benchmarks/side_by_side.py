@@ -26,9 +26,9 @@ def natural_text(size: int) -> str:
     file = DATA / "corpora" / "wikitext2" / "train.txt"
     if file.exists():
         return file.read_bytes()[:size].decode("utf-8", "ignore")
-    from forebear.demo.manual import documents
+    from forebear.demo.demo_text import manual_documents
 
-    return "\n".join(documents())[:size]
+    return "\n".join(manual_documents())[:size]
 
 
 def alternated(

@@ -41,17 +41,16 @@ from transformers import (
     TrainingArguments,
 )
 
+from forebear.data.labeled.examples import LabeledExample
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.train import train_tokenizer
 from forebear.interop import huggingface
-from forebear.milestones.bert import Bert
-from forebear.tasks.adaptation import Adaptation
+from forebear.models.bert import BertSpec
 from forebear.tasks.classification import Classification
-from forebear.tasks.examples import Labelled
-from forebear.tasks.predicting import predicted
-from forebear.text.tokenizer import Tokenizer
-from forebear.text.training import train
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.recipe import Recipe
+from forebear.tasks.task import predict_logits
+from forebear.training.adaptation import Adaptation
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.settings import Recipe
 
 TOGETHER = 32  # examples in a batch
 
@@ -68,8 +67,8 @@ class Case:
     texts: int
     column: int = 0
 
-    def milestone(self) -> Bert:
-        return Bert(**self.fields)
+    def milestone(self) -> BertSpec:
+        return BertSpec(**self.fields)
 
 
 SMALL = {"width": 256, "depth": 4, "heads": 4, "context": 256}
@@ -82,15 +81,15 @@ CASES = [
 TINY = Case("tiny", "", {"width": 32, "depth": 1, "heads": 2, "context": 64}, 600, 2, 60)
 
 
-def examples_of(case: Case, count: int) -> list[Labelled]:
+def examples_of(case: Case, count: int) -> list[LabeledExample]:
     """Texts of natural length with two labels."""
     file = DATA / "tasks" / case.file
     if case.file and file.exists():
         rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()[1 : count + 1]]
-        return [Labelled((row[case.column],), row[1 - case.column]) for row in rows]
-    from forebear.demo.examples import examples
+        return [LabeledExample((row[case.column],), row[1 - case.column]) for row in rows]
+    from forebear.demo.labeled_examples import demo_examples
 
-    return [Labelled((one.text,), one.label) for one in examples("coherence", count)]  # pyright: ignore[reportAttributeAccessIssue]
+    return [LabeledExample((one.text,), one.label) for one in demo_examples("coherence", count)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Sides:
@@ -99,18 +98,18 @@ class Sides:
     def __init__(self, case: Case) -> None:
         self.examples = examples_of(case, max(TOGETHER * case.steps, case.texts))
         texts = [one.texts[0] for one in self.examples]
-        self.tokenizer: Tokenizer = train("wordpiece", texts, size=case.vocabulary)
+        self.tokenizer: Tokenizer = train_tokenizer("wordpiece", texts, size=case.vocabulary)
         self.task = Classification(labels=tuple(sorted({str(one.label) for one in self.examples})), windows=1)
         milestone = case.milestone()
-        self.layout = milestone.layout(self.tokenizer)
-        network = Adaptation(dropout=0.0).network(milestone.network(self.tokenizer), self.task, self.layout)
+        self.layout = milestone.input_format(self.tokenizer)
+        network = Adaptation(dropout=0.0).build_model(milestone.build(self.tokenizer), self.task, self.layout)
         recipe = Recipe(steps=case.steps, rate=1e-4, decay=0.01, memory=0.999)
-        self.learner = Descending(network, recipe, Device("cpu", torch.get_num_threads(), "float32"))
-        self.learner.begin()
+        self.learner = GradientLearner(network, recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
+        self.learner.initialize()
         self.first = {name: tensor.clone() for name, tensor in network.tensors().items()}
         self.peer, self.peer_tokenizer = self._peer(milestone)
 
-    def _peer(self, milestone: Bert) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
+    def _peer(self, milestone: BertSpec) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
         encoder = {name: one for name, one in self.first.items() if name.startswith("encoder.")}
         config, theirs = huggingface.written("bert", asdict(milestone) | {"pairs": "none"}, encoder, {})
         named = {name if name.startswith("bert.") else f"bert.{name}": value.clone() for name, value in theirs.items()}
@@ -123,7 +122,7 @@ class Sides:
         assert not extra, extra
         with tempfile.TemporaryDirectory() as folder:
             self.tokenizer.save(Path(folder) / "tokenizer.json")
-            roles = {role: self.tokenizer.token(i) for role, i in self.tokenizer.roles.items()}
+            roles = {role: self.tokenizer.id_to_token(i) for role, i in self.tokenizer.special_roles.items()}
             fast = PreTrainedTokenizerFast(
                 tokenizer_file=str(Path(folder) / "tokenizer.json"),
                 cls_token=roles["start"],
@@ -133,13 +132,16 @@ class Sides:
             )
         from tokenizers.processors import TemplateProcessing
 
-        around = [(roles["start"], self.tokenizer.roles["start"]), (roles["end"], self.tokenizer.roles["end"])]
+        around = [
+            (roles["start"], self.tokenizer.special_roles["start"]),
+            (roles["end"], self.tokenizer.special_roles["end"]),
+        ]
         fast.backend_tokenizer.post_processor = TemplateProcessing(f"{roles['start']} $A {roles['end']}", None, around)
         return peer, fast
 
     def reset(self) -> None:
-        self.learner.network.load({name: tensor.clone() for name, tensor in self.first.items()})
-        self.learner.ready()
+        self.learner.model.load({name: tensor.clone() for name, tensor in self.first.items()})
+        self.learner.build_optimizer()
 
 
 # --- fine-tuning ---
@@ -209,11 +211,11 @@ def their_training(sides: Sides, steps: int) -> tuple[list[float], float]:
 
 
 def our_training(sides: Sides, steps: int) -> tuple[list[float], float]:
-    rows = sides.task.rows(sides.examples[: steps * TOGETHER], sides.tokenizer, sides.layout)
+    rows = sides.task.encode(sides.examples[: steps * TOGETHER], sides.tokenizer, sides.layout)
     losses, began = [], _clock()()
     for step in range(steps):
         numbers = np.arange(step * TOGETHER, (step + 1) * TOGETHER)
-        batch = rows.batch(numbers[np.argsort(rows.sizes[numbers], kind="stable")])
+        batch = rows.make_batch(numbers[np.argsort(rows.example_lengths[numbers], kind="stable")])
         losses.append(sum(sides.learner.step(batch, step, 1.0).values()))
     return losses, _clock()() - began
 
@@ -232,7 +234,9 @@ def compare_training(case: Case, rounds: int) -> list[str]:
         if turn:
             mine.append(ours)
             others.append(theirs)
-    tokens = int(sides.task.rows(sides.examples[: case.steps * TOGETHER], sides.tokenizer, sides.layout).sizes.sum())
+    tokens = int(
+        sides.task.encode(sides.examples[: case.steps * TOGETHER], sides.tokenizer, sides.layout).example_lengths.sum()
+    )
     share = 6 * tokens * _weights(case) / statistics.median(mine) / sgemm()
     return told(f"fine-tuning, {case.label}", case.steps * TOGETHER, mine, others, f"{share:.2f}")
 
@@ -260,10 +264,10 @@ def their_prediction(sides: Sides, texts: Sequence[str], *, sort: bool) -> np.nd
 
 
 def our_prediction(sides: Sides, texts: Sequence[str]) -> np.ndarray:
-    examples = [Labelled((text,)) for text in texts]
-    rows = sides.task.rows(examples, sides.tokenizer, sides.layout)
-    logits = predicted(sides.learner.network, rows)
-    sides.task.answers(examples, rows, logits)
+    examples = [LabeledExample((text,)) for text in texts]
+    rows = sides.task.encode(examples, sides.tokenizer, sides.layout)
+    logits = predict_logits(sides.learner.model, rows)
+    sides.task.predictions(examples, rows, logits)
     return np.stack(logits["label"])
 
 

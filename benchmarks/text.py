@@ -37,12 +37,12 @@ DATA = Path(os.environ.get("FOREBEAR_DATA", ROOT.parent / "shared" / "data"))
 
 def ours(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
     """Read, split into sentences, tokenise, write."""
-    from forebear.text.preparing import prepare
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.corpus.prepare import prepare_corpus
+    from forebear.data.tokenizers.tokenizer import Tokenizer
 
     loaded = Tokenizer.load(tokenizer)
     began = time.perf_counter()
-    corpus = prepare([text], loaded, to=to, workers=cores)
+    corpus = prepare_corpus([text], loaded, to=to, workers=cores)
     seconds = time.perf_counter() - began
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)  # asked before the ids are looked at, which maps them all
     peak = [resource.getrusage(who).ru_maxrss // 1024 for who in whose]
@@ -81,18 +81,18 @@ def datasets(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 
     began = time.perf_counter()
     lines = peer.load_dataset("text", data_files=str(text), split="train", cache_dir=str(to))
-    done = lines.map(tokenise, batched=True, num_proc=cores, remove_columns=["text"])
+    done = lines.attention_map(tokenise, batched=True, num_proc=cores, remove_columns=["text"])
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "tokens": sum(len(row) for row in done["input_ids"]), "sum": None}
 
 
 def segmented(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
-    from forebear.text.segmentation import Segmenter
+    from forebear.data.segmentation import Segmenter
 
     lines, segmenter = ready_lines(text), Segmenter()
-    segmenter.cuts("热身")
+    segmenter.word_ends("热身")
     began = time.perf_counter()
-    words = sum(len(segmenter.words(line)) for line in lines)
+    words = sum(len(segmenter.split(line)) for line in lines)
     return {"seconds": time.perf_counter() - began, "tokens": words, "sum": None}
 
 
@@ -107,12 +107,12 @@ def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 
 
 def ready_sentences(text: Path) -> list[str]:
-    from forebear.text.ledger import Ledger
-    from forebear.text.reading import Reading
-    from forebear.text.sentences import split_sentences
-    from forebear.text.sources import find
+    from forebear.data.io.files import find_sources
+    from forebear.data.io.ledger import Ledger
+    from forebear.data.io.reader import TextFormat
+    from forebear.data.sentences import split_sentences
 
-    documents = Reading().read(find([text]), Ledger())
+    documents = TextFormat().documents_in(find_sources([text]), Ledger())
     return [sentence for document in documents for sentence in split_sentences(document.text)]
 
 
@@ -184,12 +184,12 @@ def compare_segmentation(text: Path, tokenizer: Path, rounds: int) -> str:
 
 
 def tokenizer_for(text: Path, folder: Path, kind: str, size: int) -> Path:
-    from forebear.text.choosing import Learning, learn
-    from forebear.text.reading import Reading
+    from forebear.data.io.reader import TextFormat
+    from forebear.data.source import TokenizerTrainingOptions, train_on_files
 
     path = folder / f"{text.stem}-{kind}-{size}.json"
     if not path.exists():
-        learn(kind, [text], Reading(), Learning(size=size)).save(path)
+        train_on_files(kind, [text], TextFormat(), TokenizerTrainingOptions(size=size)).save(path)
     return path
 
 
@@ -197,10 +197,10 @@ def natural_texts(folder: Path) -> dict[str, Path]:
     """English and Chinese prose as people wrote it, each once; the demo's where the real data are absent."""
     corpora = DATA / "corpora"
     if not corpora.is_dir():
-        from forebear.demo import manual
+        from forebear.demo import demo_text
 
         own = folder / "manual.txt"
-        own.write_text("\n\n".join(manual.documents()), encoding="utf-8")
+        own.write_text("\n\n".join(demo_text.manual_documents()), encoding="utf-8")
         return {"English (demo)": own}
     english = folder / "english.txt"
     parts = ["wikitext2/train.txt", "wikitext2/wiki.valid.raw", "wikitext2/wiki.test.raw", "tinyshakespeare.txt"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from forebear.tasks.files.reading import examples, guess
+from forebear.data.labeled.source import detect_format, read_examples
 
 
 def fine_tuned(weights: Path, train: Path, test: Path, keep: Path, *, epochs: int, rate: float) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def fine_tuned(weights: Path, train: Path, test: Path, keep: Path, *, epochs: in
 
 
 def _read(file: Path) -> list[tuple[str, str]]:
-    task, form, _ = guess(str(file), "classification")
-    found: list[Any] = list(examples(str(file), task, form))
+    task, form, _ = detect_format(str(file), "classification")
+    found: list[Any] = list(read_examples(str(file), task, form))
     return [(one.texts[0], one.label) for one in found]
 
 

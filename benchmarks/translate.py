@@ -32,10 +32,10 @@ from side_by_side import DATA, alternated, machine, sgemm, write_figures
 from translating_peers import ctranslate2_model, marian
 
 import forebear as fb
-from forebear.networks.quantised import small_copy
-from forebear.networks.translator import Translator
-from forebear.using.run import Run
-from forebear.using.translating import translate
+from forebear.inference.run import Run
+from forebear.inference.translate import translate_texts
+from forebear.nn.quantized import quantized_copy
+from forebear.nn.seq2seq import TransformerSeq2Seq
 
 MULTI30K = DATA / "tasks" / "multi30k"
 LONGER, MORE = 2.0, 20  # the most tokens of a translation, as ours
@@ -117,9 +117,9 @@ def compared(
 
 def share_of_sgemm(run: Run, rows: list[list[int]], said: list[list[int]], beams: int, seconds: float) -> float:
     """What the products of reading and writing need, if sgemm did them, by the time that was taken."""
-    milestone = run.folder.milestone
+    milestone = run.folder.spec
     width, inner, depth = milestone.width, milestone.inner, milestone.depth
-    vocabulary = run.folder.sides.target.size
+    vocabulary = run.folder.tokenizer_pair.target.vocab_size
     read = sum(map(len, rows)) * depth * 2 * (4 * width**2 + 2 * width * inner + 2 * width**2)
     steps = sum(len(row) + 1 for row in said) * beams
     written = steps * (depth * 2 * (6 * width**2 + 2 * width * inner) + 2 * width * vocabulary)
@@ -146,19 +146,21 @@ def main() -> None:
         how = {"size": "tiny", "steps": 40, "batch": 1024} if given.quick else {"time": given.time}
         run = Run.open(given.run) if given.run else fb.pretrain("transformer", pairs=files, to=folder / "run", **how)
         sentences = sentences[: given.sentences]
-        sides = run.folder.sides
-        end, pad = sides.target.roles["end"], sides.target.size
+        sides = run.folder.tokenizer_pair
+        end, pad = sides.target.special_roles["end"], sides.target.vocab_size
         rows = [[*sides.source.encode(text).ids.tolist(), end] for text in sentences]
         words = [[str(token) for token in row] for row in rows]
 
-        networks = {"float32": run.translator, "int8": Translator(small_copy(run.network))}
+        networks = {"float32": run.translator, "int8": TransformerSeq2Seq(quantized_copy(run.network))}
 
         def ours(kind: str = "float32") -> list[list[int]]:
-            said = translate(networks[kind], sides, sentences, beams=given.beams)
+            said = translate_texts(networks[kind], sides, sentences, beams=given.beams)
             return [sides.target.encode(one.text).ids.tolist() for one in said]
 
         theirs = marian(run)
-        print(f"{len(rows)} sentences, {given.beams} beams; {run.parameters:,} parameters; {machine(given.threads)}")
+        print(
+            f"{len(rows)} sentences, {given.beams} beams; {run.num_parameters:,} parameters; {machine(given.threads)}"
+        )
         said, seconds, cells = compared(
             "transformers, batches of 32",
             ours,

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forebear.using.run import Run
+from forebear.inference.run import Run
 
 
 def marian(run: Run) -> Any:
     """transformers' MarianMTModel with this run's weights. It wants a token to pad with: one is put behind the rest."""
     from transformers import MarianConfig, MarianMTModel
 
-    fields, sides = run.folder.milestone, run.folder.sides
-    if not sides.joint or fields.norm != "post":
+    fields, sides = run.folder.spec, run.folder.tokenizer_pair
+    if not sides.is_shared or fields.norm != "post":
         raise SystemExit("peers have one vocabulary and norms after each layer: give a run of that kind")
-    end, pad = sides.target.roles["end"], sides.target.size
+    end, pad = sides.target.special_roles["end"], sides.target.vocab_size
     config = MarianConfig(
         vocab_size=pad + 1,
         d_model=fields.width,
@@ -82,7 +82,7 @@ def ctranslate2_model(run: Run, folder: Path, threads: int, compute: str) -> Any
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
-    fields, sides = run.folder.milestone, run.folder.sides
+    fields, sides = run.folder.spec, run.folder.tokenizer_pair
     spec = TransformerSpec.from_config(
         (fields.depth, fields.depth),
         fields.heads,
@@ -110,12 +110,14 @@ def ctranslate2_model(run: Run, folder: Path, threads: int, compute: str) -> Any
             _filled(layer.ffn.linear_0, tensors, f"{mine}.expand")
             _filled(layer.ffn.linear_1, tensors, f"{mine}.contract")
             _normed(layer.ffn.layer_norm, tensors, f"{mine}.feedforward_norm")
-    words = [str(number) for number in range(sides.target.size)]
+    words = [str(number) for number in range(sides.target.vocab_size)]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    end = str(sides.target.roles["end"])
+    end = str(sides.target.special_roles["end"])
     spec.config.bos_token = spec.config.eos_token = spec.config.decoder_start_token = end
-    spec.config.unk_token = words[(sides.target.roles["end"] + 1) % len(words)]  # it wants one; nothing is unknown
+    spec.config.unk_token = words[
+        (sides.target.special_roles["end"] + 1) % len(words)
+    ]  # it wants one; nothing is unknown
     spec.config.add_source_eos = False
     spec.config.layer_norm_epsilon = fields.epsilon
     spec.validate()

@@ -33,17 +33,17 @@ import torch
 from judged_words import CHINESE_FILES, FILES, judged
 from side_by_side import DATA, machine, natural_text, sgemm, write_figures
 
-from forebear.kernels.drawing import ALWAYS
-from forebear.milestones.word2vec import Word2vec
-from forebear.objectives.around import Around
-from forebear.objectives.batch import Moment
-from forebear.text.corpus import Corpus
-from forebear.text.portion import Portion
-from forebear.text.preparing import prepare
-from forebear.text.training import train
-from forebear.vectors.subwords import Subwords
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.corpus.subset import Subset
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.embeddings.word2vec import Subwords
+from forebear.kernels.word2vec_sampling import ALWAYS
+from forebear.models.word2vec import Word2VecSpec
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.context_windows import ContextWindows
 
-BATCH = Word2vec().recipe()["batch"]
+BATCH = Word2VecSpec().default_recipe()["batch"]
 MORE = 5  # times the text, for one that is larger
 CHINESE = {"one thread": "单线程", "two threads": "两个线程", "in step": "确定性", "the whole command": "整条命令",
            "two epochs": "两遍", "beside its iterator": "对其迭代器", ", ": "，"}  # fmt: skip
@@ -59,15 +59,15 @@ def prepared(folder: Path, size: int, min_count: int = 5, chinese: bool = False)
     """So many bytes of text, cut into words."""
     file = folder / f"{size}.txt"
     file.write_text(text_of(size, chinese), encoding="utf-8")
-    tokenizer = train("words", file.read_text(encoding="utf-8").split("\n"), size=10**7, min_count=min_count)
-    return prepare([file], tokenizer, to=folder / f"corpus-{size}-{min_count}")
+    tokenizer = train_tokenizer("words", file.read_text(encoding="utf-8").split("\n"), size=10**7, min_count=min_count)
+    return prepare_corpus([file], tokenizer, to=folder / f"corpus-{size}-{min_count}")
 
 
 def written(corpus: Corpus, file: Path) -> Path:
     """The same words, a document a line."""
-    tokens, never = corpus.tokenizer.tokens(), corpus.tokenizer.specials
+    tokens, never = corpus.tokenizer.vocabulary(), corpus.tokenizer.special_ids
     with open(file, "w", encoding="utf-8") as out:
-        for first, last in corpus.whole().spans.tolist():
+        for first, last in corpus.all_documents().spans.tolist():
             out.write(" ".join(tokens[i] for i in corpus.ids[first:last].tolist() if i not in never) + "\n")
     return file
 
@@ -75,23 +75,23 @@ def written(corpus: Corpus, file: Path) -> Path:
 class Ours:
     """A run of `sweep` over the whole text, as training makes it, without the folder around it."""
 
-    def __init__(self, corpus: Corpus, milestone: Word2vec, seed: int = 0) -> None:
-        self.source: Portion = corpus.whole()
-        self.network = milestone.network(corpus.tokenizer)
-        self.network.meet(self.source)
-        self.network.begin(seed)
-        self.seed, self.rate, self.objective = seed, milestone.recipe()["rate"], Around(milestone.unit)
+    def __init__(self, corpus: Corpus, milestone: Word2VecSpec, seed: int = 0) -> None:
+        self.source: Subset = corpus.all_documents()
+        self.network = milestone.build(corpus.tokenizer)
+        self.network.prepass(self.source)
+        self.network.initialize(seed)
+        self.seed, self.rate, self.objective = seed, milestone.default_recipe()["rate"], ContextWindows(milestone.unit)
 
     def learn(self, epochs: int = 1, threads: int = 1, in_step: bool = False, steps: int | None = None) -> None:
         total = steps or epochs * self.objective.steps(self.source, BATCH)
         for step in range(total):
-            batch = self.objective.batch(self.source, BATCH, Moment(self.seed, step))
+            batch = self.objective.batch(self.source, BATCH, BatchKey(self.seed, step))
             rate = self.rate * (total - step) / total
             moment = (self.seed, step)
-            self.network.sweep(batch, rate=rate, moment=moment, threads=threads, deterministic=in_step)
+            self.network.train_batch(batch, rate=rate, moment=moment, threads=threads, deterministic=in_step)
 
 
-def gensim(file: Path, milestone: Word2vec, *, epochs: int, threads: int = 1, seed: int = 1, lines: bool = False):
+def gensim(file: Path, milestone: Word2VecSpec, *, epochs: int, threads: int = 1, seed: int = 1, lines: bool = False):
     """gensim's model, its vocabulary built, and a call that trains it."""
     from gensim.models import FastText, Word2Vec
     from gensim.models.word2vec import LineSentence
@@ -101,7 +101,7 @@ def gensim(file: Path, milestone: Word2vec, *, epochs: int, threads: int = 1, se
     model = (FastText if milestone.subwords else Word2Vec)(
         vector_size=milestone.width, window=milestone.window, min_count=1, sg=int(milestone.architecture == "skipgram"),
         negative=0 if tree else milestone.negatives, hs=int(tree), sample=milestone.sample, workers=threads,
-        epochs=epochs, seed=seed, alpha=milestone.recipe()["rate"], **how,
+        epochs=epochs, seed=seed, alpha=milestone.default_recipe()["rate"], **how,
     )  # fmt: skip
     text = {"corpus_iterable": LineSentence(str(file))} if lines else {"corpus_file": str(file)}
     model.build_vocab(**text)
@@ -127,7 +127,7 @@ def told(label: str, words: int, mine: list[float], others: list[float], operati
     return [label, f"{rates[0]:,.0f}", f"{ratio:.2f}", share or "–"]
 
 
-def operations(ours: Ours, milestone: Word2vec) -> float:
+def operations(ours: Ours, milestone: Word2VecSpec) -> float:
     """Floating-point operations of skip-gram in an epoch: for each pair and each target a product and two changes."""
     model, lengths = ours.network.model, np.diff(ours.source.spans).ravel()
     looked_at = model.counts @ (model._kept / ALWAYS) / lengths.sum()
@@ -137,7 +137,7 @@ def operations(ours: Ours, milestone: Word2vec) -> float:
     return float(6 * pairs * (milestone.negatives + 1) * milestone.width)
 
 
-def compared(ours: Ours, file: Path, milestone: Word2vec, label: str, rounds: int, **how: Any) -> list[str]:
+def compared(ours: Ours, file: Path, milestone: Word2VecSpec, label: str, rounds: int, **how: Any) -> list[str]:
     """An epoch each, again and again."""
     threads, in_step, lines = (how.get(name, usual) for name, usual in (("threads", 1), ("in_step", 0), ("lines", 0)))
     ours.learn(threads=threads, in_step=bool(in_step), steps=2)  # compiled now, if it was not
@@ -155,7 +155,7 @@ def speeds(corpus: Corpus, file: Path, widths: list[int], rounds: int) -> list[l
     rows = []
     for architecture, name in (("skipgram", "skip-gram"), ("cbow", "CBOW")):
         for width in widths:
-            milestone = Word2vec(width=width, architecture=architecture)
+            milestone = Word2VecSpec(width=width, architecture=architecture)
             ours = Ours(corpus, milestone)
             for threads, in_step, lines in ((1, False, False), (1, False, True), (2, False, False), (2, True, False)):
                 how = f"{'one thread' if threads == 1 else 'two threads'}{', in step' * in_step}"
@@ -189,7 +189,7 @@ def doubled() -> float:
     return ratio
 
 
-def beside_c(program: str, ours: Ours, file: Path, milestone: Word2vec, name: str, rounds: int) -> list[str]:
+def beside_c(program: str, ours: Ours, file: Path, milestone: Word2VecSpec, name: str, rounds: int) -> list[str]:
     command = [program, "-train", str(file), "-output", os.devnull, "-size", str(milestone.width), "-window", "5"]
     command += ["-sample", "1e-3", "-negative", "5", "-hs", "0", "-binary", "1", "-threads", "1", "-iter", "1"]
     command += ["-min-count", "1", "-cbow", str(int(milestone.architecture == "cbow"))]
@@ -205,7 +205,7 @@ def kinds(corpus: Corpus, file: Path, width: int, rounds: int) -> None:
     """What is learned less often."""
     for label, fields in (("a tree", {"output": "tree"}), ("subwords", {"subwords": True})):
         for architecture, name in (("skipgram", "skip-gram"), ("cbow", "CBOW")):
-            milestone = Word2vec(width=width, architecture=architecture, **fields)
+            milestone = Word2VecSpec(width=width, architecture=architecture, **fields)
             for in_step in (False, True):
                 how = f"{name} {width}, {label}{', in step' * in_step}, beside gensim"
                 compared(Ours(corpus, milestone), file, milestone, how, rounds, in_step=in_step)
@@ -261,16 +261,16 @@ def wholly(text: Path, cores: int, rounds: int, folder: Path) -> tuple[list[floa
 
 def quality(corpus: Corpus, file: Path, seeds: int, epochs: int, chinese: bool) -> None:
     """Both sides from the same words, with the same settings."""
-    counts, files = np.bincount(corpus.ids, minlength=corpus.tokenizer.size), CHINESE_FILES if chinese else FILES
+    counts, files = np.bincount(corpus.ids, minlength=corpus.tokenizer.vocab_size), CHINESE_FILES if chinese else FILES
     print(f"after {epochs} epochs: {', '.join(files)}; the mean over {seeds} seeds, ± the standard deviation")
     for architecture in ("skipgram", "cbow"):
-        milestone = Word2vec(architecture=architecture)
+        milestone = Word2VecSpec(architecture=architecture)
         found: dict[str, list[list[float]]] = {"ours": [], "ours, in step": [], "gensim": []}
         for seed in range(seeds):
             for name in ("ours", "ours, in step"):
                 ours = Ours(corpus, milestone, seed)
                 ours.learn(epochs, in_step=name != "ours")
-                table = ours.network.table(corpus.tokenizer.tokens())
+                table = ours.network.word_table(corpus.tokenizer.vocabulary())
                 found[name].append(judged(table.words, table.matrix, files))
             model, train_it = gensim(file, milestone, epochs=epochs, seed=seed + 1)
             train_it()
@@ -289,12 +289,12 @@ def growth(folder: Path, size: int, chinese: bool) -> None:
         return prepared(folder, bytes_of_it, min_count, chinese)
 
     for label, corpus, milestone in (
-        *((f"min_count {least}", part(size, least), Word2vec()) for least in (50, 5, 1)),
-        *((f"width {width}", part(size), Word2vec(width=width)) for width in (50, 100, 300, 600)),
-        *((f"{size // share:,} bytes", part(size // share), Word2vec()) for share in (16, 4, 1)),
+        *((f"min_count {least}", part(size, least), Word2VecSpec()) for least in (50, 5, 1)),
+        *((f"width {width}", part(size), Word2VecSpec(width=width)) for width in (50, 100, 300, 600)),
+        *((f"{size // share:,} bytes", part(size // share), Word2VecSpec()) for share in (16, 4, 1)),
     ):
         file = written(corpus, folder / "words.txt")
-        compared(Ours(corpus, milestone), file, milestone, f"{label}, {corpus.tokenizer.size:,} words known", 1)
+        compared(Ours(corpus, milestone), file, milestone, f"{label}, {corpus.tokenizer.vocab_size:,} words known", 1)
 
 
 def main() -> None:
@@ -322,7 +322,7 @@ def main() -> None:
         if given.quality:
             quality(corpus, file, given.seeds, given.epochs, given.chinese)
             return
-        if given.kinds:
+        if given.by_kind:
             kinds(corpus, file, given.widths[0], given.rounds)
             return
         rows = speeds(corpus, file, given.widths, given.rounds)

@@ -15,13 +15,12 @@ from typing import Any
 
 import forebear as fb
 from forebear.cli.main import main
-from forebear.comparing.outcomes import Comparison
-from forebear.comparing.task_outcomes import TaskComparison
+from forebear.data.corpus.corpus import Corpus
 from forebear.errors import ForebearError
-from forebear.text.corpus import Corpus
-from forebear.training.folder import RunFolder
+from forebear.experiments.comparison.results import TaskComparison, TextComparison
+from forebear.training.run_folder import RunFolder
 
-STORED = Path(__file__).parent / "data" / "format1"
+STORED = Path(__file__).parent / "stored" / "format1"
 ARCHIVE, ANSWERS = STORED / "files.tar.xz", STORED / "answers.json"
 PLACEHOLDER = b"@WORK@"  # stands in the stored files for the folder where they were made
 TEXT_FILES = (".json", ".jsonl", ".md")
@@ -75,32 +74,32 @@ def listing(folder: str) -> dict[str, Any]:
                 "started": one.began,
             }
         )
-        for one in fb.runs(folder)
+        for one in fb.list_runs(folder)
     }
 
 
 def resumed(folder: str) -> None:
     """Goes on with an interrupted run to its end, by the command that the run itself names."""
-    command = shlex.split(RunFolder.open(folder).going_on)[1:]
+    command = shlex.split(RunFolder.open(folder).resume_command)[1:]
     assert main([*command, "--quiet"]) == 0
 
 
 def corpus_answers(folder: str) -> dict[str, Any]:
     corpus = Corpus.open(folder)
     corpus.verify()
-    corpus.ledger.check()
+    corpus.ledger.verify()
     starts = {"words": corpus.words, "entities": corpus.entities}
     return _plain(
         {
             "tokenizer": corpus.tokenizer.kind,
-            "vocabulary": corpus.tokenizer.size,
+            "vocabulary": corpus.tokenizer.vocab_size,
             "tokens": len(corpus),
             "bytes": int(corpus.sizes.sum()),
             "sentences": len(corpus.sentences) - 1,
             "documents": len(corpus.documents) - 1,
             "held_out": len(corpus.split(0.15).held_out),
-            "ids": corpus.document(0).tolist(),
-            "text": corpus.tokenizer.decode(corpus.document(0).tolist()),
+            "ids": corpus.document_ids(0).tolist(),
+            "text": corpus.tokenizer.decode(corpus.document_ids(0).tolist()),
             **{name: None if found is None else int(found.sum()) for name, found in starts.items()},
         }
     )
@@ -109,7 +108,7 @@ def corpus_answers(folder: str) -> dict[str, Any]:
 def comparison_answers(folder: str) -> dict[str, Any]:
     """The table that stands in the folder."""
     told = json.loads((Path(folder) / "comparison.json").read_text(encoding="utf-8"))
-    return _rows(TaskComparison.from_json(told) if "task" in told else Comparison.from_json(told))
+    return _rows(TaskComparison.from_dict(told) if "task" in told else TextComparison.from_dict(told))
 
 
 def shown_again(folder: str) -> dict[str, Any]:
@@ -121,7 +120,7 @@ def shown_again(folder: str) -> dict[str, Any]:
     return _rows(fb.compare(texts, only=["ngram", "word2vec"], time="1s", seeds=1, threads=1, to=folder))
 
 
-def _rows(made: Comparison | TaskComparison) -> dict[str, Any]:
+def _rows(made: TextComparison | TaskComparison) -> dict[str, Any]:
     rows = []
     for row in made.rows:
         for one in row.trials:
@@ -152,11 +151,11 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _score(run: fb.Run, texts: list[str], chinese: bool) -> Any:
-    return [[token.log_probability for token in one.tokens] for one in run.score([*texts, "a zebra 斑马"])]
+    return [[token.log_prob for token in one.tokens] for one in run.score([*texts, "a zebra 斑马"])]
 
 
 def _next(run: fb.Run, texts: list[str], chinese: bool) -> Any:
-    found = run.next(texts[0][: len(texts[0]) // 2], top=5)
+    found = run.next_tokens(texts[0][: len(texts[0]) // 2], top=5)
     return [[one.text, one.probability] for one in found.candidates]
 
 
@@ -164,7 +163,7 @@ def _generate(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     start = texts[0][:4]
     search = run.generate(start, beams=2, best=2, length=6)
     greedy = run.generate(start, temperature=0, length=8, seed=0)
-    return {"beams": [[one.text, one.log_probability] for one in search], "greedy": [one.text for one in greedy]}
+    return {"beams": [[one.text, one.log_prob] for one in search], "greedy": [one.text for one in greedy]}
 
 
 def _ask(run: fb.Run, texts: list[str], chinese: bool) -> Any:
@@ -178,7 +177,7 @@ def _fill(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     found = run.fill("小明住在____京。" if chinese else "Anna lives in ____ and has a dog.", top=5)
     return {
         "text": found.whole,
-        "log_probability": found.log_probability,
+        "log_probability": found.log_prob,
         "blanks": [[[one.text, one.probability] for one in blank] for blank in found.blanks],
     }
 
@@ -216,7 +215,7 @@ def _choose(run: fb.Run, texts: list[str], chinese: bool) -> Any:
 
 def _translate(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     found = run.translate(["the cat sees the dog", "Anna is in Rome"], beams=2, best=2)
-    return [[[one.text, one.score] for one in text.versions] for text in found]
+    return [[[one.text, one.score] for one in text.hypotheses] for text in found]
 
 
 def _embed(run: fb.Run, texts: list[str], chinese: bool) -> Any:
@@ -252,7 +251,7 @@ def _measure(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     if run.task is not None:
         files = {"classification": "opinions-chinese.tsv" if chinese else "opinions.tsv", "pairs": "sentence-pairs.tsv"}
         files |= {"tagging": "tags.conll", "answering": "questions.json", "choice": "choices.tsv"}
-        found = run.examine(f"texts/{files[run.task.name]}")
+        found = run.evaluate(f"texts/{files[run.task.name]}")
         return {"figures": sorted(_numbers(found.figures)), "mistakes": len(found.mistakes)}
     if "translate" in run.verbs:
         return None  # measured on pairs by the command line: the figures are among the metrics of the run

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from forebear.cli.main import main
-from forebear.demo.examples import examples as of_world
-from forebear.demo.labelled import FILES, lines
-from forebear.training.folder import RunFolder
-from forebear.training.labelled import labelled_source
-from forebear.training.trainer import Watcher
-from forebear.using import adapting
+from forebear.data.labeled.source import labeled_source
+from forebear.demo.labeled_examples import TASK_FILES, lines
+from forebear.demo.labeled_examples import demo_examples as of_world
+from forebear.experiments import pipeline
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import TrainingCallback
 from small_runs import trained
 
-TASKS = {task: name for name, (task, _) in FILES.items() if name != "topic" and name != "opinion"} | {"choice": ""}
+TASKS = {task: name for name, (task, _) in TASK_FILES.items() if name != "topic" and name != "opinion"} | {"choice": ""}
 
 
 @lru_cache
@@ -52,7 +52,7 @@ def file_of(task: str, folder: Path, count: int = 60, seed: int = 0) -> Path:
     return file
 
 
-def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **settings: Any) -> adapting.Plan:
+def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **settings: Any) -> pipeline.AdaptPlan:
     how = {
         name: settings.pop(name)
         for name in (
@@ -62,16 +62,24 @@ def planned(begin: str | Path, task: str, folder: Path, count: int = 60, **setti
         if name in settings
     }
     options = {name: settings.pop(name) for name in ("crf",) if name in settings}
-    source, _ = labelled_source(str(file_of(task, folder, count)), task=task)
+    source, _ = labeled_source(str(file_of(task, folder, count)), task=task)
     usual = {"steps": 12, "threads": 1} if str(begin) != "ngram" else {}
     dropout = settings.pop("dropout", None)
-    return adapting.plan(str(begin), source, how=how, options=options, dropout=dropout, settings={**usual, **settings})
+    return pipeline.plan_adaptation(
+        str(begin), source, how=how, options=options, dropout=dropout, settings={**usual, **settings}
+    )
 
 
 def adapted(
-    begin: str | Path, task: str, folder: Path, *, to: str = "adapted", watcher: Watcher | None = None, **settings: Any
+    begin: str | Path,
+    task: str,
+    folder: Path,
+    *,
+    to: str = "adapted",
+    watcher: TrainingCallback | None = None,
+    **settings: Any,
 ) -> RunFolder:
-    return adapting.adapt(planned(begin, task, folder, **settings), folder / to, watcher=watcher)
+    return pipeline.run_adaptation(planned(begin, task, folder, **settings), folder / to, watcher=watcher)
 
 
 SHORT = ["--steps", "4", "--threads", "1", "--quiet"]  # a command that only has to come to its end

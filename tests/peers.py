@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from forebear.interop.families import FAMILIES
-from forebear.interop.names import into_theirs
-from forebear.lineage import milestone_named
-from forebear.networks.model import Model
+from forebear.interop.tensor_names import FAMILIES, to_hf_names
+from forebear.nn.model import Model
+from forebear.registry import model_spec
 
 VOCABULARY, LENGTHS = 37, (9, 4, 9, 13)
 SPECIALS = {"padding": (1, "<pad>"), "start": (0, "<s>"), "end": (2, "</s>"), "unknown": (3, "<unk>")}
@@ -66,7 +65,7 @@ def peer_of(name: str, **numbers: Any) -> Any:
 
 def model_of(milestone: str, fields: Mapping[str, Any], vocabulary: int = VOCABULARY) -> Model:
     tokenizer: Any = SimpleNamespace(size=vocabulary)
-    return milestone_named(milestone)(**fields).network(tokenizer)
+    return model_spec(milestone)(**fields).build(tokenizer)
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def their_answers(peer: Any, rows: Rows, heads: Any) -> dict[str, Tensor]:
 
 def our_answers(model: Model, rows: Rows, heads: Any) -> dict[str, Tensor]:
     inputs = inputs_for(model, rows)
-    return {"": model.encoder(**inputs).last} if heads == ("",) else model.answers(inputs)
+    return {"": model.encoder(**inputs).last} if heads == ("",) else model.logits(inputs)
 
 
 def inputs_for(model: Any, rows: Rows) -> dict[str, Tensor]:
@@ -161,4 +160,4 @@ def our_pulls(model: Model, milestone: str, rows: Rows, before: int, depth: int)
     pulls = {
         name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in model.named_parameters()
     }
-    return into_theirs(FAMILIES[milestone].table, pulls, depth=depth, before=before)
+    return to_hf_names(FAMILIES[milestone].name_map, pulls, depth=depth, before=before)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from forebear.lineage import milestone_named
-from forebear.training.labelled import labelled_source
-from forebear.using import adapting
-from forebear.using.run import Run
+from forebear.data.labeled.source import labeled_source
+from forebear.experiments import pipeline
+from forebear.inference.run import Run
+from forebear.registry import model_spec
 
 ENGLISH = "the film about a man and his dog was shown in town last week".split()
 CHINESE = "这部 电影 关于 一个 男人 和 他 的 狗 上周 在 镇上 放映".split()
@@ -81,16 +81,16 @@ def planted(
     file.write_text(_lines(task), encoding="utf-8")
     form = {"several": "|"} if task == "several" else None
     known = "classification" if task in ("numbers", "several") else task
-    source, _ = labelled_source(str(file), task=known, form=form)
-    learning = milestone_named(milestone).learning
+    source, _ = labeled_source(str(file), task=known, form=form)
+    learning = model_spec(milestone).learning
     options = {name: more.pop(name) for name in ("crf",) if name in more}
     how = {name: more.pop(name) for name in ("how",) if name in more}
     settings = {"steps": steps, "rate": 3e-3, "threads": 1} if learning == "descending" else {}
-    plan = adapting.plan(milestone, source, how=how, options=options, settings=settings)
+    plan = pipeline.plan_adaptation(milestone, source, how=how, options=options, settings=settings)
     if learning == "descending":
-        kind = milestone_named(milestone)
-        plan = replace(plan, milestone=kind(**{**SMALL, **more}))
-    return Run(adapting.adapt(plan, folder / f"{milestone}-{task}"))
+        kind = model_spec(milestone)
+        plan = replace(plan, spec=kind(**{**SMALL, **more}))
+    return Run(pipeline.run_adaptation(plan, folder / f"{milestone}-{task}"))
 
 
 class Runs:

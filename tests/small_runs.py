@@ -10,28 +10,29 @@ from typing import Any
 
 import pytest
 
-from forebear.errors import BadInput
-from forebear.lineage import LINEAGE, learning_from_tags, learning_from_text, milestone_named
-from forebear.text.tokenizer import Tokenizer
-from forebear.text.training import train
-from forebear.training.corpora import TextSource
-from forebear.training.folder import RunFolder
-from forebear.training.trainer import Watcher
-from forebear.using import planning, pretraining
-from forebear.using.explaining import abilities
-from forebear.using.heeding import way_of
-from forebear.using.run import Run
+from forebear.data.corpora import TextSource
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+from forebear.experiments import pipeline
+from forebear.experiments import plan as planning
+from forebear.experiments.explain import model_capabilities
+from forebear.inference.run import Run
+from forebear.registry import LINEAGE, model_spec, tag_only_models, text_models
+from forebear.settings.resolve import settings_kind
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import TrainingCallback
 
 SMALL = {"width": 32, "depth": 2, "heads": 2, "context": 16, "order": 3, "window": 3, "min_count": 1, "states": 16}
-NAMES = [name for name in LINEAGE if name not in learning_from_tags()]  # who learns from text, alone or in pairs
-TABLES = [name for name in NAMES if milestone_named(name).learning == "sweeping"]  # word vectors: they predict no text
-READING = [name for name in learning_from_text() if name not in TABLES]
-NEURAL = [name for name in NAMES if milestone_named(name).learning == "descending"]
+NAMES = [name for name in LINEAGE if name not in tag_only_models()]  # who learns from text, alone or in pairs
+TABLES = [name for name in NAMES if model_spec(name).learning == "sweeping"]  # word vectors: they predict no text
+READING = [name for name in text_models() if name not in TABLES]
+NEURAL = [name for name in NAMES if model_spec(name).learning == "descending"]
 ENCODING = [name for name in NEURAL if name in READING]  # their encoder reads one text; the Transformer reads pairs
-TRANSFORMERS = [name for name in ENCODING if "heads" in {field.name for field in fields(milestone_named(name))}]
+TRANSFORMERS = [name for name in ENCODING if "heads" in {field.name for field in fields(model_spec(name))}]
 WAYS = ["ngram", "gpt2", "bert"]  # one of each: that counts, that predicts, that finds what is hidden
-PREDICTING = [name for name in NAMES if "generate" in abilities(name)[0]]
-HIDING = [name for name in NAMES if "fill" in abilities(name)[0]]
+PREDICTING = [name for name in NAMES if "generate" in model_capabilities(name)[0]]
+HIDING = [name for name in NAMES if "fill" in model_capabilities(name)[0]]
 
 _ANIMALS, _PLACES = ("cat", "dog", "bird", "old fox", "young hare"), ("mat", "tree", "hill", "river", "red roof")
 
@@ -53,14 +54,14 @@ def text(documents: int = 40) -> str:
 
 
 def tokenizer(kind: str = "characters") -> Tokenizer:
-    return train(kind, text().split("\n\n"), size=300 if kind == "bytepair" else None)
+    return train_tokenizer(kind, text().split("\n\n"), size=300 if kind == "bytepair" else None)
 
 
 def settings(name: str, **changes: Any) -> dict[str, Any]:
     """The small values of the fields this milestone has, and a short recipe."""
-    own = {field.name for field in fields(milestone_named(name))}
+    own = {field.name for field in fields(model_spec(name))}
     small = {field: value for field, value in SMALL.items() if field in own}
-    if milestone_named(name).learns_from == "pairs":
+    if model_spec(name).learns_from == "pairs":
         small |= {"context": 40, "inner": 64, "dropout": 0.0, "smoothing": 0.0}
     if "pairs" in own:  # rows that hold two sentences
         small |= {"context": 40} | ({"table": 16} if "table" in own else {})
@@ -82,7 +83,7 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
         "searching": {"epochs": 30, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
-    }[way_of(milestone_named(name))]
+    }[settings_kind(model_spec(name))]
     recipe |= {"rate": 2e-2} if "state" in own or name == "elmo" else {}
     budget = {"steps", "tokens", "time", "epochs"}
     if budget & set(changes):
@@ -99,11 +100,13 @@ def to_be_killed(name: str, *, quick: bool = False) -> dict[str, Any]:
     return {"batch": batch, "save_every": 0.001, **(steps if name != "ngram" else {})}
 
 
-def plan(name: str, file: Path, **changes: Any) -> planning.Plan:
+def plan(name: str, file: Path, **changes: Any) -> planning.PretrainPlan:
     kind, source = changes.pop("tokenizer", None), None
-    if milestone_named(name).learns_from == "pairs":
+    if model_spec(name).learns_from == "pairs":
         file, source = translated(file), TextSource((), pairs=True)
-    return planning.plan(name, [str(file)], tokenizer=kind, source=source, settings=settings(name, **changes))
+    return planning.plan_pretraining(
+        name, [str(file)], tokenizer=kind, source=source, settings=settings(name, **changes)
+    )
 
 
 def translated(file: Path) -> Path:
@@ -117,12 +120,14 @@ def translated(file: Path) -> Path:
     return sides
 
 
-def trained(name: str, folder: Path, *, watcher: Watcher | None = None, to: str = "run", **changes: Any) -> RunFolder:
+def trained(
+    name: str, folder: Path, *, watcher: TrainingCallback | None = None, to: str = "run", **changes: Any
+) -> RunFolder:
     """A small run in `folder`, on the text that is put there."""
     file = folder / "text.txt"
     if not file.exists():
         file.write_text(text(), encoding="utf-8")
-    return pretraining.pretrain(plan(name, file, **changes), folder / to, watcher=watcher)
+    return pipeline.run_pretraining(plan(name, file, **changes), folder / to, watcher=watcher)
 
 
 def opened(name: str, folder: Path, **changes: Any) -> Run:
@@ -131,10 +136,10 @@ def opened(name: str, folder: Path, **changes: Any) -> Run:
 
 def weights(run: RunFolder) -> str:
     """What was learned, in a word."""
-    return run.facts["weights"]["sha256"]
+    return run.metadata["weights"]["sha256"]
 
 
-class Notes(Watcher):
+class Notes(TrainingCallback):
     """Hears everything."""
 
     def __init__(self) -> None:
@@ -150,7 +155,7 @@ def allowed_to_refuse() -> Iterator[list[str]]:
     refused: list[str] = []
     try:
         yield refused
-    except BadInput as error:
+    except InputError as error:
         refused.append(str(error.remedy or ""))
         if not refused[0]:
             raise

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from forebear.inference.beam_search import Stopping, beam_search
 from forebear.interop.huggingface import written
-from forebear.milestones.gpt2 import Gpt2
-from forebear.networks.predictor import NetworkPredictor
-from forebear.using.beams import Stopping, search
+from forebear.models.gpt2 import GPT2Spec
+from forebear.nn.causal_lm import TransformerCausalLM
 from peers import model_of
 
 transformers = pytest.importorskip("transformers")
@@ -22,21 +22,21 @@ FIELDS: dict[str, Any] = {"width": 24, "depth": 2, "heads": 3, "context": 48, "i
 STOPPING: dict[Stopping, Any] = {"full": True, "unlikely": False, "impossible": "never"}
 
 
-def both(seed: int) -> tuple[NetworkPredictor, Any]:
+def both(seed: int) -> tuple[TransformerCausalLM, Any]:
     """Ours and theirs; weights so large that tokens differ clearly, and ends are not rare."""
-    ours = model_of("gpt2", FIELDS, VOCABULARY).initialise(seed).eval()
+    ours = model_of("gpt2", FIELDS, VOCABULARY).initialize(seed).eval()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in ours.parameters():
             random = torch.randn(value.shape, generator=draw)
             value.copy_(0.2 * random if value.dim() > 1 else value + 0.2 * random)
     tensors = {name: value.clone() for name, value in ours.tensors().items()}
-    config, weights = written("gpt2", asdict(Gpt2(**FIELDS)), tensors, {})
+    config, weights = written("gpt2", asdict(GPT2Spec(**FIELDS)), tensors, {})
     peer = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(**config, bos_token_id=END, eos_token_id=END, pad_token_id=0)
     )
     peer.load_state_dict(weights, strict=False)
-    return NetworkPredictor(ours), peer.eval()
+    return TransformerCausalLM(ours), peer.eval()
 
 
 def theirs(peer: Any, prompts: list[np.ndarray], beams: int, penalty: float, stopping: Stopping) -> list[list[Any]]:
@@ -66,8 +66,8 @@ def test_the_same_texts_and_scores(beams, penalty, stopping):
             theirs(peer, prompts[:1], beams, penalty, stopping)[0][0][0] == wanted[0][0][0]
         )  # padding changed nothing
         how = {"end": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
-        together = search(ours.read(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **how)
-        alone = [search(ours.read([prompt], LENGTH), 1, lengths=[LENGTH], **how)[0] for prompt in prompts]
+        together = beam_search(ours.read(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **how)
+        alone = [beam_search(ours.read([prompt], LENGTH), 1, lengths=[LENGTH], **how)[0] for prompt in prompts]
         for found in (together, alone):
             for mine, other in zip(found, wanted, strict=True):
                 assert [one.ids for one in mine] == [ids for ids, _ in other]

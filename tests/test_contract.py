@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forebear.errors import Interrupted
-from forebear.lineage import LINEAGE, milestone_named, name_of
-from forebear.objectives.batch import NOTHING, Moment
-from forebear.text.corpus import Corpus
-from forebear.training.checkpoint import Checkpoints
-from forebear.training.metrics import Metrics
-from forebear.training.trainer import Report, Watcher
-from forebear.using import pretraining
-from forebear.using.run import Run
+from forebear.data.corpus.corpus import Corpus
+from forebear.errors import UserInterrupt
+from forebear.experiments import pipeline
+from forebear.inference.run import Run
+from forebear.objectives.batch import IGNORE_INDEX, BatchKey
+from forebear.registry import LINEAGE, model_name, model_spec
+from forebear.training.checkpoint import CheckpointStore
+from forebear.training.run_folder import MetricsLog
+from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import ENCODING, HIDING, NAMES, NEURAL, PREDICTING, READING, TABLES, opened, settings, trained, weights
 
 KINDS = ("words", "characters", "bytepair")
@@ -78,12 +78,12 @@ def hiding(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Run:
 
 
 def corpus_of(run: Run) -> Corpus:
-    return Corpus.open(run.facts["data"]["folder"])
+    return Corpus.open(run.to_dict["data"]["folder"])
 
 
 def rows(run: Run) -> list[np.ndarray]:
     """A few texts of different lengths, as rows."""
-    end = run.tokenizer.roles["end"]
+    end = run.tokenizer.special_roles["end"]
     texts = ("The cat sat by the hill.", "The dog", "Number 3 is over, said the bird. The", "zebra ☃ the")
     return [np.append([end], run.tokenizer.encode(text).ids) for text in texts]
 
@@ -94,16 +94,16 @@ def test_the_table_is_in_the_order_of_history():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fields_survive_json(name: str):
-    kind = milestone_named(name)
+    kind = model_spec(name)
     for size in ("", *kind.sizes):
         made = kind(**kind.sizes.get(size, {}))
         assert kind(**json.loads(json.dumps(asdict(made)))) == made
-        assert name_of(made) == name
+        assert model_name(made) == name
     assert kind.size in kind.sizes or not kind.sizes
 
 
 def test_naming_a_milestone_never_loads_torch():
-    code = "import sys; from forebear.lineage import milestone_named\n"
+    code = "import sys; from forebear.registry import model_spec\n"
     code += f"for name in {NAMES!r}:\n  milestone_named(name)().recipe()\n"
     code += "  if 'torch' in sys.modules: sys.exit(name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -111,18 +111,20 @@ def test_naming_a_milestone_never_loads_torch():
 
 
 def test_every_target_has_a_head(run: Run):
-    objective = run.folder.milestone.objective(run.tokenizer)
-    batch = objective.batch(corpus_of(run).whole(), 100, Moment(0, 0))
+    objective = run.folder.spec.objective(run.tokenizer)
+    batch = objective.batch(corpus_of(run).all_documents(), 100, BatchKey(0, 0))
     assert set(batch.targets) == set(run.heads)
     assert sum(batch.inputs["lengths"]) == len(batch.inputs["tokens"])
-    assert all(len(target) in (batch.tokens, len(batch.inputs["lengths"])) for target in batch.targets.values())
-    assert all((target >= NOTHING).all() for target in batch.targets.values())
+    assert all(
+        len(target) in (batch.num_target_tokens, len(batch.inputs["lengths"])) for target in batch.targets.values()
+    )
+    assert all((target >= IGNORE_INDEX).all() for target in batch.targets.values())
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_target_of_a_table_has_a_head(name: str, runs: Callable[[str], Run]):
     run = runs(name)
-    batch = run.folder.milestone.objective(run.tokenizer).batch(corpus_of(run).whole(), 100, Moment(0, 0))
+    batch = run.folder.spec.objective(run.tokenizer).batch(corpus_of(run).all_documents(), 100, BatchKey(0, 0))
     assert set(batch.targets) == set(run.heads)
     assert sum(batch.inputs["lengths"]) == len(batch.inputs["tokens"])
 
@@ -131,7 +133,7 @@ def test_every_target_of_a_table_has_a_head(name: str, runs: Callable[[str], Run
 def test_a_table_learns(name: str, tmp_path: Path):
     """Held-out text costs less after many steps than after one."""
     first, last = (
-        trained(name, tmp_path, to=str(steps), steps=steps, rate=0.1).facts["metrics"]["held_out"]["loss"]
+        trained(name, tmp_path, to=str(steps), steps=steps, rate=0.1).metadata["metrics"]["held_out"]["loss"]
         for steps in (1, 200)
     )
     assert last < 0.9 * first
@@ -139,7 +141,7 @@ def test_a_table_learns(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_saved_table_is_the_same(name: str, runs: Callable[[str], Run]):
-    one, other = runs(name).words, Run.open(runs(name).folder.path).words
+    one, other = runs(name).word_table, Run.open(runs(name).folder.path).word_table
     assert one.words == other.words
     assert len(one.words) > 10
     assert np.array_equal(one.matrix[:5], other.matrix[:5])
@@ -149,13 +151,13 @@ def test_a_saved_table_is_the_same(name: str, runs: Callable[[str], Run]):
 
 def test_it_learns(run: Run):
     """Held-out text is cheaper than by token frequencies alone."""
-    assert run.facts["metrics"]["held_out"]["nats_per_token"] < 0.8 * run.facts["unigram_nats"]
+    assert run.to_dict["metrics"]["held_out"]["nats_per_token"] < 0.8 * run.to_dict["unigram_nats"]
 
 
 @pytest.mark.parametrize(("name", "kind"), of_every_kind())
 def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path):
     more = {"steps": 150, "rate": 5e-3} if name in (*HIDING, "seq2seq_attention") else {}
-    facts = trained(name, tmp_path, tokenizer=kind, **more).facts
+    facts = trained(name, tmp_path, tokenizer=kind, **more).metadata
     assert facts["metrics"]["held_out"]["nats_per_token"] < facts["unigram_nats"]
 
 
@@ -172,30 +174,30 @@ def test_a_saved_run_writes_alike(predicting: Run):
 
 
 def test_probability_is_probability(predicting: Run):
-    shares = np.exp(np.asarray(predicting.predictor.follow(rows(predicting)), np.float64)).sum(axis=1)
+    shares = np.exp(np.asarray(predicting.predictor.next_log_probs(rows(predicting)), np.float64)).sum(axis=1)
     assert shares == pytest.approx(1, abs=1e-5)
 
 
 def test_probability_of_what_is_hidden_is_probability(hiding: Run):
-    hidden = [np.where(np.arange(len(row)) % 3 == 1, hiding.restorer.mask, row)[1:] for row in rows(hiding)]
-    for told in hiding.restorer.fill(hidden):
+    hidden = [np.where(np.arange(len(row)) % 3 == 1, hiding.masked_lm.mask, row)[1:] for row in rows(hiding)]
+    for told in hiding.masked_lm.mask_log_probs(hidden):
         assert np.exp(told.astype(np.float64)).sum(axis=1) == pytest.approx(1, abs=1e-5)
 
 
 def test_scores_are_the_next_tables(predicting: Run):
     """What `score` says of a token is what `follow` says of it after the tokens before."""
     for row, scores in zip(rows(predicting), predicting.predictor.score(rows(predicting)), strict=True):
-        tables = predicting.predictor.follow([row[:place] for place in range(1, len(row))])
+        tables = predicting.predictor.next_log_probs([row[:place] for place in range(1, len(row))])
         assert scores == pytest.approx(tables[np.arange(len(row) - 1), row[1:]], abs=1e-4)
 
 
 def test_scores_are_what_fills_a_blank(hiding: Run):
     """What `score` says of a token is what `fill` says of it where it alone is hidden."""
     row = rows(hiding)[0]
-    scores = hiding.restorer.score([row])[0]
+    scores = hiding.masked_lm.pseudo_log_probs([row])[0]
     for place in range(1, len(row)):
-        alone = np.where(np.arange(len(row)) == place, hiding.restorer.mask, row)[1:]
-        assert scores[place - 1] == pytest.approx(hiding.restorer.fill([alone])[0][0, row[place]], abs=1e-4)
+        alone = np.where(np.arange(len(row)) == place, hiding.masked_lm.mask, row)[1:]
+        assert scores[place - 1] == pytest.approx(hiding.masked_lm.mask_log_probs([alone])[0][0, row[place]], abs=1e-4)
 
 
 def test_no_head_peeks_ahead(predicting: Run):
@@ -209,7 +211,7 @@ def test_what_is_hidden_is_seen_from_both_sides(hiding: Run):
     """A later token changes what is said of an earlier one."""
     row = rows(hiding)[0]
     changed = np.append(row[:6], row[1:4])
-    one, other = (hiding.restorer.score([one])[0] for one in (row, changed))
+    one, other = (hiding.masked_lm.pseudo_log_probs([one])[0] for one in (row, changed))
     assert np.abs(one[:5] - other[:5]).max() > 1e-4
 
 
@@ -235,19 +237,19 @@ def test_texts_together_have_the_vectors_they_have_alone(name: str, runs: Callab
 
 def test_measuring_adds_up(run: Run):
     held_out = corpus_of(run).split(run.folder.recipe.held_out).held_out
-    told = run.facts["metrics"]["held_out"]
+    told = run.to_dict["metrics"]["held_out"]
     assert run.measure(held_out).bits_per_byte == pytest.approx(told["bits_per_byte"])
     assert told["bytes"] == held_out.bytes
     assert told["nats_per_token"] == pytest.approx(math.log(told["perplexity"]))
 
 
-class Stopping(Watcher):
+class Stopping(TrainingCallback):
     """Interrupts like Ctrl-C once a step is reached."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         if report.step >= self.at:
             import os
             import signal
@@ -260,23 +262,23 @@ class Stopping(Watcher):
 def test_an_interrupted_run_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
     once = name in ("ngram", "onehot")  # they see every text once
     changes = {"batch": 30} if once else {"steps": 20, "evaluate_every": 7, "dropout": 0.1}
-    if "dropout" not in settings(name) | asdict(milestone_named(name)()):
+    if "dropout" not in settings(name) | asdict(model_spec(name)()):
         changes.pop("dropout", None)
     whole = trained(name, tmp_path, to="whole", **changes)
-    with pytest.raises(Interrupted) as raised:
+    with pytest.raises(UserInterrupt) as raised:
         trained(name, tmp_path, to="broken", watcher=Stopping(13), **changes)
     assert raised.value.exit_code == 130
     assert f"--resume {tmp_path / 'broken'}" in raised.value.remedy
-    broken = pretraining.resume(tmp_path / "broken")
+    broken = pipeline.resume_pretraining(tmp_path / "broken")
     assert weights(broken) == weights(whole)
     told = "loss" if name in TABLES else "tokens"
-    assert broken.facts["metrics"]["held_out"][told] == whole.facts["metrics"]["held_out"][told]
+    assert broken.metadata["metrics"]["held_out"][told] == whole.metadata["metrics"]["held_out"][told]
     lines = [
-        [(line["step"], line["losses"]) for line in Metrics(one.path / "metrics.jsonl").read()]
+        [(line["step"], line["losses"]) for line in MetricsLog(one.path / "metrics.jsonl").read_lines()]
         for one in (whole, broken)
     ]
     assert lines[0] == lines[1]
-    assert len(Checkpoints(broken.path / "checkpoints").all()) == 1
+    assert len(CheckpointStore(broken.path / "checkpoints").list_all()) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -304,5 +306,5 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rerun_repeats_every_bit(name: str, tmp_path: Path):
     run = trained(name, tmp_path, **({"time": 0.1} if name in [*NEURAL, *TABLES] else {}))
-    again = pretraining.again(run.path, tmp_path / "again")
+    again = pipeline.repeat_run(run.path, tmp_path / "again")
     assert weights(again) == weights(run)

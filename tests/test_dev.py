@@ -50,7 +50,7 @@ def project(tmp_path: Path) -> Path:
 
 def finish(venv, extras: frozenset[str] = frozenset()) -> None:
     mark = dev.fingerprint(venv.root, venv.version())
-    dev.write_stamp(venv.stamp, dev.Stamp(mark, extras, str(venv.root)))
+    dev.write_stamp(venv.file_stamp, dev.Stamp(mark, extras, str(venv.root)))
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_unfinished_setup_leaves_no_stamp(project: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(dev, "find_pip", lambda venv: ["pip"])
     with pytest.raises((KeyboardInterrupt, dev.DevError)):
         dev.setup(project, frozenset({"dev"}))
-    assert not dev.Venv(project).stamp.exists()
+    assert not dev.Venv(project).file_stamp.exists()
     assert not dev.is_ready(dev.Venv(project), frozenset())
 
 
@@ -212,7 +212,7 @@ def remade(project: Path, stages: list[str], capsys: pytest.CaptureFixture[str])
     kept = project / ".venv" / "kept"
     kept.write_text("")
     try:
-        dev.make(dev.Venv(project), dev.read_stamp(dev.Venv(project).stamp))
+        dev.make(dev.Venv(project), dev.read_stamp(dev.Venv(project).file_stamp))
     finally:
         assert kept.exists() != ("virtual environment" in stages)
     return capsys.readouterr().err
@@ -220,7 +220,7 @@ def remade(project: Path, stages: list[str], capsys: pytest.CaptureFixture[str])
 
 def test_sound_venv_is_reused_also_one_made_by_hand(project: Path, stages: list[str], capsys):
     package(project, "numpy-2.0")
-    dev.Venv(project).stamp.unlink()
+    dev.Venv(project).file_stamp.unlink()
     assert remade(project, stages, capsys) == ""
     assert stages == []
 

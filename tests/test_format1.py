@@ -1,6 +1,6 @@
 """Run folders, corpora and comparisons of format 1 are opened, asked and gone on with as the code that made them did.
 
-They were made once, by tests/data/make_format1.py; what they are asked is in format1_answers.py.
+They were made once, by tests/stored/make_format1.py; what they are asked is in format1_answers.py.
 """
 
 from __future__ import annotations

@@ -76,11 +76,11 @@ def test_python_with_a_module(trapped: Path):
 
 
 def test_a_search_path_with_the_working_folder_is_not_handed_on(trapped: Path, monkeypatch: pytest.MonkeyPatch):
-    from forebear.text.child_processes import child_environment, python_command
+    from forebear.data.io.child_processes import child_environment, python_command
 
     monkeypatch.chdir(trapped)
     monkeypatch.setattr(sys, "path", ["", ".", str(trapped), "texts/..", *sys.path])
-    program = "import forebear.text.workers; import random, json, sys; print(sys.path)"
+    program = "import forebear.data.io.workers; import random, json, sys; print(sys.path)"
     done = subprocess.run(python_command(program), env=child_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert repr(str(trapped)) not in done.stdout
@@ -90,7 +90,7 @@ def test_a_search_path_with_the_working_folder_is_not_handed_on(trapped: Path, m
 def test_the_package_may_stand_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A checkout that is not installed: the package is found, but nothing beside it takes a module's place."""
     import forebear
-    from forebear.text.child_processes import child_environment, python_command
+    from forebear.data.io.child_processes import child_environment, python_command
 
     (tmp_path / "marks").mkdir()
     source = tmp_path / "with:colon"
@@ -101,7 +101,7 @@ def test_the_package_may_stand_in_the_working_folder(tmp_path: Path, monkeypatch
     monkeypatch.setattr(forebear, "__file__", str(source / "forebear" / "__init__.py"))
     others = [path for path in sys.path if not (Path(path) / "forebear").exists()]
     monkeypatch.setattr(sys, "path", [str(source), *others])
-    program = "import forebear.text.workers; import forebear, random; print(forebear.__file__)"
+    program = "import forebear.data.io.workers; import forebear, random; print(forebear.__file__)"
     done = subprocess.run(python_command(program), env=child_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "marks").iterdir()) == []

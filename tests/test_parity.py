@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from forebear.interop.families import FAMILIES
-from forebear.interop.huggingface import read_folder, write_folder
-from forebear.lineage import milestone_named
-from forebear.networks.model import Model
-from forebear.networks.predictor import NetworkPredictor
+from forebear.interop.huggingface import read_huggingface, write_huggingface
+from forebear.interop.tensor_names import FAMILIES
+from forebear.nn.causal_lm import TransformerCausalLM
+from forebear.nn.model import Model
+from forebear.registry import model_spec
 from peers import (
     PEERS,
     SPECIALS,
@@ -50,7 +50,7 @@ def rows_for(name: str, lengths: tuple[int, ...] = (9, 4, 9, 13)) -> Rows:
 
 def drawn(milestone: str, fields: dict[str, Any]) -> Model:
     """One of ours, with values as large as a peer's."""
-    model, draw = model_of(milestone, fields).initialise(3).eval(), torch.Generator().manual_seed(4)
+    model, draw = model_of(milestone, fields).initialize(3).eval(), torch.Generator().manual_seed(4)
     with torch.no_grad():
         for value in model.parameters():
             random = torch.randn(value.shape, generator=draw)
@@ -63,9 +63,9 @@ def test_imported_models_have_the_same_logits(name: str, tmp_path: Path):
     """Padded in a batch there; here all rows together, and each alone."""
     peer, rows = peer_of(name), rows_for(name)
     peer.save_pretrained(tmp_path)
-    found = read_folder(tmp_path)
+    found = read_huggingface(tmp_path)
     heads = found.heads or ("",)
-    model = model_of(found.milestone, found.fields).only(found.heads).load(found.tensors).eval()
+    model = model_of(found.model, found.fields).with_heads(found.heads).load(found.tensors).eval()
     wanted = their_answers(peer, rows, heads)
     answers = our_answers(model, rows, heads)
     assert answers.keys() == wanted.keys()
@@ -80,11 +80,11 @@ def test_imported_models_have_the_same_logits(name: str, tmp_path: Path):
 def test_a_step_of_training_has_the_same_gradients(name: str, tmp_path: Path):
     peer, rows = peer_of(name), rows_for(name)
     peer.save_pretrained(tmp_path)
-    found = read_folder(tmp_path)
-    model = model_of(found.milestone, found.fields).only(found.heads).load(found.tensors)
+    found = read_huggingface(tmp_path)
+    model = model_of(found.model, found.fields).with_heads(found.heads).load(found.tensors)
     wanted = their_pulls(peer, rows, found.heads)
     before = 2 if name.startswith("Roberta") else 0
-    pulls = our_pulls(model, found.milestone, rows, before, found.fields["depth"])
+    pulls = our_pulls(model, found.model, rows, before, found.fields["depth"])
     tied = {name for name in wanted if "lm_head.weight" in name or ".decoder." in name}
     assert pulls.keys() == wanted.keys() - tied
     assert max(float(value.abs().max()) for value in pulls.values()) > 0.01
@@ -96,8 +96,8 @@ def test_a_step_of_training_has_the_same_gradients(name: str, tmp_path: Path):
 def test_exported_models_open_there_and_answer_alike(name: str, tmp_path: Path):
     milestone, fields = EXPORTED[name]
     network = drawn(milestone, fields)
-    whole = asdict(milestone_named(milestone)(**fields))
-    assert write_folder(tmp_path, milestone, whole, network.tensors(), SPECIALS) == []
+    whole = asdict(model_spec(milestone)(**fields))
+    assert write_huggingface(tmp_path, milestone, whole, network.tensors(), SPECIALS) == []
     peer, told = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(told.values()), told
     assert peer.config.architectures == [name]
@@ -111,19 +111,19 @@ def test_exported_models_open_there_and_answer_alike(name: str, tmp_path: Path):
 def test_exported_models_continue_alike(name: str, tmp_path: Path):
     milestone, fields = EXPORTED[name]
     model = drawn(milestone, fields | {"context": 40})
-    whole = asdict(milestone_named(milestone)(**fields | {"context": 40}))
-    write_folder(tmp_path, milestone, whole, model.tensors(), {"end": (0, "<|endoftext|>")})
+    whole = asdict(model_spec(milestone)(**fields | {"context": 40}))
+    write_huggingface(tmp_path, milestone, whole, model.tensors(), {"end": (0, "<|endoftext|>")})
     peer = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     tokens = rows_for(name, (9, 9, 9)).tokens.view(3, 9)
     length = 16
     asked = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
     theirs = peer.generate(tokens, attention_mask=torch.ones_like(tokens), suppress_tokens=[0], **asked)[:, 9:]
-    reader, found = NetworkPredictor(model).read(list(tokens.numpy()), length), []
+    reader, found = TransformerCausalLM(model).read(list(tokens.numpy()), length), []
     for _ in range(length):
-        scores = reader.next()
+        scores = reader.next_logits()
         scores[:, 0] = -np.inf  # the end, which the peer was told to leave out too
         found.append(scores.argmax(1))
-        reader.take(found[-1])
+        reader.append(found[-1])
     assert np.stack(found, 1).tolist() == theirs.tolist()
 
 
@@ -131,12 +131,12 @@ def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
     """Of any number: the first row of ours is the one after it, there and back."""
     peer = peer_of("RobertaForMaskedLM", pad_token_id=4)
     peer.save_pretrained(tmp_path / "theirs")
-    found = read_folder(tmp_path / "theirs")
+    found = read_huggingface(tmp_path / "theirs")
     assert found.fields["context"] == 15
     table = peer.state_dict()["roberta.embeddings.position_embeddings.weight"]
     assert torch.equal(found.tensors["encoder.embedding.position.weight"], table[5:])
-    fields = asdict(milestone_named("roberta")(**found.fields))
-    write_folder(tmp_path / "ours", "roberta", fields, found.tensors, SPECIALS | {"padding": (4, "<pad>")})
+    fields = asdict(model_spec("roberta")(**found.fields))
+    write_huggingface(tmp_path / "ours", "roberta", fields, found.tensors, SPECIALS | {"padding": (4, "<pad>")})
     again = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / "ours")
     assert again.config.max_position_embeddings == 20
     assert torch.equal(again.state_dict()["roberta.embeddings.position_embeddings.weight"][5:], table[5:])

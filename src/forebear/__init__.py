@@ -17,48 +17,47 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from forebear.comparing.comparing import compare
-    from forebear.inspecting.attributing import why
-    from forebear.inspecting.distance import gradients
-    from forebear.inspecting.layer_weights import layers
-    from forebear.inspecting.lens import lens
-    from forebear.inspecting.maps import attention
-    from forebear.inspecting.norms import norms
-    from forebear.inspecting.positions import positions
-    from forebear.inspecting.projection import projection
-    from forebear.inspecting.senses import senses
-    from forebear.using.calling import adapt, import_run, load, pretrain, rerun, resume
-    from forebear.using.distilling import distil
-    from forebear.using.explaining import explain
-    from forebear.using.listing import runs
-    from forebear.using.mixing import mixed
-    from forebear.using.quantising import quantise
-    from forebear.using.run import Run
+    from forebear.experiments.comparison.compare import compare
+    from forebear.experiments.distill import distill
+    from forebear.experiments.explain import explain_model
+    from forebear.experiments.pretrain import adapt, import_run, load, pretrain, rerun, resume
+    from forebear.experiments.quantize import quantize_run
+    from forebear.inference.ensemble import evaluate_interpolation
+    from forebear.inference.run import Run
+    from forebear.inspection.attention import attention_maps
+    from forebear.inspection.attribution import attribute
+    from forebear.inspection.embedding_space import project_words, vector_norms
+    from forebear.inspection.gradient_distance import gradient_reach
+    from forebear.inspection.layer_weights import layer_weights
+    from forebear.inspection.logit_lens import logit_lens
+    from forebear.inspection.position_embeddings import position_table
+    from forebear.inspection.senses import analyze_senses
+    from forebear.training.run_folder import list_runs
 
 __version__ = "0.1.0"
 __all__ = [
     "Run",
     "adapt",
-    "attention",
+    "attention_maps",
     "compare",
-    "distil",
-    "explain",
-    "gradients",
+    "distill",
+    "explain_model",
+    "gradient_reach",
     "import_run",
-    "layers",
-    "lens",
+    "layer_weights",
+    "logit_lens",
     "load",
-    "mixed",
-    "norms",
-    "positions",
+    "evaluate_interpolation",
+    "vector_norms",
+    "position_table",
     "pretrain",
-    "projection",
-    "quantise",
+    "project_words",
+    "quantize_run",
     "rerun",
     "resume",
-    "runs",
-    "senses",
-    "why",
+    "list_runs",
+    "analyze_senses",
+    "attribute",
 ]
 
 # Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
@@ -68,23 +67,23 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 guard_first_imports()
 
 _PLACES = {
-    "Run": "forebear.using.run",
-    "attention": "forebear.inspecting.maps",
-    "compare": "forebear.comparing.comparing",
-    "distil": "forebear.using.distilling",
-    "explain": "forebear.using.explaining",
-    "gradients": "forebear.inspecting.distance",
-    "layers": "forebear.inspecting.layer_weights",
-    "lens": "forebear.inspecting.lens",
-    "mixed": "forebear.using.mixing",
-    "norms": "forebear.inspecting.norms",
-    "positions": "forebear.inspecting.positions",
-    "projection": "forebear.inspecting.projection",
-    "quantise": "forebear.using.quantising",
-    "runs": "forebear.using.listing",
-    "senses": "forebear.inspecting.senses",
-    "why": "forebear.inspecting.attributing",
-    **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.using.calling"),
+    "Run": "forebear.inference.run",
+    "attention_maps": "forebear.inspection.attention",
+    "compare": "forebear.experiments.comparison.compare",
+    "distill": "forebear.experiments.distill",
+    "explain_model": "forebear.experiments.explain",
+    "gradient_reach": "forebear.inspection.gradient_distance",
+    "layer_weights": "forebear.inspection.layer_weights",
+    "logit_lens": "forebear.inspection.logit_lens",
+    "evaluate_interpolation": "forebear.inference.ensemble",
+    "vector_norms": "forebear.inspection.embedding_space",
+    "position_table": "forebear.inspection.position_embeddings",
+    "project_words": "forebear.inspection.embedding_space",
+    "quantize_run": "forebear.experiments.quantize",
+    "list_runs": "forebear.training.run_folder",
+    "analyze_senses": "forebear.inspection.senses",
+    "attribute": "forebear.inspection.attribution",
+    **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.experiments.pretrain"),
 }
 
 

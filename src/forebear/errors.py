@@ -25,7 +25,7 @@ class ForebearError(Exception):
         self.file = None if file is None else os.fspath(file)
 
     def __str__(self) -> str:
-        place = shown(self.file) if self.file is not None else ""
+        place = printable_path(self.file) if self.file is not None else ""
         if self.line is not None:
             place += f":{self.line}" if place else f"number {self.line}"
         if self.byte is not None:
@@ -37,25 +37,25 @@ class ForebearError(Exception):
         return _rebuilt, (type(self), self.what, self.file, self.line, self.byte, self.remedy)
 
 
-class BadInput(ForebearError):
+class InputError(ForebearError):
     """The input or the way the command was called is at fault, not the program."""
 
     exit_code = 2
 
 
-class Interrupted(ForebearError):
+class UserInterrupt(ForebearError):
     """Someone pressed Ctrl-C; what was finished is kept."""
 
     exit_code = 130
 
 
-def several(faults: Sequence[str], most: int = 8) -> str:
+def join_faults(faults: Sequence[str], most: int = 8) -> str:
     """Faults one by one, as long as they are few: a list of hundreds helps nobody."""
     more = f"; and {len(faults) - most} more" if len(faults) > most else ""
     return "; ".join(faults[:most]) + more
 
 
-def shown(path: str | os.PathLike[str]) -> str:
+def printable_path(path: str | os.PathLike[str]) -> str:
     """The path as one printable line, whatever bytes its name is made of."""
     text = os.fspath(path)
     return text if text.isprintable() else ascii(text)

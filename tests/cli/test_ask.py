@@ -11,7 +11,7 @@ import pytest
 
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
-from forebear.using.run import Run
+from forebear.inference.run import Run
 from small_runs import opened
 
 
@@ -156,12 +156,12 @@ def test_what_makes_no_sense_is_refused(gpt2: Path, capsys: Captured, arguments:
 
 
 def test_a_run_without_such_a_head_names_what_it_can_do(gpt2: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Run, "verbs", ("embed",))
+    monkeypatch.setattr(Run, "capabilities", ("embed",))
     assert "it can be asked to: embed" in refused(capsys, "ask", gpt2, "The cat", "--labels", "a,b")
 
 
 def test_controls_do_not_reach_the_terminal(gpt2: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("forebear.using.replying.split_sentences", lambda text: ["a\x1b[31m\n\t"])
+    monkeypatch.setattr("forebear.inference.prompting.split_sentences", lambda text: ["a\x1b[31m\n\t"])
     assert "a\ufffd[31m" in said(capsys, "ask", gpt2, "The cat", "--cue", "x", "--length", "2")
 
 

@@ -14,7 +14,7 @@ import pytest
 import small_runs
 from command_line import refused, told
 from forebear.cli.main import COMMANDS, main
-from forebear.lineage import learning_from_text
+from forebear.registry import text_models
 
 STORY = "The cat sat. It was warm!\n\n他走了。她也走了！\n\nThe cat sat. It was warm!\n"
 
@@ -231,7 +231,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(folder):
 def test_the_demo_runs_and_goes_on(capsys):
     """In seconds instead of minutes: the comparison, its page, the limit, and commands to try next, which work."""
     facts = told(capsys, "demo", "--to", "kept", "--time", "4s")
-    assert [row["name"] for row in facts["rows"]] == learning_from_text()
+    assert [row["name"] for row in facts["rows"]] == text_models()
     for row in facts["rows"]:
         trial = row["trials"][0]
         if row["name"] in small_runs.HIDING:
@@ -274,9 +274,9 @@ def test_memory_without_its_unit_is_refused(capsys):
 def test_measure_says_what_it_has_learned_from_and_what_its_tokenizer_forgets(capsys, tmp_path):
     run = small_runs.trained("ngram", tmp_path, tokenizer="words")
     learned = told(capsys, "measure", "run", "text.txt")
-    held_out = run.facts["metrics"]["held_out"]["documents"]
+    held_out = run.metadata["metrics"]["held_out"]["documents"]
     assert (learned["learned_from"], learned["forgotten"]) == (learned["documents"] - held_out, ["white space"])
-    apart = run.facts["metrics"]["held_out"]["bytes"]
+    apart = run.metadata["metrics"]["held_out"]["bytes"]
     assert learned["learned_bytes"] == learned["bytes"] - apart
     assert main(["measure", "run", "text.txt"]) == 0
     shown = capsys.readouterr().out

@@ -159,19 +159,19 @@ def test_what_was_not_measured_is_told(home: Path, tmp_path: Path, capsys: Captu
 
 
 def test_mistakes_are_told_in_words(capsys: Captured):
-    from forebear.cli.examined import _draw
-    from forebear.cli.printing import console
-    from forebear.tasks.examples import Tagged
-    from forebear.tasks.task import Verdict
-    from forebear.using.examining import Examined, Mistake
+    from forebear.cli.measure import _draw
+    from forebear.cli.output import make_console
+    from forebear.data.labeled.examples import TaggedExample
+    from forebear.inference.examining import Misprediction, TaskEvaluation
+    from forebear.tasks.task import Judgment
 
     verdicts = [
-        Verdict(False, "Rome place", ""),
-        Verdict(False, "", "Rome place"),
-        Verdict(False, "a | a | b | a", "c"),
+        Judgment(False, "Rome place", ""),
+        Judgment(False, "", "Rome place"),
+        Judgment(False, "a | a | b | a", "c"),
     ]
-    mistakes = tuple(Mistake(Tagged(("Rome",)), verdict) for verdict in verdicts)
-    _draw(console(), Examined("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
+    mistakes = tuple(Misprediction(TaggedExample(("Rome",)), verdict) for verdict in verdicts)
+    _draw(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
     shown = capsys.readouterr().out
     assert "Rome place taken for nothing: Rome" in shown
     assert "nothing taken for Rome place: Rome" in shown

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from command_line import Captured, refused, said, told
-from forebear.inspecting import fonts, maps
-from forebear.inspecting.maps import Map
+from forebear.inspection import attention
+from forebear.inspection.attention import AttentionMap
+from forebear.reports import plotting
 from small_runs import trained
 
 SAID, CHINESE = "The cat sat", "我有梦"
@@ -103,10 +104,12 @@ def test_runs_with_several_maps(
     """As an encoder and decoder have them: one of them need not be square."""
     source, target = ("ein", "Hund", "läuft"), ("a", "dog")
     both = [
-        Map(np.full((1, 2, 3, 3), 1 / 3, np.float32), source, source, "self", "the source"),
-        Map(np.array([[[[0.2, 0.8, 0], [0, 0.1, 0.9]]] * 2], np.float32), target, source, "cross", "to the source"),
+        AttentionMap(np.full((1, 2, 3, 3), 1 / 3, np.float32), source, source, "self", "the source"),
+        AttentionMap(
+            np.array([[[[0.2, 0.8, 0], [0, 0.1, 0.9]]] * 2], np.float32), target, source, "cross", "to the source"
+        ),
     ]
-    monkeypatch.setattr(maps, "maps_of", lambda run, texts, bare: both)
+    monkeypatch.setattr(attention, "compute_attention_maps", lambda run, texts, bare: both)
     look = ("inspect", "attention", runs["gpt2"], SAID)
     facts = told(capsys, *look, "--to", "look.png")
     assert facts["to"] == ["look-1.png", "look-2.png"]
@@ -122,7 +125,7 @@ def test_runs_with_several_maps(
 def test_a_font_that_is_missing_is_told_and_nothing_is_written(
     capsys: Captured, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(fonts, "_fonts", lambda: iter([("DejaVu Sans", frozenset(range(0x3000)))]))
+    monkeypatch.setattr(plotting, "_fonts", lambda: iter([("DejaVu Sans", frozenset(range(0x3000)))]))
     words = refused(capsys, "inspect", "attention", runs["gpt2"], CHINESE, "--to", "look.png")
     assert "我 (U+6211)" in words
     assert "fonts-noto-cjk" in words

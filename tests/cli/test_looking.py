@@ -6,7 +6,7 @@ import pytest
 
 from command_line import said, told
 from forebear.cli.main import main
-from forebear.lineage import LINEAGE
+from forebear.registry import LINEAGE
 
 DOCUMENTS = [f"Day {n}: Anna saw {n % 7} birds and {n % 5} cats. 今天有{n % 9}只鸟。" for n in range(120)]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from command_line import refused, said, told
-from forebear.cli.evidence import lines
 from forebear.cli.main import main
-from forebear.statistics.evidence import Evidence, Step
+from forebear.cli.next import lines
+from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 from small_runs import trained
 
 FOUR = ["词性是动词", "判断单词的词性", "磁性很强的磁铁", "北京的词性是名词"]
@@ -103,10 +103,10 @@ def test_measure_tells_perplexity_with_and_without_unknown_words(capsys):
     assert "without unknown" not in said(capsys, "score", "kneser-ney", "单词的词性", "--quiet")
 
 
-def step(context: tuple[int, ...], words: tuple[str, ...], **changed) -> Step:
+def step(context: tuple[int, ...], words: tuple[str, ...], **changed) -> BackoffStep:
     plain = {"seen": 9, "followers": 4, "times": 3, "counted": 3, "of": 9, "discount": 0.0, "pruned": 0}
     plain |= {"is_known": True, "is_listed": True, "share": 1 / 3, "left": 0.5, "weight": 1.0}
-    return Step(context, words, **(plain | changed))
+    return BackoffStep(context, words, **(plain | changed))
 
 
 def test_every_kind_of_step_is_a_sentence():
@@ -117,7 +117,7 @@ def test_every_kind_of_step_is_a_sentence():
         step((8,), ("the",), **never, times=1, pruned=1),
         step((), (), counted=2, of=5, discount=0.25, share=0.35, weight=0.5),
     )
-    found = Evidence("kneser-ney", 1.0, steps, 0.25, 10)
+    found = NgramEvidence("kneser-ney", 1.0, steps, 0.25, 10)
     assert list(lines(found, "cat", END)) == [
         "cat: ‘of the’ at the beginning was never seen; backed off to ‘of the’",
         "    ‘of the’ was seen 9 times: too rare for this model (--prune); backed off to ‘the’",
@@ -127,5 +127,5 @@ def test_every_kind_of_step_is_a_sentence():
         "  + it is one of 10 tokens, × 0.25 left → 0.025",
         "  = 0.2",
     ]
-    once = Evidence("none", 1.0, (step((END,), ("</s>",), seen=1, times=0, followers=1, **never),), 0.0, 10)
+    once = NgramEvidence("none", 1.0, (step((END,), ("</s>",), seen=1, times=0, followers=1, **never),), 0.0, 10)
     assert list(lines(once, "cat", END)) == ["cat: something else the only time at the beginning of a text"]

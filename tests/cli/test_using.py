@@ -11,9 +11,9 @@ import pytest
 
 from command_line import refused, said, told
 from forebear.cli.main import main
-from forebear.text.training import train
-from forebear.using import run as runs
-from forebear.using.measuring import measure
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.inference import run as runs
+from forebear.inference.measure import evaluate_text
 
 LINES = ["the cat sat on the mat", "the dog sat on the log", "我很喜欢你"]
 
@@ -25,8 +25,8 @@ class Bigrams:
     pseudo = False
 
     def __init__(self, tokenizer, add=0.0):
-        end = tokenizer.roles["end"]
-        table = np.full((tokenizer.size, tokenizer.size), add)
+        end = tokenizer.special_roles["end"]
+        table = np.full((tokenizer.vocab_size, tokenizer.vocab_size), add)
         for line in LINES:
             row = [end, *tokenizer.encode(line).ids.tolist(), end]
             for before, after in pairwise(row):
@@ -34,7 +34,7 @@ class Bigrams:
         table[table.sum(axis=1) == 0] = 1
         with np.errstate(divide="ignore"):
             self.logs = np.log(table / table.sum(axis=1, keepdims=True))
-        self.vocabulary = tokenizer.size
+        self.vocabulary = tokenizer.vocab_size
 
     def score(self, rows):
         return [self.logs[row[:-1], row[1:]] for row in rows]
@@ -73,7 +73,7 @@ class Opened(runs.Run):
 
 @pytest.fixture(scope="module")
 def words():
-    return train("words", LINES, min_count=1)
+    return train_tokenizer("words", LINES, min_count=1)
 
 
 @pytest.fixture(autouse=True)
@@ -220,7 +220,7 @@ def test_generate_by_beams_and_by_choices(capsys):
 
 
 def test_controls_do_not_reach_the_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("forebear.using.generating.Continuation.take", lambda self, token: "\x1b[31m\n\t")
+    monkeypatch.setattr("forebear.inference.sampling.TextStream.take", lambda self, token: "\x1b[31m\n\t")
     assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")
 
 
@@ -229,7 +229,7 @@ def test_measure(capsys, words):
     facts = told(capsys, "measure", "smooth", "text.txt")
     assert (facts["documents"], facts["tokens"], facts["unknown_tokens"]) == (2, 7, 1)
     assert facts["bytes"] == len("the cat satthe zebra")
-    expected = measure(Bigrams(words, 0.1), words, ["the cat sat", "the zebra"])
+    expected = evaluate_text(Bigrams(words, 0.1), words, ["the cat sat", "the zebra"])
     assert facts["bits_per_byte"] == pytest.approx(expected.bits_per_byte)
     assert set(facts) >= {"perplexity", "nats_per_token", "unknown_rate", "impossible_tokens", "seconds"}
     assert told(capsys, "measure", "smooth", "text.txt", "--limit", "5")["documents"] == 1

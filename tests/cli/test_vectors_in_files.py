@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from command_line import Captured, refused, said, told
 from forebear.cli import embed as embedding
 from forebear.errors import ForebearError
-from forebear.using.run import Run
+from forebear.inference.run import Run
 from small_runs import opened, trained
 
 SENTENCES = [
@@ -59,7 +59,7 @@ def test_every_form_has_the_same_vectors_in_order(
 def test_a_bad_line_is_told_before_any_work(
     run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("forebear.using.embedding.matrix", lambda *_, **__: pytest.fail("it worked"))
+    monkeypatch.setattr("forebear.inference.embed.embed_matrix", lambda *_, **__: pytest.fail("it worked"))
     for name, data, place in (("empty", b"a cat\n \nthe end\n", ":2"), ("bytes", b"a cat\nthe \xff end\n", ":2")):
         file = tmp_path / f"{name}.txt"
         file.write_bytes(data)
@@ -100,14 +100,14 @@ def test_what_makes_no_sense_is_refused(run: Path, sentences: Path, capsys: Capt
 
 
 def test_a_full_disk_leaves_nothing(sentences: Path, monkeypatch: pytest.MonkeyPatch):
-    from forebear.using import vector_files
+    from forebear.data.io import safetensors
 
     def full(file: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("forebear.text.aside.synced", full)
+    monkeypatch.setattr("forebear.data.io.atomic.sync_file", full)
     with pytest.raises(ForebearError, match="No space left"):
-        vector_files.write_vectors(sentences.parent / "v.npy", [np.ones((2, 2), np.float32)])
+        safetensors.write_vectors(sentences.parent / "v.npy", [np.ones((2, 2), np.float32)])
     assert [path.name for path in sentences.parent.iterdir()] == ["sentences.txt"]
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from forebear.cli.chart import chart
-from forebear.cli.watching import clock, told
-from forebear.training.trainer import Report
+from forebear.cli.output import chart, format_clock, told
+from forebear.training.trainer import ProgressReport
 from small_runs import text
 
-REPORT = Report(50, 100, 0.5, 60.0, 61.0, 1234.5, 1e-3, {"next": 2.5}, {"next": 2.75}, 3.25)
+REPORT = ProgressReport(50, 100, 0.5, 60.0, 61.0, 1234.5, 1e-3, {"next": 2.5}, {"next": 2.75}, 3.25)
 
 
 def dots(line: str) -> int:
@@ -51,7 +50,7 @@ def test_a_report_in_one_line():
 
 def test_what_is_no_token_is_not_called_one_and_small_losses_are_seen_falling():
     losses, held_out = {"together": 0.02123}, {"together": 0.037561}
-    report = replace(REPORT, losses=losses, held_out=held_out, unigram=None, shown="entries")
+    report = replace(REPORT, losses=losses, held_out=held_out, unigram_loss=None, num_tokens="entries")
     assert told(report) == (
         "step 50/100 · 1,234 entries/s · 1 min 1 s left · loss together 0.02123 · held out together 0.03756"
     )
@@ -59,7 +58,7 @@ def test_what_is_no_token_is_not_called_one_and_small_losses_are_seen_falling():
 
 @pytest.mark.parametrize(("seconds", "words"), [(5, "5 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")])
 def test_clocks(seconds: float, words: str):
-    assert clock(seconds) == words
+    assert format_clock(seconds) == words
 
 
 def test_on_a_real_terminal(tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import Captured, refused, said, told
 from forebear.cli.main import main
-from forebear.using.run import Run
+from forebear.inference.run import Run
 from small_runs import opened
 
 
@@ -56,7 +56,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def test_neighbours_of_words_beside_those_of_sentences(run: Path, files: dict[str, Path], capsys: Captured):
     facts = told(capsys, "neighbours", run, "cat", "the dog", "--top", 3)
-    assert (facts["run"], facts["words"]) == ("table", len(Run.open(run).words.words))
+    assert (facts["run"], facts["words"]) == ("table", len(Run.open(run).word_table.word_table))
     cat, dog = facts["texts"]
     (expected,) = Run.open(run).neighbours("cat", top=3)
     assert cat["nearest"] == expected.facts()["nearest"]

@@ -12,37 +12,42 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from forebear.demo import grammar
-from forebear.demo.chooser import Chooser, Odds, zipf
-from forebear.demo.grammar import Telling
-from forebear.demo.lexicon import Entry, lexicon, nouns
-from forebear.demo.notation import Grammar
+from forebear.demo.grammar import DemoGrammar, GenerationState
+from forebear.demo.lexicon import (
+    ChoiceProbabilities,
+    LexiconEntry,
+    RandomSource,
+    make_lexicon,
+    noun_lexicon,
+    zipf_weights,
+)
 from forebear.errors import ForebearError
 
-PEOPLE = lexicon(
+PEOPLE = make_lexicon(
     "person",
     [
-        Entry("f", {"en.": "Ann", "en.she": "she", "zh.": "安"}),
-        Entry("m", {"en.": "Bob", "en.she": "he", "zh.": "波"}),
-        Entry("m", {"en.": "Bobby", "en.she": "he", "zh.": "波比"}),
+        LexiconEntry("f", {"en.": "Ann", "en.she": "she", "zh.": "安"}),
+        LexiconEntry("m", {"en.": "Bob", "en.she": "he", "zh.": "波"}),
+        LexiconEntry("m", {"en.": "Bobby", "en.she": "he", "zh.": "波比"}),
     ],
     [3.0, 2.0, 1.0],
 )
-THINGS = nouns("thing", "apple | 苹果 | 个\nleaf/leaves | 叶子 | 片")
+THINGS = noun_lexicon("thing", "apple | 苹果 | 个\nleaf/leaves | 叶子 | 片")
 
 
-def made(*rules: str) -> Grammar:
-    return Grammar("en", {"person": PEOPLE, "thing": THINGS}, ["\n".join(rules)])
+def made(*rules: str) -> DemoGrammar:
+    return DemoGrammar("en", {"person": PEOPLE, "thing": THINGS}, ["\n".join(rules)])
 
 
-def written(grammar: Grammar, number: int) -> tuple[str, float]:
-    telling = Telling(Chooser(f"test/{number}"))
+def written(grammar: DemoGrammar, number: int) -> tuple[str, float]:
+    telling = GenerationState(RandomSource(f"test/{number}"))
     grammar.rules["top"].write(telling)
     return telling.text(), telling.chooser.bits
 
 
 @given(some.lists(some.floats(0.01, 100), min_size=1, max_size=30))
 def test_odds_add_up_to_one(weights: list[float]):
-    odds = Odds(weights)
+    odds = ChoiceProbabilities(weights)
     assert isclose(sum(2**-bits for bits in odds.bits), 1)
     taken = set(range(0, len(weights), 2)) if len(weights) > 1 else set()
     left = [index for index in range(len(weights)) if index not in taken]
@@ -50,7 +55,7 @@ def test_odds_add_up_to_one(weights: list[float]):
 
 
 def test_choices_come_as_often_as_their_odds_say():
-    chooser, odds = Chooser("often"), Odds([5, 3, 2])
+    chooser, odds = RandomSource("often"), ChoiceProbabilities([5, 3, 2])
     counts = Counter(chooser.choose(odds) for _ in range(20_000))
     assert all(abs(counts[index] / 20_000 - share) < 0.015 for index, share in enumerate((0.5, 0.3, 0.2)))
     others = Counter(chooser.choose_without(odds, {0}) for _ in range(20_000))
@@ -60,13 +65,13 @@ def test_choices_come_as_often_as_their_odds_say():
 
 def test_bits_are_worked_by_hand():
     rules = made("top", "    3* <P=person> eats [an apple|<thing.a>].", "    it rains.")
-    first, second = zipf(2, shift=5)
+    first, second = zipf_weights(2, shift=5)
     share = 3 * first / (3 * first + second)
     text, bits = next(pair for pair in (written(rules, n) for n in range(99)) if pair[0] == "Ann eats a leaf.")
     second_inside = second / (first + second)
     leaf = THINGS.odds.bits[1]
     assert isclose(bits, -log2(share) - log2(3 / 6) - log2(second_inside) + leaf)
-    assert isclose(grammar.information(rules.rules["top"], text), bits)
+    assert isclose(grammar.text_information(rules.rules["top"], text), bits)
 
 
 def test_two_origins_of_one_text_are_both_counted():
@@ -75,8 +80,8 @@ def test_two_origins_of_one_text_are_both_counted():
     node = rules.rules["top"]
     found = list(grammar.readings(node, "Ann eats an apple."))
     assert len(found) == 2
-    assert isclose(grammar.information(node, "Ann eats an apple."), -log2(sum(2**-bits for bits in found)))
-    assert grammar.information(node, "Ann eats an apple.") < min(found)
+    assert isclose(grammar.text_information(node, "Ann eats an apple."), -log2(sum(2**-bits for bits in found)))
+    assert grammar.text_information(node, "Ann eats an apple.") < min(found)
 
 
 def test_the_texts_of_a_small_grammar_have_probability_one():
@@ -89,7 +94,7 @@ def test_the_texts_of_a_small_grammar_have_probability_one():
         "    [ran|2*slept]",
     )
     texts = {written(rules, number)[0] for number in range(3000)}
-    assert isclose(sum(2 ** -grammar.information(rules.rules["top"], text) for text in texts), 1, rel_tol=1e-9)
+    assert isclose(sum(2 ** -grammar.text_information(rules.rules["top"], text) for text in texts), 1, rel_tol=1e-9)
     assert "Bob and Bobby came. He ran." in texts
     assert not [text for text in texts if re.match(r"(\w+) and \1 |Ann.* He|Ann.* ran|Bob.* She|Bob.* sang", text)]
 
@@ -98,13 +103,13 @@ def test_several_takes_none_twice_and_its_orders_add_up():
     rules = made("top", "    <word*2>.", "word", "    red", "    blue", "    3* green")
     texts = {written(rules, number)[0] for number in range(500)}
     assert texts == {f"{a.capitalize()} {b}." for a, b in permutations(("red", "blue", "green"), 2)}
-    assert isclose(sum(2 ** -grammar.information(rules.rules["top"], text) for text in texts), 1)
+    assert isclose(sum(2 ** -grammar.text_information(rules.rules["top"], text) for text in texts), 1)
 
 
 @pytest.mark.parametrize("text", ["", "Ann", "Ann eats", "ann eats a leaf.", "Ann eats a leaf. ", "Ann eats a leaves."])
 def test_what_cannot_be_told_has_no_probability(text: str):
     rules = made("top", "    <P=person> eats [an orange|<thing.a>].")
-    assert grammar.information(rules.rules["top"], text) == inf
+    assert grammar.text_information(rules.rules["top"], text) == inf
 
 
 def test_capitals_stand_where_sentences_begin():
@@ -117,7 +122,7 @@ def test_capitals_stand_where_sentences_begin():
     assert text.startswith("He said: “Go ")
     assert "!” They went." in text
     assert "? Nobody knows.\nThe end is near: It " in text
-    assert isclose(grammar.information(rules.rules["top"], text), bits)
+    assert isclose(grammar.text_information(rules.rules["top"], text), bits)
 
 
 @pytest.mark.parametrize(
@@ -138,4 +143,4 @@ def test_mistakes_in_rules_are_named(rules: list[str], complaint: str):
 
 def test_things_of_one_name_are_refused():
     with pytest.raises(ForebearError, match=r"\['pear'\] twice in 'en'"):
-        nouns("fruit", "pear | 梨 | 个\npear | 鸭梨 | 个")
+        noun_lexicon("fruit", "pear | 梨 | 个\npear | 鸭梨 | 个")

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from forebear.demo import manual
+from forebear.demo import demo_text
 
 
 @pytest.fixture(scope="module")
 def documents() -> tuple[str, ...]:
-    return manual.documents()
+    return demo_text.manual_documents()
 
 
 def test_there_is_about_a_megabyte_of_prose(documents: tuple[str, ...]):
-    assert 600_000 < manual.size() < 4_000_000
+    assert 600_000 < demo_text.size() < 4_000_000
     assert len(documents) > 150
-    assert manual.size() == sum(len(document.encode()) for document in documents)
+    assert demo_text.size() == sum(len(document.encode()) for document in documents)
 
 
 def test_paragraphs_are_sentences_and_none_comes_twice(documents: tuple[str, ...]):
@@ -35,7 +35,7 @@ def test_paragraphs_are_sentences_and_none_comes_twice(documents: tuple[str, ...
     for paragraph in paragraphs:
         assert paragraph[0].isupper()
         assert paragraph[-1] in ".!?:\")'"
-        assert len(paragraph.split()) >= manual.FEWEST_WORDS
+        assert len(paragraph.split()) >= demo_text.FEWEST_WORDS
         assert "  " not in paragraph
     whole = "\n".join(paragraphs)
     assert ">>>" not in whole
@@ -51,7 +51,7 @@ def test_it_reads_like_english(documents: tuple[str, ...]):
 
 
 def test_the_same_text_in_another_process(documents: tuple[str, ...]):
-    code = "import hashlib; from forebear.demo import manual; "
+    code = "import hashlib; from forebear.demo import demo_text; "
     code += "print(hashlib.sha256('|'.join(manual.documents()).encode()).hexdigest())"
     other = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
     assert other == hashlib.sha256("|".join(documents).encode()).hexdigest()
@@ -63,7 +63,7 @@ def test_docstrings_are_those_that_python_sees(name: str):
     nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     seen = [ast.get_docstring(node) for node in ast.walk(ast.parse(program)) if isinstance(node, nodes)]
     long = {text for text in seen if text and '"""' in program and "\n" in text}
-    found = {cleandoc(text) for text in manual._docstrings(program)}
+    found = {cleandoc(text) for text in demo_text._docstrings(program)}
     assert long <= found
     assert found <= {text for text in seen if text}
 
@@ -83,7 +83,7 @@ def test_markup_code_and_tables_are_no_prose():
 
           - An entry of a list, which is a sentence and may stay where it is.
     """
-    assert list(manual._prose(text)) == [
+    assert list(demo_text._prose(text)) == [
         "Return the second item of list in items, counted from the end of it.",
         "An entry of a list, which is a sentence and may stay where it is.",
     ]
@@ -98,5 +98,5 @@ def test_without_the_topics_the_docstrings_remain(monkeypatch: pytest.MonkeyPatc
         return ordinary(name, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(builtins, "__import__", stripped)
-    assert list(manual._topics()) == []
-    assert any(len(texts) > 3 for texts in manual._modules())
+    assert list(demo_text._topics()) == []
+    assert any(len(texts) > 3 for texts in demo_text._modules())

@@ -10,8 +10,8 @@ from math import isclose, log2
 import pytest
 
 from forebear.demo import grammar, world
-from forebear.demo.inflection import ing, participle, past, plural, with_article
-from forebear.errors import BadInput
+from forebear.demo.lexicon import past_participle, past_tense, plural, present_participle, with_article
+from forebear.errors import InputError
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])
 SAMPLE = 400_000
@@ -19,26 +19,26 @@ _LEFTOVERS = re.compile(r"[<>\[\]{}|@~_^¶*=]|None|  | \n|\n\n| [,.!?;]|[,;] ?[,
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, list[world.Story]]:
-    return {language: list(world.documents(language, SAMPLE, 7)) for language in ("en", "zh")}
+def told() -> dict[str, list[world.DemoDocument]]:
+    return {language: list(world.world_documents(language, SAMPLE, 7)) for language in ("en", "zh")}
 
 
 @BOTH
 def test_a_story_depends_on_seed_and_number_alone(language: str):
-    stories = list(islice(world.documents(language, 50_000, 3), 20))
-    assert stories == [world.story(language, 3, number) for number in range(20)]
-    assert world.story(language, 4, 0) != stories[0]
+    stories = list(islice(world.world_documents(language, 50_000, 3), 20))
+    assert stories == [world.make_story(language, 3, number) for number in range(20)]
+    assert world.make_story(language, 4, 0) != stories[0]
 
 
 @BOTH
 def test_the_stories_are_not_changed_by_chance(language: str):
     """A text that changes makes every figure measured on it a figure of something else."""
-    assert len({story.text for story in islice(world.documents(language, 10**9, 0), 500)}) > 495
-    assert all(story.language == language for story in world.documents(language, 5_000, 1))
+    assert len({story.text for story in islice(world.world_documents(language, 10**9, 0), 500)}) > 495
+    assert all(story.language == language for story in world.world_documents(language, 5_000, 1))
 
 
 def test_size_is_reached_and_not_much_more():
-    texts = [story.text for story in world.documents("both", 100_000, 1)]
+    texts = [story.text for story in world.world_documents("both", 100_000, 1)]
     assert 100_000 <= sum(len(text.encode()) for text in texts) < 103_000
     assert sum(len(text.encode()) for text in texts[:-1]) < 100_000
 
@@ -46,15 +46,15 @@ def test_size_is_reached_and_not_much_more():
 @BOTH
 def test_every_story_has_one_derivation(language: str):
     """So the bits of its decisions are −log2 of the probability of the text: unambiguous, by reading it back."""
-    node = world.language_of(language).rules["document"]
+    node = world.grammar_for(language).rules["document"]
     for number in range(60):
-        story = world.story(language, 123, number)
+        story = world.make_story(language, 123, number)
         (bits,) = grammar.readings(node, story.text)
         assert isclose(bits, story.bits, rel_tol=1e-9)
 
 
 @BOTH
-def test_different_decisions_make_different_texts(language: str, told: dict[str, list[world.Story]]):
+def test_different_decisions_make_different_texts(language: str, told: dict[str, list[world.DemoDocument]]):
     bits: dict[str, float] = {}
     for story in told[language]:
         assert isclose(bits.setdefault(story.text, story.bits), story.bits, rel_tol=1e-9)
@@ -62,7 +62,7 @@ def test_different_decisions_make_different_texts(language: str, told: dict[str,
 
 def test_what_is_not_of_the_world_has_no_probability():
     assert world.information("The quick brown fox.", "en") == float("inf")
-    text = world.story("zh", 0, 0).text
+    text = world.make_story("zh", 0, 0).text
     assert world.information(text[:-1], "zh") == float("inf")
 
 
@@ -75,13 +75,13 @@ def test_entropy_agrees_across_seeds_within_its_error(language: str):
 
 
 def test_the_language_itself_is_one_bit_of_both():
-    stories = list(islice(world.documents("both", 10**9, 5), 40))
+    stories = list(islice(world.world_documents("both", 10**9, 5), 40))
     assert {story.language for story in stories} == {"en", "zh"}
     assert all(isclose(world.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in stories[:4])
 
 
 @BOTH
-def test_no_counting_model_beats_the_source(language: str, told: dict[str, list[world.Story]]):
+def test_no_counting_model_beats_the_source(language: str, told: dict[str, list[world.DemoDocument]]):
     """An interpolated trigram over words or characters, learned from the same source, stays above its entropy."""
     train, held_out = told[language][::2], told[language][1::2]
     cut = (lambda text: re.findall(r"\w+|\W", text)) if language == "en" else list
@@ -111,14 +111,14 @@ def test_no_counting_model_beats_the_source(language: str, told: dict[str, list[
 
 
 @BOTH
-def test_nothing_of_the_notation_is_left(language: str, told: dict[str, list[world.Story]]):
+def test_nothing_of_the_notation_is_left(language: str, told: dict[str, list[world.DemoDocument]]):
     for story in told[language]:
         assert not (found := _LEFTOVERS.search(story.text)), (found, story.text)
         assert story.text == story.text.strip()
         assert story.text.count("“") == story.text.count("”")
 
 
-def test_english_is_spelt_as_english(told: dict[str, list[world.Story]]):
+def test_english_is_spelt_as_english(told: dict[str, list[world.DemoDocument]]):
     for story in told["en"]:
         text = story.text
         assert not re.search(r"\b[Aa] [aeiouAEIOU](?!ni|se|ne)\w", text), text
@@ -130,7 +130,7 @@ def test_english_is_spelt_as_english(told: dict[str, list[world.Story]]):
         assert not re.search(r"(?:dumplings|skewers|ribs|pancakes) (?:was|is) ", text), text
 
 
-def test_chinese_has_chinese_punctuation(told: dict[str, list[world.Story]]):
+def test_chinese_has_chinese_punctuation(told: dict[str, list[world.DemoDocument]]):
     for story in told["zh"]:
         assert not re.search(r"[,;:!?()\"'A-Za-z]|\.", story.text), story.text
         assert not re.search(r"[\u4e00-\u9fff] +[\u4e00-\u9fff]", story.text), story.text
@@ -140,9 +140,9 @@ def test_chinese_has_chinese_punctuation(told: dict[str, list[world.Story]]):
 @BOTH
 def test_pronouns_agree_with_the_person(language: str):
     """In a biography everybody referred to by a pronoun is the one person it is about."""
-    rule = world.language_of(language).rules["people.born"], world.language_of(language).rules["people.work"]
+    rule = world.grammar_for(language).rules["people.born"], world.grammar_for(language).rules["people.work"]
     for number in range(200):
-        telling = grammar.Telling(world.Chooser(f"agree/{number}"))
+        telling = grammar.GenerationState(world.RandomSource(f"agree/{number}"))
         for node in rule:
             node.write(telling)
         he, she = ("he", "she") if language == "en" else ("他", "她")
@@ -154,9 +154,9 @@ def test_pronouns_agree_with_the_person(language: str):
 @BOTH
 def test_two_people_talk_and_nobody_else_answers(language: str):
     """What is told within a talk must not change who is talking."""
-    rule = world.language_of(language).rules["story.talk"]
+    rule = world.grammar_for(language).rules["story.talk"]
     for number in range(300):
-        telling = grammar.Telling(world.Chooser(f"talk/{number}"))
+        telling = grammar.GenerationState(world.RandomSource(f"talk/{number}"))
         rule.write(telling)
         speakers = [re.split("[:：]", line)[0] for line in telling.text().split("\n")]
         assert len(set(speakers)) == 2, telling.text()
@@ -165,10 +165,10 @@ def test_two_people_talk_and_nobody_else_answers(language: str):
 
 @BOTH
 def test_weather_persists_through_a_report(language: str):
-    rule = world.language_of(language).rules["story.weather"]
+    rule = world.grammar_for(language).rules["story.weather"]
     rainy, snowy = ("umbrella", "shovelling") if language == "en" else ("伞", "铲雪")
     for number in range(300):
-        telling = grammar.Telling(world.Chooser(f"weather/{number}"))
+        telling = grammar.GenerationState(world.RandomSource(f"weather/{number}"))
         rule.write(telling)
         if telling.known["W"].kind == "snow":
             assert rainy not in telling.text()
@@ -176,7 +176,7 @@ def test_weather_persists_through_a_report(language: str):
             assert snowy not in telling.text()
 
 
-def test_vocabulary_is_of_a_thousand_words_and_falls_off_like_language(told: dict[str, list[world.Story]]):
+def test_vocabulary_is_of_a_thousand_words_and_falls_off_like_language(told: dict[str, list[world.DemoDocument]]):
     english = re.findall(r"[A-Za-z]+", " ".join(story.text for story in told["en"]).lower())
     counts = Counter(english)
     assert len(counts) > 1_500
@@ -194,7 +194,7 @@ def test_vocabulary_is_of_a_thousand_words_and_falls_off_like_language(told: dic
 
 
 @BOTH
-def test_stories_are_of_a_few_sentences(language: str, told: dict[str, list[world.Story]]):
+def test_stories_are_of_a_few_sentences(language: str, told: dict[str, list[world.DemoDocument]]):
     lengths = [len(re.findall(r"[.!?。！？]", story.text)) for story in told[language]]
     assert min(lengths) >= 2
     assert max(lengths) <= 20
@@ -205,16 +205,21 @@ def test_inflections():
     assert [plural(word) for word in ("fox", "cherry", "key", "tomato", "church")] == [
         "foxes", "cherries", "keys", "tomatoes", "churches",
     ]  # fmt: skip
-    assert [past(word) for word in ("bake", "carry", "chop", "buy", "pack", "enjoy")] == [
+    assert [past_tense(word) for word in ("bake", "carry", "chop", "buy", "pack", "enjoy")] == [
         "baked", "carried", "chopped", "bought", "packed", "enjoyed",
     ]  # fmt: skip
-    assert [ing(word) for word in ("bake", "carry", "chop", "see")] == ["baking", "carrying", "chopping", "seeing"]
-    assert [participle(word) for word in ("write", "bake", "steal")] == ["written", "baked", "stolen"]
+    assert [present_participle(word) for word in ("bake", "carry", "chop", "see")] == [
+        "baking",
+        "carrying",
+        "chopping",
+        "seeing",
+    ]
+    assert [past_participle(word) for word in ("write", "bake", "steal")] == ["written", "baked", "stolen"]
     assert [with_article(word) for word in ("apple", "pear", "university", "owl")] == [
         "an apple", "a pear", "a university", "an owl",
     ]  # fmt: skip
 
 
 def test_a_language_that_is_not_spoken_is_refused():
-    with pytest.raises(BadInput, match="'fr'"):
-        world.story("fr", 0, 0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'fr'"):
+        world.make_story("fr", 0, 0)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
-from forebear.interop.huggingface import read_folder
+from forebear.interop.huggingface import read_huggingface
 from peers import Rows, peer_of, their_answers, their_pulls
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -44,7 +44,7 @@ def make(milestone: str) -> None:
             file.unlink()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    heads = read_folder(folder).heads
+    heads = read_huggingface(folder).heads
     rows = Rows.drawn(LENGTHS, segments=config.get("type_vocab_size", 1), vocabulary=VOCABULARY)
     held = {"tokens": rows.tokens, "segments": rows.segments, "asked": rows.asked, "pairs": rows.pairs}
     held |= {f"logits/{head}": value.detach() for head, value in their_answers(peer, rows, heads).items()}

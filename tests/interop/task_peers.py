@@ -11,22 +11,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from forebear.interop import task_heads
-from forebear.lineage import milestone_named
-from forebear.tasks.adaptation import Adaptation
-from forebear.tasks.examples import Asked, Choices, Labelled, Tagged
-from forebear.tasks.task import task_from
-from forebear.text.blueprint import ROBERTA
-from forebear.text.tokenizer import Tokenizer
-from forebear.text.training import train
-from forebear.training.checkpoint import digest
-from forebear.training.folder import RunFolder
-from forebear.using.run import Run
+from forebear.data.labeled.examples import ChoiceExample, LabeledExample, QuestionExample, TaggedExample
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.inference.run import Run
+from forebear.interop import hf_tasks
+from forebear.registry import model_spec
+from forebear.tasks.task import task_from_json
+from forebear.training.adaptation import Adaptation
+from forebear.training.checkpoint import file_digest
+from forebear.training.run_folder import RunFolder
 from peers import BACK, BOTH_WAYS, VOCABULARY
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-CLASSES = {head.name: (milestone, head) for milestone, heads in task_heads.HEADS.items() for head in heads}
+CLASSES = {head.name: (milestone, head) for milestone, heads in hf_tasks.HEADS.items() for head in heads}
 CONFIGS = {"gpt": "OpenAIGPTConfig", "bert": "BertConfig", "gpt2": "GPT2Config", "ernie": "ErnieConfig"}
 CONFIGS |= {"roberta": "RobertaConfig", "albert": "AlbertConfig"}
 SEGMENTED = ("bert", "ernie", "albert")
@@ -56,8 +56,8 @@ def peer_for(name: str, folder: Path, **facts: Any) -> Any:
     own = BACK if milestone in ("gpt", "gpt2") else BOTH_WAYS
     own = own | {"roberta": {"type_vocab_size": 1}, "albert": {"embedding_size": 10}}.get(milestone, {})
     ids = {"vocab_size": VOCABULARY, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    labels = {"id2label": dict(enumerate(("好", "bad", "so-so")))} if head.shape == "label" else {}
-    labels = {"id2label": dict(enumerate(IOBES))} if head.shape == "tag" else labels
+    labels = {"id2label": dict(enumerate(("好", "bad", "so-so")))} if head.kind == "label" else {}
+    labels = {"id2label": dict(enumerate(IOBES))} if head.kind == "tag" else labels
     peer = getattr(transformers, name)(getattr(transformers, CONFIGS[milestone])(**own | ids | labels | facts))
     with torch.no_grad():
         for value in peer.parameters():
@@ -68,45 +68,48 @@ def peer_for(name: str, folder: Path, **facts: Any) -> Any:
 
 def tokenizers_for_all() -> dict[str, Tokenizer]:
     """By milestone."""
-    both, back = train("wordpiece", LINES * 3, size=120, min_count=1), train("bytepair", LINES * 3, size=300)
-    named = train("bytepair", LINES * 3, size=300, specials=ROBERTA)
+    both, back = (
+        train_tokenizer("wordpiece", LINES * 3, size=120, min_count=1),
+        train_tokenizer("bytepair", LINES * 3, size=300),
+    )
+    named = train_tokenizer("bytepair", LINES * 3, size=300, specials=ROBERTA_SPECIALS)
     return {"bert": both, "ernie": both, "albert": both, "roberta": named, "gpt": back, "gpt2": back}
 
 
 def run_for(milestone: str, task: str, tokenizer: Tokenizer, folder: Path, **how: Any) -> Run:
     """An adapted run, whose weights are random and large enough to matter."""
     fields = SMALL | ({"table": 16} if milestone == "albert" else {})
-    record = milestone_named(milestone)(**fields)
-    told, adaptation = task_from(TASKS[task]), Adaptation(**{"dropout": 0.2} | how)
-    model = adaptation.network(record.network(tokenizer), told, record.layout(tokenizer)).initialise(5)
+    record = model_spec(milestone)(**fields)
+    told, adaptation = task_from_json(TASKS[task]), Adaptation(**{"dropout": 0.2} | how)
+    model = adaptation.build_model(record.build(tokenizer), told, record.input_format(tokenizer)).initialize(5)
     generator = torch.Generator().manual_seed(6)
     drawn = {name: one + 0.1 * torch.randn(one.shape, generator=generator) for name, one in model.tensors().items()}
     folder.mkdir()
     save_file(drawn, folder / "weights.safetensors")
     facts = {"name": folder.name, "milestone": milestone, "size": None, "fields": asdict(record), "parent": None}
-    facts |= {"task": told.to_json(), "adaptation": adaptation.to_json(), "recipe": {}, "state": "finished", "step": 0}
+    facts |= {"task": told.to_dict(), "adaptation": adaptation.to_dict(), "recipe": {}, "state": "finished", "step": 0}
     size = (folder / "weights.safetensors").stat().st_size
-    facts["weights"] = {"sha256": digest(folder / "weights.safetensors"), "bytes": size, "step": 0}
-    return Run(RunFolder.begin(folder, facts, tokenizer, None))
+    facts["weights"] = {"sha256": file_digest(folder / "weights.safetensors"), "bytes": size, "step": 0}
+    return Run(RunFolder.create(folder, facts, tokenizer, None))
 
 
 def examples_for(task: str) -> list[Any]:
     match TASKS[task]["name"]:
         case "classification":
-            return [Labelled((one,)) for one, _ in TEXTS]
+            return [LabeledExample((one,)) for one, _ in TEXTS]
         case "pairs":
-            return [Labelled(pair) for pair in TEXTS]
+            return [LabeledExample(pair) for pair in TEXTS]
         case "tagging":
-            return [Tagged(tuple("北京是首都")), Tagged(("the", "cat", "喜", "欢", "你"))]
+            return [TaggedExample(tuple("北京是首都")), TaggedExample(("the", "cat", "喜", "欢", "你"))]
         case "answering":
-            return [Asked(*pair) for pair in TEXTS]
-    return [Choices(one, (other, "the cat", "你好")) for one, other in TEXTS]
+            return [QuestionExample(*pair) for pair in TEXTS]
+    return [ChoiceExample(one, (other, "the cat", "你好")) for one, other in TEXTS]
 
 
 def published(name: str, folder: Path, cutters: dict[str, Tokenizer], **facts: Any) -> Path:
     """A folder as others publish them: a model of theirs and a tokenizer.json with its marks."""
     milestone = CLASSES[name][0]
-    peer_for(name, folder, vocab_size=cutters[milestone].size, **facts)
+    peer_for(name, folder, vocab_size=cutters[milestone].vocab_size, **facts)
     run = run_for(milestone, "one", cutters[milestone], folder / "marks")
     run.export(folder / "marked")
     (folder / "tokenizer.json").write_bytes((folder / "marked" / "tokenizer.json").read_bytes())

@@ -13,14 +13,13 @@ import pytest
 import torch
 from task_peers import CLASSES, EVERYWHERE, LINES, TASKS, TEXTS, examples_for, run_for, tokenizers_for_all
 
-from forebear.errors import BadInput
-from forebear.interop import task_configs, task_heads
-from forebear.tasks.examples import Asked, Labelled, Tagged
-from forebear.tasks.predicting import predicted
-from forebear.tasks.task import task_from
-from forebear.text.tokenizer import Tokenizer
-from forebear.using import doing, exchanging
-from forebear.using.run import Run
+from forebear.data.labeled.examples import LabeledExample, QuestionExample, TaggedExample
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.errors import InputError
+from forebear.inference import predict
+from forebear.inference.run import Run
+from forebear.interop import convert, hf_tasks
+from forebear.tasks.task import predict_logits, task_from_json
 
 transformers = pytest.importorskip("transformers")
 
@@ -42,12 +41,12 @@ def cutters() -> dict[str, Tokenizer]:
 def given_for(cutter: Any, example: Any, spaced: bool) -> Any:
     """An example through their own tokenizer files; `spaced`, words are given with the space before them."""
     match example:
-        case Labelled():
+        case LabeledExample():
             return cutter(*example.texts, return_tensors="pt")
-        case Tagged():
+        case TaggedExample():
             words = [f" {word}" if spaced and word == "cat" else word for word in example.words]
             return cutter(words, is_split_into_words=True, return_tensors="pt")
-        case Asked():
+        case QuestionExample():
             return cutter(example.question, example.passage, return_tensors="pt")
     each = [cutter(example.text, choice) for choice in example.choices]
     return [{name: torch.tensor([value]) for name, value in one.items()} for one in each]
@@ -64,13 +63,16 @@ def compared(run: Run, task: str, folder: Path, architecture: str) -> None:
     cutter = transformers.AutoTokenizer.from_pretrained(folder)
     own, examples = run.task, examples_for(task)
     assert own is not None
-    rows = own.rows(examples, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
-    logits, answers = predicted(run.network, rows), own.answers(examples, rows, predicted(run.network, rows))
+    rows = own.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
+    logits, answers = (
+        predict_logits(run.network, rows),
+        own.predictions(examples, rows, predict_logits(run.network, rows)),
+    )
     for number, (example, answer) in enumerate(zip(examples, answers, strict=True)):
         given = given_for(cutter, example, run.tokenizer.kind == "bytepair")
         each = given if isinstance(given, list) else [given]
         begins = np.concatenate(([0], np.cumsum(rows.lengths)))
-        for row, one in zip(rows.rows_of(number), each, strict=False):
+        for row, one in zip(rows.row_range(number), each, strict=False):
             place = slice(begins[row], begins[row + 1])
             assert one["input_ids"][0].tolist() == rows.tokens[place].tolist()
             if "token_type_ids" in one:
@@ -107,7 +109,7 @@ def close(task: Any, example: Any, answer: Any, ours: dict[str, Any], found: lis
         assert int(scores.argmax()) == answer.chosen
 
 
-GRID = [(milestone, task) for milestone in task_heads.HEADS for task in EVERYWHERE]
+GRID = [(milestone, task) for milestone in hf_tasks.HEADS for task in EVERYWHERE]
 GRID += [
     (milestone, task) for milestone in ("gpt", "gpt2", "bert", "roberta") for task in TASKS if task not in EVERYWHERE
 ]
@@ -118,7 +120,7 @@ def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters:
     run = run_for(milestone, task, cutters[milestone], tmp_path / "run")
     name = TASKS[task]["name"]
     if milestone == "gpt" and name in ("tagging", "answering"):
-        with pytest.raises(BadInput, match=f"GPT of transformers has no class for {name}") as caught:
+        with pytest.raises(InputError, match=f"GPT of transformers has no class for {name}") as caught:
             run.export(tmp_path / "theirs")
         assert "classification, pairs, choice" in caught.value.remedy
         assert not (tmp_path / "theirs").exists()
@@ -130,17 +132,17 @@ def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters:
     assert any("both orders" in note for note in run.notes) == both
     if not both:
         compared(run, task, tmp_path / "theirs", architecture)
-    back = Run(exchanging.imported(str(tmp_path / "theirs"), str(tmp_path / "back")))
-    settled = {"temperature": 1.0} if "temperature" in run.facts["task"] else {}
-    settled |= {"centre": 0.0, "spread": 1.0} if "spread" in run.facts["task"] else {}
-    assert back.facts["task"] == json.loads(json.dumps(run.facts["task"])) | settled
+    back = Run(convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "back")))
+    settled = {"temperature": 1.0} if "temperature" in run.to_dict["task"] else {}
+    settled |= {"centre": 0.0, "spread": 1.0} if "spread" in run.to_dict["task"] else {}
+    assert back.to_dict["task"] == json.loads(json.dumps(run.to_dict["task"])) | settled
     kept = 0.2 if CLASSES[architecture][1].dropout else 0.0
-    assert back.facts["adaptation"] == run.facts["adaptation"] | {"dropout": kept}
+    assert back.to_dict["adaptation"] == run.to_dict["adaptation"] | {"dropout": kept}
     if not {"temperature", "spread"} & TASKS[task].keys():
-        assert back.facts["weights"]["sha256"] == run.facts["weights"]["sha256"]
-    assert (back.heads, back.verbs) == (run.heads, run.verbs)
-    assert [one.facts() for one in doing.done(back, examples_for(task))] == [
-        approximately(one.facts()) for one in doing.done(run, examples_for(task))
+        assert back.to_dict["weights"]["sha256"] == run.to_dict["weights"]["sha256"]
+    assert (back.heads, back.capabilities) == (run.heads, run.capabilities)
+    assert [one.facts() for one in predict.predict(back, examples_for(task))] == [
+        approximately(one.facts()) for one in predict.predict(run, examples_for(task))
     ]
 
 
@@ -185,17 +187,19 @@ def test_rows_of_unequal_length_side_by_side(cutters: dict[str, Tokenizer], tmp_
 
 def test_what_no_class_does_is_refused(cutters: dict[str, Tokenizer], tmp_path: Path):
     run = run_for("bert", "one", cutters["bert"], tmp_path / "mixed", how="features")
-    with pytest.raises(BadInput, match="a mixture of all layers") as caught:
+    with pytest.raises(InputError, match="a mixture of all layers") as caught:
         run.export(tmp_path / "x")
     assert "--how finetune" in caught.value.remedy
     run = run_for("bert", "one", cutters["bert"], tmp_path / "mean", read="mean")
-    with pytest.raises(BadInput, match="reads the mean of a row, and the classes of transformers the first") as caught:
+    with pytest.raises(
+        InputError, match="reads the mean of a row, and the classes of transformers the first"
+    ) as caught:
         run.export(tmp_path / "x")
     assert "without --read" in caught.value.remedy
     TASKS["chained"] = TASKS["tagging"] | {"crf": True}
     run = run_for("bert", "chained", cutters["bert"], tmp_path / "chained")
     del TASKS["chained"]
-    with pytest.raises(BadInput, match="judged together by a CRF") as caught:
+    with pytest.raises(InputError, match="judged together by a CRF") as caught:
         run.export(tmp_path / "x")
     assert "without --crf" in caught.value.remedy
     assert not (tmp_path / "x").exists()
@@ -205,13 +209,13 @@ def test_a_language_model_beside_the_task(cutters: dict[str, Tokenizer], tmp_pat
     """GPT's auxiliary objective: with a choice both go together, with a label there is no place for it."""
     run = run_for("gpt2", "choice", cutters["gpt2"], tmp_path / "choice", language=0.25)
     run.export(tmp_path / "theirs")
-    back = Run(exchanging.imported(str(tmp_path / "theirs"), str(tmp_path / "back")))
-    assert (back.heads, back.facts["adaptation"]["language"]) == (("choice", "next"), 0.25)
+    back = Run(convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "back")))
+    assert (back.heads, back.to_dict["adaptation"]["language"]) == (("choice", "next"), 0.25)
     assert back.score(LINES) == run.score(LINES)
     run = run_for("gpt2", "one", cutters["gpt2"], tmp_path / "label", language=0.25)
     run.export(tmp_path / "labels")
-    back = Run(exchanging.imported(str(tmp_path / "labels"), str(tmp_path / "again")))
-    assert (back.heads, back.facts["adaptation"]["language"]) == (("label",), 0.0)
+    back = Run(convert.import_model(str(tmp_path / "labels"), str(tmp_path / "again")))
+    assert (back.heads, back.to_dict["adaptation"]["language"]) == (("label",), 0.0)
 
 
 def test_settled_weights_answer_in_their_own_units():
@@ -219,19 +223,19 @@ def test_settled_weights_answer_in_their_own_units():
     generator = torch.Generator().manual_seed(1)
     weight, norm = torch.randn(1, 16, generator=generator), torch.randn(16, generator=generator)
     tensors = {"heads.label.choose.weight": weight, "encoder.final_norm.bias": norm}
-    found = task_heads.settled(tensors, TASKS["number"] | {"temperature": 1.0}, 2)
+    found = hf_tasks.bake_temperature(tensors, TASKS["number"] | {"temperature": 1.0}, 2)
     h = torch.randn(16, generator=generator)
     wanted = float(weight[0] @ (h + norm)) * 2.5 + 3.25
     assert float(found["heads.label.choose.weight"][0] @ (h + found["encoder.final_norm.bias"])) == pytest.approx(
         wanted
     )
-    with pytest.raises(BadInput, match="learned nothing"):
-        task_heads.settled({**tensors, "heads.label.choose.weight": 0 * weight}, TASKS["number"], 2)
+    with pytest.raises(InputError, match="learned nothing"):
+        hf_tasks.bake_temperature({**tensors, "heads.label.choose.weight": 0 * weight}, TASKS["number"], 2)
 
 
 def test_own_words_are_fields_of_tasks():
     """What a folder may say of a task beside labels: nothing that no task has."""
-    fields = {name for task in TASKS.values() for name in task_from(task).to_json()}
-    assert set(task_configs.OWN) <= fields
+    fields = {name for task in TASKS.values() for name in task_from_json(task).to_dict()}
+    assert set(hf_tasks.OWN) <= fields
     told: Any = SimpleNamespace(built={}, dropout="", shape="choice", speaks=False)
-    assert task_configs.config_for(told, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}
+    assert hf_tasks.task_config(told, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}

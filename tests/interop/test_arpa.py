@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import zstandard
 
-from forebear.errors import BadInput, ForebearError
+from forebear.errors import ForebearError, InputError
 from forebear.interop import arpa
-from forebear.statistics.ngram import NgramModel
+from forebear.statistical.ngram.language_model import NgramModel
 
 SMALL = """
 \\data\\
@@ -40,9 +40,9 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def model_of(told: arpa.Arpa) -> NgramModel:
-    model = NgramModel(order=len(told.ngrams), vocabulary=len(told.words), end=told.end, smoothing="given")
-    model.give(told.ngrams, told.logs, told.backoffs)
+def model_of(told: arpa.ArpaModel) -> NgramModel:
+    model = NgramModel(order=len(told.ngrams), vocabulary=len(told.words), end=told.eos_id, smoothing="given")
+    model.load_probabilities(told.ngrams, told.log_probs, told.backoffs)
     return model
 
 
@@ -52,7 +52,7 @@ def test_read_as_kenlm_reads_it(data: Path, name: str):
     path = data / "weights" / "kenlm_arpa_fixtures" / f"{name}.arpa"
     if not path.is_file():
         pytest.skip(f"no such fixture: {path}")
-    told = arpa.read(path)
+    told = arpa.read_arpa(path)
     model, theirs = model_of(told), kenlm.Model(str(path))
     numbers, rng = {word: i for i, word in enumerate(told.words)}, np.random.default_rng(0)
     usual = "looking on a little more loin also would consider higher looking a a b b c".split()
@@ -66,11 +66,11 @@ def test_read_as_kenlm_reads_it(data: Path, name: str):
 
 @pytest.mark.parametrize("quickly", [False, True])
 def test_what_is_read(tmp_path: Path, quickly: bool):
-    told = arpa.read(written(tmp_path, SMALL), quickly=quickly)
+    told = arpa.read_arpa(written(tmp_path, SMALL), quickly=quickly)
     assert told.words == ["<unk>", "</s>", "a", "b"]
     assert told.ngrams[0].tolist() == [[0], [1], [2], [3]]
     assert told.ngrams[1].tolist() == [[1, 2], [2, 3], [3, 1]]
-    tens = [np.round(values / np.log(10), 9).tolist() for values in (*told.logs, *told.backoffs)]
+    tens = [np.round(values / np.log(10), 9).tolist() for values in (*told.log_probs, *told.backoffs)]
     assert tens == [[-0.7, -0.4, -0.5, -0.6], [-0.1, -0.2, -0.3], [0, -0.3, -0.2, 0]]
     assert told.notes == ["the probabilities of single words sum to 1.1650, not to 1"]
 
@@ -88,9 +88,15 @@ def test_what_is_read(tmp_path: Path, quickly: bool):
     ],
 )
 def test_other_ways_to_write_the_same(tmp_path: Path, change, quickly: bool):
-    told, plain = (arpa.read(written(tmp_path, text), quickly=quickly) for text in (change(SMALL), SMALL))
+    told, plain = (arpa.read_arpa(written(tmp_path, text), quickly=quickly) for text in (change(SMALL), SMALL))
     assert told.words == plain.words
-    assert all(map(np.array_equal, told.ngrams + told.logs + told.backoffs, plain.ngrams + plain.logs + plain.backoffs))
+    assert all(
+        map(
+            np.array_equal,
+            told.ngrams + told.log_probs + told.backoffs,
+            plain.ngrams + plain.log_probs + plain.backoffs,
+        )
+    )
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
@@ -98,10 +104,10 @@ def test_other_ways_to_write_the_same(tmp_path: Path, change, quickly: bool):
 def test_packed_files(tmp_path: Path, quickly: bool, pack):
     path = tmp_path / "model.arpa.packed"
     path.write_bytes(pack(SMALL.encode()))
-    assert arpa.read(path, quickly=quickly).words == ["<unk>", "</s>", "a", "b"]
+    assert arpa.read_arpa(path, quickly=quickly).words == ["<unk>", "</s>", "a", "b"]
     path.write_bytes(pack(SMALL.encode())[:-20])
-    with pytest.raises(BadInput, match="damaged") as refused:
-        arpa.read(path, quickly=quickly)
+    with pytest.raises(InputError, match="damaged") as refused:
+        arpa.read_arpa(path, quickly=quickly)
     assert refused.value.line == 1
     assert "fetch" in refused.value.remedy
 
@@ -139,8 +145,8 @@ def test_a_file_that_is_not_sound_is_refused_with_its_line(
 ):
     assert old in SMALL
     path = written(tmp_path, SMALL.replace(old, new))
-    with pytest.raises(BadInput) as refused:
-        arpa.read(path, quickly=quickly)
+    with pytest.raises(InputError) as refused:
+        arpa.read_arpa(path, quickly=quickly)
     assert what in str(refused.value)
     assert refused.value.file == str(path)
     assert refused.value.line == line
@@ -152,17 +158,17 @@ def test_an_ngram_without_its_beginning_is_refused(tmp_path: Path, quickly: bool
     longer = SMALL.replace("ngram 2=3\n", "ngram 2=3\nngram 3=2\n").replace(
         "\\end\\", "\\3-grams:\n-0.1\t<s> a b\n-0.1\tb a b\n\n\\end\\"
     )
-    with pytest.raises(BadInput, match="first 2 words") as refused:
-        arpa.read(written(tmp_path, longer), quickly=quickly)
+    with pytest.raises(InputError, match="first 2 words") as refused:
+        arpa.read_arpa(written(tmp_path, longer), quickly=quickly)
     assert refused.value.line == 21
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path):
-    with pytest.raises(BadInput, match="cannot be read"):
-        arpa.read(tmp_path / "none.arpa")
+    with pytest.raises(InputError, match="cannot be read"):
+        arpa.read_arpa(tmp_path / "none.arpa")
     (tmp_path / "bad.arpa").write_bytes(SMALL.encode() + b"\xff\n")
-    with pytest.raises(BadInput, match="UTF-8"):
-        arpa.read(tmp_path / "bad.arpa")
+    with pytest.raises(InputError, match="UTF-8"):
+        arpa.read_arpa(tmp_path / "bad.arpa")
 
 
 # -- writing
@@ -171,13 +177,13 @@ WORDS = ["</s>", "a b", "<s>", "\\", "\n", "<unk>", "x", "何　", "\u2028", "<U
 
 
 def test_words_that_such_files_cannot_hold_are_escaped():
-    shown = [arpa.escaped(word) for word in WORDS]
+    shown = [arpa.escape_word(word) for word in WORDS]
     assert shown[:4] == ["\\u003c/s>", "a\\u0020b", "\\u003cs>", "\\u005c"]
     assert shown[6] == "x"
     assert len(set(shown)) == len(WORDS)
-    assert all(len(word.split()) == 1 and word not in arpa.MARKS for word in shown)
-    plain = [word for word in WORDS if word not in arpa.MARKS]
-    assert [arpa.unescaped(arpa.escaped(word)) for word in plain] == plain
+    assert all(len(word.split()) == 1 and word not in arpa.ARPA_MARKERS for word in shown)
+    plain = [word for word in WORDS if word not in arpa.ARPA_MARKERS]
+    assert [arpa.unescaped(arpa.escape_word(word)) for word in plain] == plain
     assert arpa.unescaped("\\u0041\\x") == "\\u0041\\x"  # not one of ours
 
 
@@ -187,15 +193,15 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
     model = NgramModel(order=3, vocabulary=len(WORDS), end=0)
     rows = [[0, *rng.integers(1, len(WORDS) - 2, rng.integers(0, 6)), 0] for _ in range(30)]
     for row in rows:
-        model.count(np.array(row[:-1]), np.array([len(row) - 1]), np.array(row[1:]))
+        model.add_batch(np.array(row[:-1]), np.array([len(row) - 1]), np.array(row[1:]))
     path = tmp_path / "model.arpa"
-    arpa.write(path, WORDS, *model.written(), end=0, unknown=unknown)
-    told = arpa.read(path)
+    arpa.write_arpa(path, WORDS, *model.to_arpa(), end=0, unknown=unknown)
+    told = arpa.read_arpa(path)
     assert told.notes == []
     assert "\t</s>\t0\n" in path.read_text(encoding="utf-8")  # nothing comes after the end
     again = model_of(told)
     numbers = {word: i for i, word in enumerate(told.words)}
-    at = [numbers.get(arpa.unescaped(arpa.escaped(word)), 0) for word in WORDS]
+    at = [numbers.get(arpa.unescaped(arpa.escape_word(word)), 0) for word in WORDS]
     at[0] = 1
     assert len(set(at)) == len(WORDS)
     score, expected = (mine.score(these) for mine, these in (
@@ -208,21 +214,21 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path):
     path = written(tmp_path, "before")
     with pytest.raises(ForebearError, match="outside 0 to 1"):
-        arpa.write(path, ["</s>", "a"], [np.array([[0], [7]])], [np.zeros(2)], [], end=0, unknown=None)
+        arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [7]])], [np.zeros(2)], [], end=0, unknown=None)
     assert path.read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_probability_zero_is_written_as_minus_99(tmp_path: Path):
     path = tmp_path / "model.arpa"
-    arpa.write(path, ["</s>", "a"], [np.array([[0], [1]])], [np.array([0, -np.inf])], [], end=0, unknown=None)
+    arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [1]])], [np.array([0, -np.inf])], [], end=0, unknown=None)
     assert "-99\ta\n" in path.read_text()
-    read = arpa.read(path)
-    assert read.logs[0][read.words.index("a")] == -np.inf
+    read = arpa.read_arpa(path)
+    assert read.log_probs[0][read.words.index("a")] == -np.inf
     assert "1 number of the file is -99, which stands for a probability or weight of 0" in read.notes
 
 
 def test_a_sure_thing_that_rounding_made_surer(tmp_path: Path):
     path = tmp_path / "model.arpa"
-    arpa.write(path, ["</s>"], [np.array([[0]])], [np.array([2e-16])], [], end=0, unknown=None)
-    assert arpa.read(path).logs[0][0] == 0
+    arpa.write_arpa(path, ["</s>"], [np.array([[0]])], [np.array([2e-16])], [], end=0, unknown=None)
+    assert arpa.read_arpa(path).log_probs[0][0] == 0

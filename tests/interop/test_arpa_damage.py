@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forebear.errors import BadInput
-from forebear.interop import arpa, arpa_lines
+from forebear.errors import InputError
+from forebear.interop import arpa
 
 SOUND = """\\data\\
 ngram 1=6
@@ -93,11 +93,11 @@ def spoilt(chance: random.Random, content: bytes) -> bytes:
 def outcome(path: Path, quickly: bool) -> Any:
     """What is read, as plain values, or the complaint."""
     try:
-        told = arpa.read(path, quickly=quickly)
-    except BadInput as error:
+        told = arpa.read_arpa(path, quickly=quickly)
+    except InputError as error:
         refused = error
     else:
-        numbers = np.concatenate([*told.logs, *told.backoffs])
+        numbers = np.concatenate([*told.log_probs, *told.backoffs])
         assert (numbers < np.inf).all()
         return told.words, told.notes, [rows.tolist() for rows in told.ngrams], [f"{number:.12g}" for number in numbers]
     assert refused.file == str(path)
@@ -140,10 +140,10 @@ def test_a_claim_of_many_ngrams_takes_no_memory(tmp_path: Path, quickly: bool, p
     sizes = {1: b"ngram 1=6", 2: b"ngram 2=4", 3: b"ngram 3=2"}
     path = tmp_path / "m"
     path.write_bytes(pack(SOUND.replace(sizes[level], sizes[level][:8] + b"1000000000000")))
-    arpa.read(_sound(tmp_path), quickly=quickly)  # which loads the loops
+    arpa.read_arpa(_sound(tmp_path), quickly=quickly)  # which loads the loops
     tracemalloc.start()
-    with pytest.raises(BadInput, match=f"fewer {level}-grams") as refused:
-        arpa.read(path, quickly=quickly)
+    with pytest.raises(InputError, match=f"fewer {level}-grams") as refused:
+        arpa.read_arpa(path, quickly=quickly)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert refused.value.line == {1: 13, 2: 19, 3: 23}[level]
@@ -158,17 +158,17 @@ def _sound(folder: Path) -> Path:
 
 @pytest.mark.parametrize("quickly", [False, True])
 def test_a_line_without_end(tmp_path: Path, monkeypatch, quickly: bool):
-    monkeypatch.setattr(arpa_lines, "BLOCK", 1 << 16)
+    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 1 << 16)
     path = tmp_path / "m.gz"
     path.write_bytes(gzip.compress(SOUND.replace(b"\ta\t", b"\t" + b"a" * (1 << 23) + b"\t")))
-    with pytest.raises(BadInput, match="does not end") as refused:
-        arpa.read(path, quickly=quickly)
+    with pytest.raises(InputError, match="does not end") as refused:
+        arpa.read_arpa(path, quickly=quickly)
     assert refused.value.line == 10
 
 
 @pytest.mark.parametrize("quickly", [False, True])
 def test_a_fault_far_into_a_file_has_its_line(tmp_path: Path, monkeypatch, quickly: bool):
-    monkeypatch.setattr(arpa_lines, "BLOCK", 512)
+    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 512)
     words = [f"w{i}" for i in range(1000)]
     lines = ["\\data\\", "ngram 1=1002", "ngram 2=1000", "", "\\1-grams:", "-1\t<s>", "-1\t</s>"]
     lines += [
@@ -191,6 +191,6 @@ def test_a_fault_far_into_a_file_has_its_line(tmp_path: Path, monkeypatch, quick
         path = tmp_path / "m"
         spoilt = [*lines[: place - 1], line, *lines[place:]]
         path.write_text("\n".join(spoilt), "utf-8", "surrogateescape")
-        with pytest.raises(BadInput, match=what) as refused:
-            arpa.read(path, quickly=quickly)
+        with pytest.raises(InputError, match=what) as refused:
+            arpa.read_arpa(path, quickly=quickly)
         assert refused.value.line == place

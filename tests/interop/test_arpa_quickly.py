@@ -12,15 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from forebear.interop import arpa, arpa_blocks, arpa_lines
-from forebear.kernels import arpa_checking, arpa_reading, arpa_writing
+from forebear.interop import arpa
+from forebear.kernels import arpa as arpa_reading
+from forebear.kernels import arpa as arpa_writing
+from forebear.kernels import arpa_checking
 
 
-def assert_same(path: Path) -> arpa.Arpa:
-    quick, plain = arpa.read(path, quickly=True), arpa.read(path, quickly=False)
+def assert_same(path: Path) -> arpa.ArpaModel:
+    quick, plain = arpa.read_arpa(path, quickly=True), arpa.read_arpa(path, quickly=False)
     assert quick.words == plain.words
     assert quick.notes == plain.notes
-    for mine, theirs in zip((*quick.ngrams, *quick.logs), (*plain.ngrams, *plain.logs), strict=True):
+    for mine, theirs in zip((*quick.ngrams, *quick.log_probs), (*plain.ngrams, *plain.log_probs), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=0)
     for mine, theirs in zip(quick.backoffs, plain.backoffs, strict=True):
@@ -81,7 +83,7 @@ def test_odd_numbers(tmp_path: Path):
     (tmp_path / "m").write_text(text_of(single, pairs), "utf-8")
     told = assert_same(tmp_path / "m")
     expected = [-np.inf, *(float(number) * np.log(10) for number in NUMBERS[1:])]  # -99 stands for log10 of 0
-    for found in (told.logs[0][2:], told.logs[1], told.backoffs[0][2:]):
+    for found in (told.log_probs[0][2:], told.log_probs[1], told.backoffs[0][2:]):
         np.testing.assert_allclose(found, expected, rtol=1e-15, atol=0)
 
 
@@ -91,8 +93,8 @@ def test_any_decimal_is_read_as_python_reads_it(tmp_path_factory, values: list[f
     path = tmp_path_factory.mktemp("arpa") / "m"
     single = [*MARKS, *(f"{value:.{digits}g}\tw{i}\t{-value:.{digits}e}" for i, value in enumerate(values))]
     path.write_text(text_of(single, []), "utf-8")
-    quick, plain = (arpa.read(path, quickly=quickly) for quickly in (True, False))
-    for mine, theirs in ((quick.logs[0], plain.logs[0]), (quick.backoffs[0], plain.backoffs[0])):
+    quick, plain = (arpa.read_arpa(path, quickly=quickly) for quickly in (True, False))
+    for mine, theirs in ((quick.log_probs[0], plain.log_probs[0]), (quick.backoffs[0], plain.backoffs[0])):
         np.testing.assert_allclose(mine, theirs, rtol=1e-15, atol=0)
 
 
@@ -117,16 +119,16 @@ def made(words: int, order: int, size: int, seed: int = 0) -> tuple[list[str], l
 def test_lines_across_blocks(tmp_path: Path, monkeypatch, order: int, packed: bool, change):
     """With small blocks, little room at first and few odd lines at a time, everything that is done twice is done."""
     words, ngrams, logs = made(300, order, 500)
-    arpa.write(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0)
+    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0)
     content = change((tmp_path / "m").read_bytes()).replace(b"-0.1", b"-0_0.1")  # Python's form: odd lines
     (tmp_path / "m").write_bytes(gzip.compress(content) if packed else content)
     whole = assert_same(tmp_path / "m")
-    monkeypatch.setattr(arpa_lines, "BLOCK", 997)
-    monkeypatch.setattr(arpa_blocks, "LEAST", 8)
+    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 997)
+    monkeypatch.setattr(arpa, "LEAST", 8)
     monkeypatch.setattr(arpa_reading, "ODD", 3)
     parts = assert_same(tmp_path / "m")
-    assert all(map(np.array_equal, whole.ngrams + whole.logs, parts.ngrams + parts.logs))
-    np.testing.assert_allclose(np.concatenate(parts.logs[1:] or [[]]), np.concatenate(logs[1:] or [[]]), rtol=1e-8)
+    assert all(map(np.array_equal, whole.ngrams + whole.log_probs, parts.ngrams + parts.log_probs))
+    np.testing.assert_allclose(np.concatenate(parts.log_probs[1:] or [[]]), np.concatenate(logs[1:] or [[]]), rtol=1e-8)
 
 
 @given(st.data())
@@ -145,7 +147,7 @@ def test_checks(data: Any):
         again = [i for i, row in enumerate(rows) if row in rows[:i] and not lost]
         expected = (lost or [-1])[0], (again or [-1])[0]
         array = np.array(rows, np.int32).reshape(-1, n)
-        assert arpa_checking.checked(known, array) == expected
+        assert arpa_checking.check_ngram_prefixes(known, array) == expected
         assert arpa.checked(3, keys, array) == expected
         if expected != (-1, -1):
             return
@@ -165,9 +167,9 @@ def test_checks_of_many():
         known: list[Any] = []
         keys: list[np.ndarray] = []
         for level in shuffled[1:3]:
-            assert arpa_checking.checked(known, level) == arpa.checked(200, keys, level) == (-1, -1)
+            assert arpa_checking.check_ngram_prefixes(known, level) == arpa.checked(200, keys, level) == (-1, -1)
         expected = place if spoil == "lost" else -1, place if spoil == "again" else -1
-        assert arpa_checking.checked(known, rows) == arpa.checked(200, keys, rows) == expected
+        assert arpa_checking.check_ngram_prefixes(known, rows) == arpa.checked(200, keys, rows) == expected
 
 
 # -- writing
@@ -180,10 +182,10 @@ FLOATS = st.floats(-99, 0) | st.floats(-1e-3, 0) | st.integers(-(10**9), 0).map(
 @example([-0.5 - 2.0**-31, -1234567885e-10, -100000000.5, 1e9, 999999999.5, 5e-324, 1e22, -0.3010299956639812])
 @example([1e100, -1.5e-100, 1e8, 1e-4, 9.999999995e-5, 3e-14, 3e-15])
 def test_numbers_are_written_as_python_writes_them(values: list[float]):
-    names, rows = arpa_writing.names_of(["a"]), np.zeros((len(values), 1), np.int32)
+    names, rows = arpa_writing.word_bytes(["a"]), np.zeros((len(values), 1), np.int32)
     numbers = np.array(values)
     plain = arpa.lines_of(["a"], rows, numbers, -numbers)
-    assert bytes(arpa_writing.lines(names, rows, numbers, -numbers)) == plain
+    assert bytes(arpa_writing.format_ngram_lines(names, rows, numbers, -numbers)) == plain
     assert plain.split(b"\t")[0] == b"%.9g" % values[0]
 
 
@@ -196,9 +198,9 @@ def test_the_same_bytes_are_written(tmp_path: Path, monkeypatch, order: int, unk
     logs[-1] = np.append(logs[-1], -np.inf) if order > 1 else logs[-1]
     monkeypatch.setattr(arpa, "BLOCK", 64)
     for name, quickly in (("quick", True), ("plain", False)):
-        arpa.write(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=unknown, quickly=quickly)
+        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=unknown, quickly=quickly)
     assert (tmp_path / "quick").read_bytes() == (tmp_path / "plain").read_bytes()
-    assert arpa_lines.Lines(tmp_path / "quick").header() == [
+    assert arpa.ArpaLineReader(tmp_path / "quick").read_header() == [
         len(rows) + (n == 0) * (1 if unknown == 0 else 2) for n, rows in enumerate(ngrams)
     ]
 
@@ -206,21 +208,21 @@ def test_the_same_bytes_are_written(tmp_path: Path, monkeypatch, order: int, unk
 def test_packed_where_the_name_says_so(tmp_path: Path):
     words, ngrams, logs = made(50, 2, 100)
     for name in ("m.arpa", "m.arpa.gz", "m.arpa.zst"):
-        arpa.write(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=0)
+        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=0)
     plain = (tmp_path / "m.arpa").read_bytes()
     assert gzip.decompress((tmp_path / "m.arpa.gz").read_bytes()) == plain
-    told = [arpa.read(tmp_path / name) for name in ("m.arpa", "m.arpa.gz", "m.arpa.zst")]
-    assert all(np.array_equal(mine.logs[1], told[0].logs[1]) for mine in told)
+    told = [arpa.read_arpa(tmp_path / name) for name in ("m.arpa", "m.arpa.gz", "m.arpa.zst")]
+    assert all(np.array_equal(mine.log_probs[1], told[0].log_probs[1]) for mine in told)
 
 
 def test_reading_takes_little_more_memory_than_the_arrays(tmp_path: Path):
     words, ngrams, logs = made(1000, 4, 60_000)
-    arpa.write(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0, quickly=True)
-    arpa.read(tmp_path / "m", quickly=True)  # which loads the loops
+    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0, quickly=True)
+    arpa.read_arpa(tmp_path / "m", quickly=True)  # which loads the loops
     fields = sum(rows.size + 2 * len(rows) for rows in ngrams)
     tracemalloc.start()
-    told = arpa.read(tmp_path / "m", quickly=True)
+    told = arpa.read_arpa(tmp_path / "m", quickly=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sum(map(len, told.ngrams)) > 150_000
-    assert peak < 8 * fields + 4 * arpa_lines.BLOCK
+    assert peak < 8 * fields + 4 * arpa.ARPA_LINES_BLOCK

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from published_elmo import OPTIONS, WORDS, arrays, options, publish, store
 
-from forebear.interop import elmo
+from forebear.interop import elmo_hdf5
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -20,7 +20,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def test_the_numbers_of_the_options_become_fields(tmp_path: Path):
     publish(tmp_path)
-    assert elmo.read(tmp_path).fields == {
+    assert elmo_hdf5.read_elmo(tmp_path).fields == {
         "width": 6,
         "cells": 10,
         "depth": 2,
@@ -41,7 +41,7 @@ def test_the_numbers_of_the_options_become_fields(tmp_path: Path):
 
 def test_gates_are_put_in_order_and_forgetting_gets_its_one(tmp_path: Path):
     made = publish(tmp_path)
-    ours = elmo.read(tmp_path).tensors
+    ours = elmo_hdf5.read_elmo(tmp_path).tensors
     there, cells, width = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell", 10, 6
     i, j, f, o = np.split(made[f"{there}/B"], 4)
     assert np.array_equal(ours["encoder.back.1.input.bias"], np.concatenate([i, f + 1, j, o]))
@@ -54,7 +54,7 @@ def test_gates_are_put_in_order_and_forgetting_gets_its_one(tmp_path: Path):
 def test_a_filter_sees_one_symbol_after_the_other(tmp_path: Path):
     made = publish(tmp_path)
     kernel = made["CNN/W_cnn_1"]  # (1, 3, 3, 5)
-    ours = elmo.read(tmp_path).tensors["encoder.embedding.filters.1.weight"]
+    ours = elmo_hdf5.read_elmo(tmp_path).tensors["encoder.embedding.filters.1.weight"]
     assert ours.shape == (5, 9)
     assert ours[4, 2 * 3 + 1] == kernel[0, 2, 1, 4]
 
@@ -73,21 +73,21 @@ def test_a_filter_sees_one_symbol_after_the_other(tmp_path: Path):
 )
 def test_what_was_read_is_written_and_read_to_the_same_bits(told: dict[str, Any], tmp_path: Path):
     publish(tmp_path / "theirs", told, softmax=len(WORDS))
-    first = elmo.read(tmp_path / "theirs")
-    elmo.write(tmp_path / "ours", first.fields, first.tensors, first.words)
-    second = elmo.read(tmp_path / "ours")
+    first = elmo_hdf5.read_elmo(tmp_path / "theirs")
+    elmo_hdf5.write_elmo(tmp_path / "ours", first.fields, first.tensors, first.words)
+    second = elmo_hdf5.read_elmo(tmp_path / "ours")
     assert (first.fields, first.words, first.heads) == (second.fields, second.words, second.heads)
     assert same(first.tensors, second.tensors)
-    elmo.write(tmp_path / "again", second.fields, second.tensors, second.words)
+    elmo_hdf5.write_elmo(tmp_path / "again", second.fields, second.tensors, second.words)
     for name in ("options.json", "lm_weights.hdf5", "vocab.txt"):
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
 def test_the_fixture_is_written_as_it_was_published(data: Path, tmp_path: Path):
     folder = data / "weights" / "elmo_allennlp_fixture"
-    found = elmo.read(folder)
-    assert found.matched == 33
-    elmo.write(tmp_path, found.fields, found.tensors, found.words)
+    found = elmo_hdf5.read_elmo(folder)
+    assert found.num_matched == 33
+    elmo_hdf5.write_elmo(tmp_path, found.fields, found.tensors, found.words)
     with h5py.File(folder / "lm_weights.hdf5") as theirs, h5py.File(tmp_path / "lm_weights.hdf5") as ours:
         names: list[str] = []
         theirs.visit(names.append)
@@ -102,21 +102,21 @@ def test_the_fixture_is_written_as_it_was_published(data: Path, tmp_path: Path):
 
 def test_a_bias_learned_here_comes_back_but_for_rounding_and_from_then_on_to_the_bit(tmp_path: Path):
     publish(tmp_path)
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     name = "encoder.onward.0.input.bias"
     learned = np.random.default_rng(1).normal(0, 2, 40).astype(np.float32)
-    elmo.write(tmp_path / "first", found.fields, found.tensors | {name: learned}, None)
-    first = elmo.read(tmp_path / "first")
+    elmo_hdf5.write_elmo(tmp_path / "first", found.fields, found.tensors | {name: learned}, None)
+    first = elmo_hdf5.read_elmo(tmp_path / "first")
     np.testing.assert_allclose(first.tensors[name], learned, rtol=1.2e-7, atol=1.2e-7)
     assert not np.array_equal(first.tensors[name], learned)
-    elmo.write(tmp_path / "second", first.fields, first.tensors, None)
-    assert same(elmo.read(tmp_path / "second").tensors, first.tensors)
+    elmo_hdf5.write_elmo(tmp_path / "second", first.fields, first.tensors, None)
+    assert same(elmo_hdf5.read_elmo(tmp_path / "second").tensors, first.tensors)
 
 
 def test_no_clipping_is_null_there_because_nought_would_cut_everything_off(tmp_path: Path):
     publish(tmp_path / "theirs", options({"cell_clip": None, "proj_clip": None}))
-    found = elmo.read(tmp_path / "theirs")
-    elmo.write(tmp_path / "ours", found.fields, found.tensors, None)
+    found = elmo_hdf5.read_elmo(tmp_path / "theirs")
+    elmo_hdf5.write_elmo(tmp_path / "ours", found.fields, found.tensors, None)
     told = json.loads((tmp_path / "ours" / "options.json").read_text())
     assert told["lstm"]["cell_clip"] is None
     assert told["lstm"]["proj_clip"] is None
@@ -129,11 +129,11 @@ def test_no_clipping_is_null_there_because_nought_would_cut_everything_off(tmp_p
 
 def test_a_softmax_with_its_words_makes_heads(tmp_path: Path):
     made = publish(tmp_path, softmax=len(WORDS))
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     assert found.heads == ("next", "previous")
     assert np.array_equal(found.tensors["heads.next.softmax.scores.weight"], made["softmax/W"])
     assert found.words == WORDS
-    assert found.left_out == {}
+    assert found.skipped_tensors == {}
 
 
 def test_a_softmax_in_a_file_of_its_own_is_found(tmp_path: Path):
@@ -143,9 +143,9 @@ def test_a_softmax_in_a_file_of_its_own_is_found(tmp_path: Path):
     (tmp_path / "options.json").rename(tmp_path / "elmo_options.json")
     more = {name: one for name, one in arrays(told, softmax=7).items() if name.startswith("softmax")}
     store(tmp_path / "elmo_softmax_weights.hdf5", more)
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     assert found.heads == ("next", "previous")
-    assert found.matched == 25
+    assert found.num_matched == 25
     assert "its weights are those of elmo_weights.hdf5" in found.notes()
 
 
@@ -160,29 +160,29 @@ def test_a_softmax_in_a_file_of_its_own_is_found(tmp_path: Path):
 )
 def test_a_softmax_without_its_words_is_left_out_and_told(words: list[str] | None, why: str, tmp_path: Path):
     publish(tmp_path, words=words, softmax=7)
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     assert found.heads == ()
     assert not any(name.startswith("heads.") for name in found.tensors)
-    (reason,) = found.left_out
+    (reason,) = found.skipped_tensors
     assert why in reason
     assert any(why in note and "softmax/W" in note for note in found.notes())
 
 
 def test_lines_of_a_vocabulary_that_are_no_words_are_told(tmp_path: Path):
     publish(tmp_path, words=["<S>", "</S>", "", "<UNK>", "the", " the ", "北京"])
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     assert found.words == ["<S>", "</S>", "<UNK>", "the", "北京"]
     assert any(note.startswith("2 lines of") for note in found.notes())
 
 
 def test_numbers_of_other_kinds_and_packed_ones_are_read(tmp_path: Path):
     made = publish(tmp_path)
-    plain = elmo.read(tmp_path).tensors
+    plain = elmo_hdf5.read_elmo(tmp_path).tensors
     wide = {name: one.astype(">f8") for name, one in made.items()}
     store(tmp_path / "lm_weights.hdf5", wide, compression="gzip", shuffle=True)
-    assert same(elmo.read(tmp_path).tensors, plain)
+    assert same(elmo_hdf5.read_elmo(tmp_path).tensors, plain)
     store(tmp_path / "lm_weights.hdf5", {name: one.astype(np.float16) for name, one in made.items()})
-    half = elmo.read(tmp_path).tensors
+    half = elmo_hdf5.read_elmo(tmp_path).tensors
     assert all(one.dtype == np.float32 for one in half.values())
     assert not same(half, plain)
 
@@ -190,8 +190,8 @@ def test_numbers_of_other_kinds_and_packed_ones_are_read(tmp_path: Path):
 def test_what_readers_do_otherwise_is_told(tmp_path: Path):
     def told(lstm: dict[str, Any], characters: dict[str, Any]) -> list[str]:
         publish(tmp_path / "theirs", options(lstm, characters))
-        found = elmo.read(tmp_path / "theirs")
-        return elmo.write(tmp_path / "ours", found.fields, found.tensors, found.words)
+        found = elmo_hdf5.read_elmo(tmp_path / "theirs")
+        return elmo_hdf5.write_elmo(tmp_path / "ours", found.fields, found.tensors, found.words)
 
     assert told({}, {"max_characters_per_token": 50}) == []
     assert "AllenNLP always 50" in told({}, {})[0]

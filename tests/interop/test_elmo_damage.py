@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from published_elmo import WORDS, arrays, options, publish, store
 
-from forebear.errors import BadInput
-from forebear.interop import elmo
+from forebear.errors import InputError
+from forebear.interop import elmo_hdf5
 
 CELL = "RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell"
 
 
-def refused(path: Path) -> BadInput:
-    with pytest.raises(BadInput) as told:
-        elmo.read(path)
+def refused(path: Path) -> InputError:
+    with pytest.raises(InputError) as told:
+        elmo_hdf5.read_elmo(path)
     assert told.value.remedy
     assert told.value.file is not None
     return told.value
@@ -87,7 +87,7 @@ def test_a_projection_that_has_no_place_here_is_refused(tmp_path: Path):
         for layer in range(2):
             made[f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/W_P_0"] = np.eye(6, dtype=np.float32)
     store(tmp_path / "lm_weights.hdf5", made)
-    assert "encoder.onward.0.project.weight" not in elmo.read(tmp_path).tensors  # it changes nothing
+    assert "encoder.onward.0.project.weight" not in elmo_hdf5.read_elmo(tmp_path).tensors  # it changes nothing
     made[f"{CELL}/W_P_0"][0, 1] = 0.5
     store(tmp_path / "lm_weights.hdf5", made)
     assert f"a projection between them: {CELL}/W_P_0" in refused(tmp_path).what
@@ -158,8 +158,8 @@ def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
             torn[drawn.randrange(len(torn))] = drawn.randrange(256)
         file.write_bytes(torn)
         try:
-            elmo.read(tmp_path)
-        except BadInput:
+            elmo_hdf5.read_elmo(tmp_path)
+        except InputError:
             seen += 1
     assert seen > 30
 
@@ -174,7 +174,7 @@ def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
 def test_a_missing_file_is_named(gone: str, said: str, remedy: str, tmp_path: Path):
     publish(tmp_path)
     (tmp_path / gone).unlink()
-    assert elmo.is_one(tmp_path)
+    assert elmo_hdf5.is_elmo(tmp_path)
     told = refused(tmp_path)
     assert said in told.what
     assert remedy in told.remedy
@@ -184,18 +184,18 @@ def test_of_several_files_that_with_the_weights_is_taken(tmp_path: Path):
     made = publish(tmp_path)
     store(tmp_path / "a_embeddings.hdf5", {"0": np.zeros((2, 3, 6), np.float32)})
     (tmp_path / "b_torn.hdf5").write_bytes(b"torn")
-    found = elmo.read(tmp_path)
+    found = elmo_hdf5.read_elmo(tmp_path)
     assert np.array_equal(found.tensors["encoder.embedding.character.weight"], made["char_embed"])
     assert "its weights are those of lm_weights.hdf5" in found.notes()
     assert "b_torn.hdf5 is not a whole HDF5 file: left out" in found.notes()
     store(tmp_path / "other.hdf5", arrays(options(), seed=1))
-    assert "its weights are those of lm_weights.hdf5" in elmo.read(tmp_path).notes()
+    assert "its weights are those of lm_weights.hdf5" in elmo_hdf5.read_elmo(tmp_path).notes()
     (tmp_path / "lm_weights.hdf5").rename(tmp_path / "first.hdf5")
     told = refused(tmp_path)
     assert "several files have weights: first.hdf5; other.hdf5" in told.what
     assert "first.hdf5" in told.remedy
     assert np.array_equal(
-        elmo.read(tmp_path / "other.hdf5").tensors["encoder.embedding.character.weight"],
+        elmo_hdf5.read_elmo(tmp_path / "other.hdf5").tensors["encoder.embedding.character.weight"],
         arrays(options(), seed=1)["char_embed"],
     )
 
@@ -219,7 +219,7 @@ def test_a_vocabulary_in_another_encoding_is_refused_with_its_byte(tmp_path: Pat
 
 def test_what_reads_words_needs_all_of_them(tmp_path: Path):
     publish(tmp_path, {"lstm": options()["lstm"]})
-    assert elmo.read(tmp_path).fields["reads"] == "words"
+    assert elmo_hdf5.read_elmo(tmp_path).fields["reads"] == "words"
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS[:-1]), encoding="utf-8")
     assert "7 of them, and there is no vocabulary of so many" in refused(tmp_path).what
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[:2], "a", *WORDS[3:]]), encoding="utf-8")
@@ -301,11 +301,11 @@ def test_where_h5py_is_lacking_the_remedy_is_told(tmp_path: Path):
 import sys
 sys.modules["h5py"] = None
 from pathlib import Path
-from forebear.errors import BadInput
-from forebear.interop import elmo
+from forebear.errors import InputError
+from forebear.interop import elmo_hdf5
 try:
-    elmo.read(Path(sys.argv[1]))
-except BadInput as error:
+    elmo_hdf5.read_elmo(Path(sys.argv[1]))
+except InputError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60)
@@ -314,6 +314,6 @@ except BadInput as error:
 
 
 def test_reading_other_models_loads_no_h5py():
-    program = "import sys, forebear, forebear.interop.elmo, forebear.using.exchanging; print('h5py' in sys.modules)"
+    program = "import sys, forebear, forebear.interop.elmo_hdf5, forebear.interop.convert; print('h5py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr

@@ -14,22 +14,22 @@ from published_elmo import OPTIONS, WORDS, Reader, options, publish
 from safetensors.torch import save_file
 
 from forebear.cli.main import main
-from forebear.errors import BadInput
-from forebear.milestones.elmo import Elmo
-from forebear.text.training import train
-from forebear.using.exchanging import exported, form_of, imported
-from forebear.using.founding import founded
-from forebear.using.run import Run
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+from forebear.inference.run import Run
+from forebear.interop.convert import default_export_format, export_run, import_model
+from forebear.models.elmo import ElmoSpec
+from forebear.training.create_run import create_run
 
 FIXTURES = {"elmo_allennlp_fixture": "sentences.json", "elmo_fixture/model": "lm_embeddings_sentences.json"}
 
 
 def tokens_of(run: Run, words: list[str]) -> list[int]:
     """As a sentence stands between the two marks; what the vocabulary lacks is spelled."""
-    known = {token: number for number, token in enumerate(run.tokenizer.tokens())}
+    known = {token: number for number, token in enumerate(run.tokenizer.vocabulary())}
     spelling = run.network.encoder.embedding.spelling
     inner = [known[word] if word in known else spelling.number(word) for word in words]
-    return [run.tokenizer.roles["start"], *inner, run.tokenizer.roles["end"]]
+    return [run.tokenizer.special_roles["start"], *inner, run.tokenizer.special_roles["end"]]
 
 
 def read(run: Run, rows: list[list[str]], states: Any = None) -> tuple[list[list[np.ndarray]], Any]:
@@ -46,7 +46,7 @@ def read(run: Run, rows: list[list[str]], states: Any = None) -> tuple[list[list
 def test_the_published_sentences_have_the_published_vectors(folder: str, data: Path, tmp_path: Path):
     """Their top layer stands in the files, onward and back; of the others the publisher's equations tell."""
     place = data / "weights" / folder
-    run = Run.open(imported(str(place), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(place), str(tmp_path / "run")).path)
     told = json.loads((place / "options.json").read_text())
     with h5py.File(place / "lm_weights.hdf5") as stored:
         names: list[str] = []
@@ -68,14 +68,14 @@ def test_the_published_sentences_have_the_published_vectors(folder: str, data: P
 
 def test_words_by_themselves_have_the_published_vectors(data: Path, tmp_path: Path):
     place = data / "weights" / "elmo_allennlp_fixture"
-    run = Run.open(imported(str(place), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(place), str(tmp_path / "run")).path)
     with h5py.File(place / "elmo_token_embeddings.hdf5") as stored:
         published = stored["embedding"][...]  # pyright: ignore
     words = (place / "vocab_test.txt").read_text(encoding="utf-8").split("\n")
     with torch.inference_mode():
         found = run.network.encoder.embedding(torch.arange(len(words)))
     assert np.abs(found.numpy() - published).max() < 1e-5
-    assert run.tokenizer.tokens() == words
+    assert run.tokenizer.vocabulary() == words
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_words_by_themselves_have_the_published_vectors(data: Path, tmp_path: Pa
 )
 def test_every_kind_has_the_layers_of_its_equations(told: dict[str, Any], tmp_path: Path):
     made = publish(tmp_path / "elmo", told)
-    run = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
     rows = [["the", "bank", "北京", "of", "incomprehensibilities"], ["naïve"], ["银行", "the", "the"]]
     found, _ = read(run, rows)
     for row, layers in zip(rows, found, strict=True):
@@ -103,7 +103,7 @@ def test_every_kind_has_the_layers_of_its_equations(told: dict[str, Any], tmp_pa
 def test_a_model_that_reads_words_is_a_run_too(tmp_path: Path):
     told = {"lstm": OPTIONS["lstm"]}
     made = publish(tmp_path / "elmo", told, softmax=len(WORDS))
-    run = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
     assert run.heads == ("next", "previous")
     with torch.inference_mode():
         x = run.network.encoder.embedding(torch.tensor([3, 4]))
@@ -116,7 +116,7 @@ def test_a_model_that_reads_words_is_a_run_too(tmp_path: Path):
 def test_a_text_has_the_vectors_of_its_equations(tmp_path: Path):
     told = options()
     made = publish(tmp_path / "elmo", told)
-    run = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
     texts = [["the", "bank", "北京"], ["unheard", "the", "unheard", "银行"], ["北京"]]
     for words, found in zip(texts, run.embed(list(map(" ".join, texts)), words=True, normalise=False), strict=True):
         by_hand = Reader(told, made).layers(words)[-1]
@@ -129,7 +129,7 @@ def test_a_text_has_the_vectors_of_its_equations(tmp_path: Path):
 def test_a_softmax_answers_in_both_directions(tmp_path: Path):
     told = options()
     made = publish(tmp_path / "elmo", told, softmax=len(WORDS))
-    run = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
     assert run.heads == ("next", "previous")
     words = ["the", "bank", "北京"]
     rows = torch.tensor(tokens_of(run, words))
@@ -140,21 +140,21 @@ def test_a_softmax_answers_in_both_directions(tmp_path: Path):
     for found, half in ((onward, top[:, :6]), (back, top[:, 6:])):
         scores = half @ made["softmax/W"].T + made["softmax/b"]
         np.testing.assert_allclose(found, scores - np.log(np.exp(scores).sum(1, keepdims=True)), atol=3e-5)
-    follow = run.predictor.follow([np.array(tokens_of(run, words)[:-1])])
+    follow = run.predictor.next_log_probs([np.array(tokens_of(run, words)[:-1])])
     np.testing.assert_allclose(follow[0], onward[-1], atol=1e-5)
 
 
 def test_without_a_softmax_only_vectors_can_be_asked_for(tmp_path: Path):
     publish(tmp_path / "elmo", words=None)
-    run = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    run = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
     assert run.heads == ()
-    assert run.tokenizer.tokens() == ["<S>", "</S>", "<UNK>"]
-    with pytest.raises(BadInput, match="does not predict the next token"):
+    assert run.tokenizer.vocabulary() == ["<S>", "</S>", "<UNK>"]
+    with pytest.raises(InputError, match="does not predict the next token"):
         run.score("the bank")
     one, other = run.embed(["the bank", "the 银行"])
     assert one.vector.shape == (12,)
     assert abs(one.vector - other.vector).max() > 0.01  # a vocabulary is not needed to tell words apart
-    assert any("no softmax" in note for note in run.facts["notes"])
+    assert any("no softmax" in note for note in run.to_dict["notes"])
 
 
 # -- the way back
@@ -167,12 +167,12 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("told", [options(), {"lstm": OPTIONS["lstm"]}], ids=["characters", "words"])
 def test_what_was_imported_is_exported_and_imported_to_the_same_bits(told: dict[str, Any], tmp_path: Path):
     publish(tmp_path / "elmo", told, softmax=len(WORDS))
-    first = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "first")).path)
-    assert form_of(first) == "elmo"
-    exported(first, "elmo", str(tmp_path / "back"))
-    second = Run.open(imported(str(tmp_path / "back"), str(tmp_path / "second")).path)
-    assert first.facts["fields"] == second.facts["fields"]
-    assert first.tokenizer.tokens() == second.tokenizer.tokens() == WORDS
+    first = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "first")).path)
+    assert default_export_format(first) == "elmo"
+    export_run(first, "elmo", str(tmp_path / "back"))
+    second = Run.open(import_model(str(tmp_path / "back"), str(tmp_path / "second")).path)
+    assert first.to_dict["fields"] == second.to_dict["fields"]
+    assert first.tokenizer.vocabulary() == second.tokenizer.vocabulary() == WORDS
     assert (tmp_path / "back" / "vocab.txt").read_text(encoding="utf-8").split("\n") == [*WORDS, ""]
     ours, theirs = weights(first), weights(second)
     assert ours.keys() == theirs.keys()
@@ -182,16 +182,16 @@ def test_what_was_imported_is_exported_and_imported_to_the_same_bits(told: dict[
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of our own, of Chinese and English, as it stands before its first step."""
-    tokenizer = train("words", ["the bank of the river", "银行在河边", "the river is deep", "河很深"])
-    milestone = Elmo(width=8, cells=12, characters=4, filters="1:6,2:8", softmax="full")
-    network = milestone.network(tokenizer).initialise(1)
+    tokenizer = train_tokenizer("words", ["the bank of the river", "银行在河边", "the river is deep", "河很深"])
+    milestone = ElmoSpec(width=8, cells=12, characters=4, filters="1:6,2:8", softmax="full")
+    network = milestone.build(tokenizer).initialize(1)
     folder = tmp_path_factory.mktemp("trained") / "run"
-    return Run(founded(folder, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), {}))
+    return Run(create_run(folder, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), {}))
 
 
 def test_what_was_trained_here_is_read_by_others_as_it_is_read_here(trained: Run, tmp_path: Path):
     """Here one token stands before and behind a text: what others put there must be read as that one."""
-    exported(trained, "elmo", str(tmp_path / "elmo"))
+    export_run(trained, "elmo", str(tmp_path / "elmo"))
     told = json.loads((tmp_path / "elmo" / "options.json").read_text())
     with h5py.File(tmp_path / "elmo" / "lm_weights.hdf5") as stored:
         names: list[str] = []
@@ -200,7 +200,7 @@ def test_what_was_trained_here_is_read_by_others_as_it_is_read_here(trained: Run
     lines = (tmp_path / "elmo" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     assert {"<S>", "</S>", "<UNK>", "银行", "river"} <= set(lines)
     assert len(lines) == len(set(lines)) == told["n_tokens_vocab"] == len(made["softmax/W"])
-    end = trained.tokenizer.roles["end"]
+    end = trained.tokenizer.special_roles["end"]
     row = torch.tensor([end, lines.index("银行"), lines.index("river"), end])
     with torch.inference_mode():
         layers = trained.network.eval().encoder(row, (4,)).layers
@@ -209,9 +209,9 @@ def test_what_was_trained_here_is_read_by_others_as_it_is_read_here(trained: Run
 
 
 def test_what_was_trained_here_comes_back_with_its_tokenizer(trained: Run, tmp_path: Path):
-    exported(trained, "elmo", str(tmp_path / "elmo"))
-    back = Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
-    assert back.tokenizer.tokens() == trained.tokenizer.tokens()
+    export_run(trained, "elmo", str(tmp_path / "elmo"))
+    back = Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "run")).path)
+    assert back.tokenizer.vocabulary() == trained.tokenizer.vocabulary()
     assert back.tokenizer.segmenter is not None
     ours, theirs = weights(trained), weights(back)
     assert ours.keys() == theirs.keys()
@@ -222,21 +222,21 @@ def test_what_was_trained_here_comes_back_with_its_tokenizer(trained: Run, tmp_p
         np.testing.assert_allclose(there, value, rtol=0, atol=2e-7 if name.endswith("input.bias") else 0)
     other = tmp_path / "elmo" / "vocab.txt"
     other.write_text(other.read_text(encoding="utf-8").replace("river", "brook"), encoding="utf-8")
-    with pytest.raises(BadInput, match="other words than this tokenizer"):
-        imported(str(tmp_path / "elmo"), str(tmp_path / "other"))
+    with pytest.raises(InputError, match="other words than this tokenizer"):
+        import_model(str(tmp_path / "elmo"), str(tmp_path / "other"))
 
 
 def test_a_softmax_in_groups_is_left_out_and_told(tmp_path: Path):
-    tokenizer = train("words", [" ".join(f"word{number}" for number in range(1500))])
-    milestone = Elmo(width=8, cells=12, characters=4, filters="1:6,2:8", softmax="adaptive")
-    network = milestone.network(tokenizer).initialise(1)
+    tokenizer = train_tokenizer("words", [" ".join(f"word{number}" for number in range(1500))])
+    milestone = ElmoSpec(width=8, cells=12, characters=4, filters="1:6,2:8", softmax="adaptive")
+    network = milestone.build(tokenizer).initialize(1)
     assert any("groups" in name for name in network.tensors())
     told: dict[str, Any] = {"notes": []}
     place = tmp_path / "run"
-    run = Run(founded(place, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), told))
-    exported(run, "elmo", str(tmp_path / "elmo"))
+    run = Run(create_run(place, milestone, "elmo", tokenizer, lambda file: save_file(network.tensors(), file), told))
+    export_run(run, "elmo", str(tmp_path / "elmo"))
     assert any("rare words in groups" in note for note in run.notes)
-    assert Run.open(imported(str(tmp_path / "elmo"), str(tmp_path / "back")).path).heads == ()
+    assert Run.open(import_model(str(tmp_path / "elmo"), str(tmp_path / "back")).path).heads == ()
 
 
 def test_the_command_line_tells_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -263,5 +263,5 @@ def test_the_command_line_tells_what_was_read(tmp_path: Path, capsys: pytest.Cap
 )
 def test_what_means_nothing_here_is_refused(asked: dict[str, Any], said: str, tmp_path: Path):
     publish(tmp_path / "elmo")
-    with pytest.raises(BadInput, match=said):
-        imported(str(tmp_path / "elmo"), str(tmp_path / "run"), **asked)
+    with pytest.raises(InputError, match=said):
+        import_model(str(tmp_path / "elmo"), str(tmp_path / "run"), **asked)

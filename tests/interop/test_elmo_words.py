@@ -6,32 +6,34 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.interop.elmo_words import MARKS, NEVER, lines_of, with_rows, without_rows
+from forebear.interop.elmo_hdf5 import ELMO_MARKERS, NEVER, add_marker_rows, drop_extra_rows, vocabulary_lines
 
 TOKEN, SCORES = "encoder.embedding.token.weight", "heads.next.softmax.scores"
 
 
 def test_the_tokens_of_roles_become_marks():
-    lines = lines_of(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the"], {"padding": 0, "unknown": 1, "start": 2, "end": 3})
+    lines = vocabulary_lines(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the"], {"padding": 0, "unknown": 1, "start": 2, "end": 3}
+    )
     assert lines == ["[PAD]", "<UNK>", "<S>", "</S>", "the"]
 
 
 def test_marks_without_a_token_of_their_own_stand_behind_all():
-    assert lines_of(["<|end|>", "a"], {"start": 0, "end": 0}) == ["</S>", "a", "<S>", "<UNK>"]
+    assert vocabulary_lines(["<|end|>", "a"], {"start": 0, "end": 0}) == ["</S>", "a", "<S>", "<UNK>"]
 
 
 def test_words_that_look_like_marks_are_none():
-    lines = lines_of(["<S>", "[SEP]", "</S>"], {"end": 1})
+    lines = vocabulary_lines(["<S>", "[SEP]", "</S>"], {"end": 1})
     assert lines == [r"\u003cS>", "</S>", r"\u003c/S>", "<S>", "<UNK>"]
 
 
 @given(st.lists(st.text(max_size=4), unique=True, max_size=8))
 def test_every_token_is_a_line_of_its_own(tokens: list[str]):
-    lines = lines_of([*tokens, "[UNK]"], {"unknown": len(tokens)})
+    lines = vocabulary_lines([*tokens, "[UNK]"], {"unknown": len(tokens)})
     assert len(lines) == len(set(lines)) == len(tokens) + 3
     text = "".join(f"{line}\n" for line in lines)
     assert [line.strip() for line in text.split("\n")[:-1]] == lines  # as bilm-tf reads them
-    assert set(MARKS.values()) <= set(lines)
+    assert set(ELMO_MARKERS.values()) <= set(lines)
 
 
 def test_marks_that_are_added_are_read_as_the_end_and_never_said():
@@ -41,19 +43,19 @@ def test_marks_that_are_added_are_read_as_the_end_and_never_said():
         f"{SCORES}.weight": drawn.normal(size=(2, 3)),
         f"{SCORES}.bias": np.ones(2),
     }
-    lines = lines_of(["<|end|>", "a"], {"start": 0, "end": 0})
-    made = with_rows(tensors, lines, 0, one_border=True)
+    lines = vocabulary_lines(["<|end|>", "a"], {"start": 0, "end": 0})
+    made = add_marker_rows(tensors, lines, 0, one_border=True)
     assert np.array_equal(made[TOKEN], tensors[TOKEN][[0, 1, 0, 0]])
     assert made[f"{SCORES}.bias"].tolist() == [1, 1, NEVER, NEVER]
-    back = without_rows(made, 2)
+    back = drop_extra_rows(made, 2)
     assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
 
 
 def test_where_one_token_does_both_a_text_begins_as_it_ends():
     table = np.arange(261.0)[:, None]
     tensors = {"encoder.embedding.character.weight": table}
-    lines = lines_of(["<S>", "</S>", "<UNK>"], {"start": 0, "end": 1, "unknown": 2})
-    made = with_rows(tensors, lines, 1, one_border=True)["encoder.embedding.character.weight"]
+    lines = vocabulary_lines(["<S>", "</S>", "<UNK>"], {"start": 0, "end": 1, "unknown": 2})
+    made = add_marker_rows(tensors, lines, 1, one_border=True)["encoder.embedding.character.weight"]
     assert made[256] == made[257] == table[257]
     assert table[256] == 256
-    assert with_rows(tensors, lines, 1, one_border=False)["encoder.embedding.character.weight"] is table
+    assert add_marker_rows(tensors, lines, 1, one_border=False)["encoder.embedding.character.weight"] is table

@@ -9,27 +9,27 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from forebear.interop.families import FAMILIES
-from forebear.interop.huggingface import Found, read_folder
-from forebear.networks.model import Model
+from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
+from forebear.interop.tensor_names import FAMILIES
+from forebear.nn.model import Model
 from peers import Rows, model_of, our_answers, our_pulls
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VOCABULARY, LENGTHS = 17, (5, 3, 8)
 
 
-def opened(milestone: str) -> tuple[Found, Model, Rows, dict[str, Any]]:
-    found = read_folder(FIXTURES / milestone)
+def opened(milestone: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[str, Any]]:
+    found = read_huggingface(FIXTURES / milestone)
     held = load_file(FIXTURES / milestone / "expected.safetensors")
     rows = Rows(held["tokens"], held["segments"], LENGTHS, held["asked"], held["pairs"])
-    model = model_of(found.milestone, found.fields, VOCABULARY).only(found.heads).load(found.tensors)
+    model = model_of(found.model, found.fields, VOCABULARY).with_heads(found.heads).load(found.tensors)
     return found, model, rows, held
 
 
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_logits(milestone: str):
     found, model, rows, held = opened(milestone)
-    assert (found.milestone, found.report.left_out, found.report.missing) == (milestone, {}, {})
+    assert (found.model, found.report.skipped_tensors, found.report.missing) == (milestone, {}, {})
     answers = our_answers(model.eval(), rows, found.heads)
     assert {f"logits/{head}" for head in answers} == {name for name in held if name.startswith("logits/")}
     for head, value in answers.items():

@@ -10,10 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from forebear.errors import BadInput
-from forebear.interop.families import FAMILIES, GPT2
-from forebear.interop.huggingface import milestone_of, read_folder, write_folder
-from forebear.interop.names import into_ours, into_theirs
+from forebear.errors import InputError
+from forebear.interop.huggingface import milestone_of, read_huggingface, write_huggingface
+from forebear.interop.tensor_names import FAMILIES, GPT2, to_hf_names, to_our_names
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
 FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}
@@ -26,15 +25,15 @@ def ours() -> dict[str, torch.Tensor]:
     shapes |= {"c_attn": (3 * WIDTH, WIDTH), "attn.c_proj": (WIDTH, WIDTH)}
     shapes |= {"c_fc": (4 * WIDTH, WIDTH), "mlp.c_proj": (WIDTH, 4 * WIDTH)}
     found = {}
-    for row in GPT2.table.written(DEPTH):
+    for row in GPT2.name_map.to_foreign(DEPTH):
         matrix = next((shape for part, shape in shapes.items() if part in row.theirs[0]), (WIDTH,))
-        found[row.ours] = torch.randn(matrix if row.ours.endswith("weight") else matrix[:1])
+        found[row.our_name] = torch.randn(matrix if row.our_name.endswith("weight") else matrix[:1])
     return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_folder(tmp_path / "gpt2", "gpt2", FIELDS, ours(), SPECIALS)
+    write_huggingface(tmp_path / "gpt2", "gpt2", FIELDS, ours(), SPECIALS)
     return tmp_path / "gpt2"
 
 
@@ -50,8 +49,8 @@ def changed_weights(folder: Path, change) -> None:
 
 
 def test_what_is_written_is_read_again(folder):
-    found = read_folder(folder)
-    assert milestone_of(folder) == found.milestone == "gpt2"
+    found = read_huggingface(folder)
+    assert milestone_of(folder) == found.model == "gpt2"
     assert (found.fields, found.heads) == (FIELDS, ("next",))
     tensors, wanted = found.tensors, ours()
     assert tensors.keys() == wanted.keys()
@@ -60,9 +59,9 @@ def test_what_is_written_is_read_again(folder):
 
 def test_inner_and_defaults(folder):
     changed_config(folder, n_inner=4 * WIDTH)
-    assert read_folder(folder).fields["inner"] == 0
+    assert read_huggingface(folder).fields["inner"] == 0
     changed_config(folder, n_inner=40)
-    assert read_folder(folder).fields["inner"] == 40
+    assert read_huggingface(folder).fields["inner"] == 40
 
 
 @pytest.mark.parametrize(
@@ -80,8 +79,8 @@ def test_inner_and_defaults(folder):
 )
 def test_a_config_that_is_not_built_here_is_refused_by_name(folder, facts, said):
     changed_config(folder, **facts)
-    with pytest.raises(BadInput) as caught:
-        read_folder(folder)
+    with pytest.raises(InputError) as caught:
+        read_huggingface(folder)
     assert said in str(caught.value)
     assert "config.json: " in str(caught.value)
 
@@ -93,8 +92,8 @@ def test_missing_extra_and_untied_tensors_are_named(folder):
         tensors["transformer.h.0.attn.c_attn.weight"] = torch.zeros(4, 4, dtype=torch.int8)
 
     changed_weights(folder, change)
-    with pytest.raises(BadInput) as caught:
-        read_folder(folder)
+    with pytest.raises(InputError) as caught:
+        read_huggingface(folder)
     said = str(caught.value)
     assert "h.1.mlp.c_fc.bias is missing" in said
     assert "adapter.weight is not known" in said
@@ -108,17 +107,17 @@ def test_tied_heads_masks_and_bare_names_of_older_versions(folder):
         return bare | masks | {"lm_head.weight": bare["wte.weight"].clone()}
 
     changed_weights(folder, change)
-    tensors = read_folder(folder).tensors
+    tensors = read_huggingface(folder).tensors
     assert all(torch.equal(tensors[name], value) for name, value in ours().items())
     changed_weights(folder, lambda tensors: tensors | {"lm_head.weight": tensors["lm_head.weight"] + 1})
-    with pytest.raises(BadInput, match=r"lm_head\.weight is not the same as wte\.weight"):
-        read_folder(folder)
+    with pytest.raises(InputError, match=r"lm_head\.weight is not the same as wte\.weight"):
+        read_huggingface(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_becomes_whole(folder, dtype):
     changed_weights(folder, lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()})
-    tensors = read_folder(folder).tensors
+    tensors = read_huggingface(folder).tensors
     for name, value in ours().items():
         assert tensors[name].dtype == torch.float32
         assert torch.equal(tensors[name], value.to(dtype).float())
@@ -135,39 +134,39 @@ def test_weights_in_several_files(folder):
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": where}))
-    assert all(torch.equal(read_folder(folder).tensors[name], value) for name, value in ours().items())
+    assert all(torch.equal(read_huggingface(folder).tensors[name], value) for name, value in ours().items())
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(BadInput, match=r"model-00002-of-00002\.safetensors: this file is missing"):
-        read_folder(folder)
+    with pytest.raises(InputError, match=r"model-00002-of-00002\.safetensors: this file is missing"):
+        read_huggingface(folder)
     index.write_text(json.dumps({"weight_map": {"wte.weight": "../elsewhere.safetensors"}}))
-    with pytest.raises(BadInput, match="outside its folder"):
-        read_folder(folder)
+    with pytest.raises(InputError, match="outside its folder"):
+        read_huggingface(folder)
     for nonsense in ("[]", "{", '{"weight_map": [1]}'):
         index.write_text(nonsense)
-        with pytest.raises(BadInput, match=r"index\.json: this is not"):
-            read_folder(folder)
+        with pytest.raises(InputError, match=r"index\.json: this is not"):
+            read_huggingface(folder)
 
 
 def test_pickles_are_never_opened(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(BadInput, match="pickled") as caught:
-        read_folder(folder)
+    with pytest.raises(InputError, match="pickled") as caught:
+        read_huggingface(folder)
     assert "save_pretrained" in caught.value.remedy
 
 
 def test_folders_that_are_not_whole(folder, tmp_path):
     (folder / "model.safetensors").write_bytes(b"torn")
-    with pytest.raises(BadInput, match=r"model\.safetensors: this is not a whole safetensors file"):
-        read_folder(folder)
+    with pytest.raises(InputError, match=r"model\.safetensors: this is not a whole safetensors file"):
+        read_huggingface(folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(BadInput, match=r"there is no model\.safetensors"):
-        read_folder(folder)
+    with pytest.raises(InputError, match=r"there is no model\.safetensors"):
+        read_huggingface(folder)
     for nonsense in ("{", "[]"):
         (folder / "config.json").write_text(nonsense)
-        with pytest.raises(BadInput, match=r"config\.json: this is not"):
-            read_folder(folder)
-    with pytest.raises(BadInput, match=r"there is no config\.json"):
-        read_folder(tmp_path)
+        with pytest.raises(InputError, match=r"config\.json: this is not"):
+            read_huggingface(folder)
+    with pytest.raises(InputError, match=r"there is no config\.json"):
+        read_huggingface(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,40 +179,47 @@ def test_folders_that_are_not_whole(folder, tmp_path):
 )  # fmt: skip
 def test_numbers_that_are_no_numbers_are_named(folder, name, value):
     changed_config(folder, **{name: value})
-    with pytest.raises(BadInput, match=f"{name} is {value!r}"):
-        read_folder(folder)
+    with pytest.raises(InputError, match=f"{name} is {value!r}"):
+        read_huggingface(folder)
 
 
 def test_tensors_of_another_model_are_not_written(tmp_path):
     tensors = ours()
     tensors["heads.token.bias"] = tensors.pop("encoder.final_norm.bias")
-    with pytest.raises(BadInput, match=r"encoder\.final_norm\.bias; heads\.token\.bias"):
-        into_theirs(GPT2.table, tensors, depth=DEPTH)
+    with pytest.raises(InputError, match=r"encoder\.final_norm\.bias; heads\.token\.bias"):
+        to_hf_names(GPT2.name_map, tensors, depth=DEPTH)
 
 
 def drawn(milestone: str) -> dict[str, torch.Tensor]:
     """Tensors of every name of an architecture, of shapes that need not fit a model."""
     torch.manual_seed(0)
     found = {}
-    for row in FAMILIES[milestone].table.written(DEPTH):
+    for row in FAMILIES[milestone].name_map.to_foreign(DEPTH):
         rows = 4 * len(row.theirs)
-        found[row.ours] = torch.randn(rows) if "norm" in row.ours or row.ours.endswith("bias") else torch.randn(rows, 5)
+        found[row.our_name] = (
+            torch.randn(rows) if "norm" in row.our_name or row.our_name.endswith("bias") else torch.randn(rows, 5)
+        )
     return found
 
 
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_the_table_is_read_both_ways_to_the_bit(milestone):
-    table, tensors = FAMILIES[milestone].table, drawn(milestone)
-    theirs = into_theirs(table, tensors, depth=DEPTH, before=2)
-    again, report = into_ours(table, theirs, depth=DEPTH, before=2)
+    table, tensors = FAMILIES[milestone].name_map, drawn(milestone)
+    theirs = to_hf_names(table, tensors, depth=DEPTH, before=2)
+    again, report = to_our_names(table, theirs, depth=DEPTH, before=2)
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], value) for name, value in tensors.items())
-    assert (report.matched, report.heads, report.missing, report.left_out) == (len(theirs), table.heads, {}, {})
+    assert (report.num_matched, report.heads, report.missing, report.skipped_tensors) == (
+        len(theirs),
+        table.heads,
+        {},
+        {},
+    )
 
 
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_no_name_stands_twice_in_a_table(milestone):
-    rows = FAMILIES[milestone].table.written(3)
+    rows = FAMILIES[milestone].name_map.to_foreign(3)
     theirs = [name for row in rows for name in row.theirs]
     assert len(set(theirs)) == len(theirs)
-    assert len({row.ours for row in rows}) == len(rows)
+    assert len({row.our_name for row in rows}) == len(rows)

@@ -12,10 +12,10 @@ import pytest
 import torch
 from task_peers import run_for, tokenizers_for_all
 
-from forebear.errors import BadInput, ForebearError
-from forebear.text.tokenizer import Tokenizer
-from forebear.using import exporting_onnx
-from forebear.using.run import Run
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.errors import ForebearError, InputError
+from forebear.inference.run import Run
+from forebear.interop import onnx
 from small_runs import opened
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -69,7 +69,7 @@ def test_what_transformers_says_of_the_same_weights(
     run.export(tmp_path / "run.onnx", format="onnx")
     model = getattr(transformers, kind).from_pretrained(tmp_path / "theirs").eval()
     for rows, length in ((1, 4), (4, 11)):
-        given = batch(run.tokenizer.size, 2 if milestone == "bert" else 0, rows, length)
+        given = batch(run.tokenizer.vocab_size, 2 if milestone == "bert" else 0, rows, length)
         with torch.inference_mode():
             theirs = model(**{name: torch.from_numpy(value) for name, value in given.items()})
         found, inside = answered(tmp_path / "run.onnx", given), given["attention_mask"].astype(bool)
@@ -95,12 +95,12 @@ def test_adapted_runs_say_what_they_do(
     (note,) = [note for note in run.notes if "ONNX Runtime" in note]
     assert "differ by" in note
     told = json.loads((tmp_path / "task.json").read_text())
-    assert told["task"] == json.loads(json.dumps(run.task.to_json()))  # pyright: ignore[reportOptionalMemberAccess]
+    assert told["task"] == json.loads(json.dumps(run.task.to_dict()))  # pyright: ignore[reportOptionalMemberAccess]
     assert told["largest_difference"] < 1e-4
     assert set(told["outputs"]) == {"last_hidden_state", "logits"}
     same = Tokenizer.load(tmp_path / told["tokenizer"])
     assert same.encode("the cat 北京").ids.tolist() == run.tokenizer.encode("the cat 北京").ids.tolist()
-    found = answered(tmp_path / "task.onnx", batch(run.tokenizer.size, 2 if milestone != "gpt" else 0))
+    found = answered(tmp_path / "task.onnx", batch(run.tokenizer.vocab_size, 2 if milestone != "gpt" else 0))
     assert found["logits"].shape == {"one": (3, 3), "choice": (3,), "tagging": (3, 9, 5), "number": (3, 1)}[task]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "task.json", "task.onnx", "task.tokenizer.json"]
 
@@ -115,23 +115,23 @@ def left(folder: Path) -> list[str]:
 
 
 def test_a_file_that_differs_gets_no_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exporting_onnx, "CLOSE", -1.0)
+    monkeypatch.setattr(onnx, "CLOSE", -1.0)
     with pytest.raises(ForebearError, match="differs by"):
         run.export(tmp_path / "task.onnx", format="onnx")
     assert left(tmp_path) == ["run"]
 
 
 def test_what_cannot_be_is_refused_before_any_work(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exporting_onnx, "_write", lambda *_: pytest.fail("it worked"))
-    with pytest.raises(BadInput, match="ONNX file's name"):
+    monkeypatch.setattr(onnx, "_write", lambda *_: pytest.fail("it worked"))
+    with pytest.raises(InputError, match="ONNX file's name"):
         run.export(tmp_path / "task.bin", format="onnx")
     (tmp_path / "task.json").touch()
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(InputError, match="exists already"):
         run.export(tmp_path / "task.onnx", format="onnx")
-    monkeypatch.setattr(exporting_onnx, "LARGEST", 1000)
-    with pytest.raises(BadInput, match="2 GB"):
+    monkeypatch.setattr(onnx, "LARGEST", 1000)
+    with pytest.raises(InputError, match="2 GB"):
         run.export(tmp_path / "other.onnx", format="onnx")
-    monkeypatch.setattr(exporting_onnx, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
     with pytest.raises(ForebearError, match="not installed") as caught:
         run.export(tmp_path / "other.onnx", format="onnx")
     assert "forebear[onnx]" in caught.value.remedy

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from forebear.errors import BadInput
+from forebear.errors import InputError
 from forebear.interop import openai_gpt
-from forebear.interop.families import GPT
-from forebear.interop.names import into_theirs
+from forebear.interop.tensor_names import GPT, to_hf_names
 from peers import Rows, model_of, our_answers
 
 FIXTURE = "weights/openai_gpt_fixture"
@@ -52,9 +51,9 @@ def archived(folder: Path, file: Path, prefix: str = "model/") -> Path:
 
 
 def test_the_numbers_are_where_openai_put_them(folder, tmp_path):
-    found = openai_gpt.read(folder, heads=2)
+    found = openai_gpt.read_openai_gpt(folder, heads=2)
     wanted = {"width": 8, "depth": 2, "heads": 2, "context": 7, "inner": 20, "dropout": 0.1, "epsilon": 1e-5}
-    assert (found.milestone, found.heads, found.fields) == ("gpt", ("next",), wanted)
+    assert (found.model, found.heads, found.fields) == ("gpt", ("next",), wanted)
     numbers = np.concatenate([np.load(folder / f"params_{n}.npy") for n in range(3)])
     tensors = {name: value.numpy() for name, value in found.tensors.items()}
     assert (tensors["encoder.embedding.position.weight"].ravel() == numbers[:56]).all()
@@ -63,20 +62,20 @@ def test_the_numbers_are_where_openai_put_them(folder, tmp_path):
     assert first.shape == (24, 8)
     assert (first.T.ravel() == numbers[144 : 144 + 192]).all()
     assert (tensors["encoder.blocks.1.feedforward_norm.bias"] == numbers[-8:]).all()
-    packed = openai_gpt.read(archived(folder, tmp_path / "model.tar.gz"), heads=2)
+    packed = openai_gpt.read_openai_gpt(archived(folder, tmp_path / "model.tar.gz"), heads=2)
     assert packed.fields == found.fields
     assert all(torch.equal(packed.tensors[name], value) for name, value in found.tensors.items())
 
 
 def test_the_fixture_of_allennlp_is_what_transformers_computes(data):
     transformers = pytest.importorskip("transformers")
-    found = openai_gpt.read(data / FIXTURE / "transformer_small.tar.gz", heads=2)
+    found = openai_gpt.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
     assert {name: found.fields[name] for name in ("width", "depth", "heads", "context", "inner")} == {
         "width": 10, "depth": 2, "heads": 2, "context": 50, "inner": 0,
     }  # fmt: skip
     config = transformers.OpenAIGPTConfig(vocab_size=50, n_embd=10, n_layer=2, n_head=2, n_positions=50)
     peer = transformers.OpenAIGPTLMHeadModel(config).eval()
-    theirs = into_theirs(GPT.table, found.tensors, depth=2)
+    theirs = to_hf_names(GPT.name_map, found.tensors, depth=2)
     told = peer.load_state_dict(theirs, strict=False)
     assert (told.missing_keys, told.unexpected_keys) == (["lm_head.weight"], [])
     model = model_of("gpt", found.fields, 50).load(found.tensors).eval()
@@ -120,7 +119,7 @@ def test_the_fixture_of_allennlp_by_its_definition(data):
         inner = x @ wide + wide_bias
         inner = 0.5 * inner * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
         x = norm(x + inner @ back + back_bias, norm_2, norm_2_bias)
-    found = openai_gpt.read(data / FIXTURE / "transformer_small.tar.gz", heads=2)
+    found = openai_gpt.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
     states = model_of("gpt", found.fields, 50).load(found.tensors).eval().encoder(torch.from_numpy(ids), [len(ids)])
     assert states.last.detach().numpy() == pytest.approx(x, abs=1e-5)
 
@@ -131,7 +130,7 @@ def test_the_published_model_gives_the_published_vectors(data):
     if not place.exists():
         pytest.skip(f"no GPT of OpenAI's at {place}; set FOREBEAR_OPENAI_GPT to the folder or archive")
     h5py = pytest.importorskip("h5py")
-    found = openai_gpt.read(place)
+    found = openai_gpt.read_openai_gpt(place)
     model = (
         model_of("gpt", found.fields, len(found.tensors["encoder.embedding.token.weight"])).load(found.tensors).eval()
     )
@@ -142,22 +141,22 @@ def test_the_published_model_gives_the_published_vectors(data):
 
 
 def test_heads_are_told_where_they_cannot_be_known(folder, tmp_path):
-    with pytest.raises(BadInput, match="do not tell how many heads") as caught:
-        openai_gpt.read(folder)
+    with pytest.raises(InputError, match="do not tell how many heads") as caught:
+        openai_gpt.read_openai_gpt(folder)
     assert "--heads" in caught.value.remedy
-    with pytest.raises(BadInput, match="cannot be shared by 3 heads"):
-        openai_gpt.read(folder, heads=3)
+    with pytest.raises(InputError, match="cannot be shared by 3 heads"):
+        openai_gpt.read_openai_gpt(folder, heads=3)
     told = shapes(width=128, depth=1, vocabulary=3, context=2, wide=512)
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "params_shapes.json").write_text(json.dumps(told))
     np.save(folder / "params_0.npy", np.zeros(sum(int(np.prod(shape)) for shape in told), np.float16))
-    assert openai_gpt.read(folder).fields["heads"] == 2
+    assert openai_gpt.read_openai_gpt(folder).fields["heads"] == 2
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        openai_gpt.read(path, heads=2)
+    with pytest.raises(InputError) as caught:
+        openai_gpt.read_openai_gpt(path, heads=2)
     assert caught.value.remedy
     return str(caught.value)
 

@@ -12,11 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from forebear.errors import BadInput, ForebearError
-from forebear.interop.families import FAMILIES, TABLE
-from forebear.interop.huggingface import fitted, milestone_of, read_folder, write_folder
-from forebear.interop.names import LENT, OF_TASKS
-from forebear.milestones.roberta import Roberta
+from forebear.errors import ForebearError, InputError
+from forebear.interop.huggingface import milestone_of, read_huggingface, trim_vocabulary, write_huggingface
+from forebear.interop.tensor_names import FAMILIES, OF_TASKS, TOKEN_TABLE, UNUSED_HEAD_NOTE
+from forebear.models.roberta import RobertaSpec
 from peers import SPECIALS, model_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -49,23 +48,23 @@ def without(*parts: str) -> Callable[[Tensors], Tensors]:
 
 
 def refused(folder: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        read_folder(folder)
+    with pytest.raises(InputError) as caught:
+        read_huggingface(folder)
     assert caught.value.remedy
     return str(caught.value)
 
 
 def test_heads_are_those_that_are_there(folder):
-    whole = read_folder(folder("bert"))
+    whole = read_huggingface(folder("bert"))
     assert (whole.heads, whole.fields["pairs"]) == (("token", "pair"), "next")
-    assert whole.report.notes() == [f"{whole.report.matched} names are those of BERT, and were read"]
+    assert whole.report.notes() == [f"{whole.report.num_matched} names are those of BERT, and were read"]
     for lacking, heads, pairs in (
         (("seq_relationship", "pooler"), ("token",), "none"),
         (("predictions",), ("pair",), "next"),
         (("cls.", "pooler"), (), "none"),
     ):
-        found = read_folder(changed(folder("bert"), without(*lacking)))
-        assert (found.heads, found.fields["pairs"], found.report.left_out) == (heads, pairs, {})
+        found = read_huggingface(changed(folder("bert"), without(*lacking)))
+        assert (found.heads, found.fields["pairs"], found.report.skipped_tensors) == (heads, pairs, {})
         assert {name.split(".")[1] for name in found.tensors if name.startswith("heads.")} == set(heads)
         assert set(found.report.missing) == {"token", "pair"} - set(heads)
         for head in found.report.missing:
@@ -73,14 +72,14 @@ def test_heads_are_those_that_are_there(folder):
 
 
 def test_a_pooler_without_its_head_is_left_out_and_named(folder):
-    found = read_folder(changed(folder("bert"), without("cls.")))
-    assert (found.heads, found.report.left_out) == ((), {LENT: POOLER})
-    assert f"left out ({LENT}): {'; '.join(POOLER)}" in found.report.notes()
-    found = read_folder(changed(folder("albert"), without("sop_classifier")))
-    assert found.report.left_out == {LENT: ("albert.pooler.bias", "albert.pooler.weight")}
+    found = read_huggingface(changed(folder("bert"), without("cls.")))
+    assert (found.heads, found.report.skipped_tensors) == ((), {UNUSED_HEAD_NOTE: POOLER})
+    assert f"left out ({UNUSED_HEAD_NOTE}): {'; '.join(POOLER)}" in found.report.notes()
+    found = read_huggingface(changed(folder("albert"), without("sop_classifier")))
+    assert found.report.skipped_tensors == {UNUSED_HEAD_NOTE: ("albert.pooler.bias", "albert.pooler.weight")}
     extra = {"roberta.pooler.dense.weight": torch.zeros(8, 8), "roberta.pooler.dense.bias": torch.zeros(8)}
-    found = read_folder(changed(folder("roberta"), lambda tensors: tensors | extra))
-    assert found.report.left_out == {LENT: tuple(sorted(extra))}
+    found = read_huggingface(changed(folder("roberta"), lambda tensors: tensors | extra))
+    assert found.report.skipped_tensors == {UNUSED_HEAD_NOTE: tuple(sorted(extra))}
 
 
 TASKS = {
@@ -96,31 +95,31 @@ TASKS = {
 @pytest.mark.parametrize("milestone", TASKS)
 def test_heads_of_tasks_are_left_out_and_named(folder, milestone):
     extra = {name: torch.zeros(3, 8) for name in TASKS[milestone]}
-    found = read_folder(changed(folder(milestone), lambda tensors: tensors | extra))
-    assert found.report.left_out == {OF_TASKS: tuple(sorted(extra))}
-    assert found.report.facts()["left_out"] == {OF_TASKS: sorted(extra)}
-    assert json.dumps(found.report.facts())
+    found = read_huggingface(changed(folder(milestone), lambda tensors: tensors | extra))
+    assert found.report.skipped_tensors == {OF_TASKS: tuple(sorted(extra))}
+    assert found.report.to_dict()["left_out"] == {OF_TASKS: sorted(extra)}
+    assert json.dumps(found.report.to_dict())
 
 
 def test_constants_of_old_versions_are_named(folder):
     places = {"bert.embeddings.position_ids": torch.arange(10)[None]}
-    found = read_folder(changed(folder("bert"), lambda tensors: tensors | places))
-    assert list(found.report.left_out.values()) == [tuple(places)]
+    found = read_huggingface(changed(folder("bert"), lambda tensors: tensors | places))
+    assert list(found.report.skipped_tensors.values()) == [tuple(places)]
     masks = {"transformer.h.0.attn.bias": torch.ones(1, 1, 10, 10)}
-    found = read_folder(changed(folder("gpt2"), lambda tensors: tensors | masks))
-    assert list(found.report.left_out.values()) == [tuple(masks)]
+    found = read_huggingface(changed(folder("gpt2"), lambda tensors: tensors | masks))
+    assert list(found.report.skipped_tensors.values()) == [tuple(masks)]
 
 
 @pytest.mark.parametrize("milestone", ["bert", "ernie", "roberta", "albert"])
 def test_old_names_and_names_without_a_prefix(folder, milestone):
-    wanted = read_folder(FIXTURES / milestone).tensors
+    wanted = read_huggingface(FIXTURES / milestone).tensors
 
     def old(tensors: Tensors) -> Tensors:
         names = {name: name.replace("LayerNorm.weight", "LayerNorm.gamma") for name in tensors}
         names = {name: new.replace("LayerNorm.bias", "LayerNorm.beta") for name, new in names.items()}
         return {names[name].removeprefix(f"{milestone}."): value for name, value in tensors.items()}
 
-    found = read_folder(changed(folder(milestone), old))
+    found = read_huggingface(changed(folder(milestone), old))
     assert found.tensors.keys() == wanted.keys()
     assert all(torch.equal(found.tensors[name], value) for name, value in wanted.items())
 
@@ -132,7 +131,7 @@ def test_what_is_tied_may_be_stored_twice_or_the_other_way_round(folder):
         return tensors
 
     place = changed(folder("bert"), tied)
-    found, wanted = read_folder(place), read_folder(FIXTURES / "bert").tensors
+    found, wanted = read_huggingface(place), read_huggingface(FIXTURES / "bert").tensors
     assert all(torch.equal(found.tensors[name], value) for name, value in wanted.items())
 
     def untied(tensors: Tensors) -> None:
@@ -188,7 +187,7 @@ def test_misshapen_parts_are_named(folder, milestone, name, shape, said):
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_names_of_another_architecture_are_told(folder, milestone):
     """Under every wrong name of an architecture, the right one is the nearest."""
-    titles = {name: family.table.title for name, family in FAMILIES.items()}
+    titles = {name: family.name_map.title for name, family in FAMILIES.items()}
     for other, family in FAMILIES.items():
         if other == milestone:
             continue
@@ -207,11 +206,11 @@ def test_names_of_nothing_are_refused(folder):
 def test_a_config_that_does_not_say_what_it_is(folder):
     place = folder("albert")
     changed(place, lambda tensors: None, model_type=None)
-    with pytest.raises(BadInput, match="the weights look like ALBERT's") as caught:
+    with pytest.raises(InputError, match="the weights look like ALBERT's") as caught:
         milestone_of(place)
     assert caught.value.remedy == 'add "model_type": "albert" to it, if that is right'
     changed(place, lambda tensors: None, model_type="distilbert")
-    with pytest.raises(BadInput, match="'distilbert' cannot be imported") as caught:
+    with pytest.raises(InputError, match="'distilbert' cannot be imported") as caught:
         milestone_of(place)
     assert "openai-gpt, bert, gpt2, ernie, roberta, albert" in caught.value.remedy
 
@@ -246,12 +245,12 @@ def test_ernie_with_tasks(folder):
     """A vector of zeros changes nothing, and one that is not used neither; any other is refused."""
     task = {"ernie.embeddings.task_type_embeddings.weight": torch.zeros(3, 8)}
     place = folder("ernie")
-    found = read_folder(changed(place, lambda tensors: tensors | task, use_task_id=True))
-    assert tuple(task) in found.report.left_out.values()
+    found = read_huggingface(changed(place, lambda tensors: tensors | task, use_task_id=True))
+    assert tuple(task) in found.report.skipped_tensors.values()
     used = {name: value + torch.tensor([[1.0], [0.0], [0.0]]) for name, value in task.items()}
     assert "use_task_id is true" in refused(changed(place, lambda tensors: tensors | used))
-    found = read_folder(changed(place, lambda tensors: None, use_task_id=False))
-    assert tuple(task) in found.report.left_out.values()
+    found = read_huggingface(changed(place, lambda tensors: None, use_task_id=False))
+    assert tuple(task) in found.report.skipped_tensors.values()
     assert "use_task_id is true" in refused(changed(place, without("task_type"), use_task_id=True))
 
 
@@ -267,30 +266,30 @@ def test_a_pickle_is_refused_with_the_class_that_opens_it(folder):
 
 
 def test_a_table_of_another_size(folder):
-    tensors = read_folder(folder("bert")).tensors
-    assert fitted(tensors, 17) == (tensors, [])
-    cut, notes = fitted(tensors, 12)
-    assert (len(cut[TABLE]), len(cut["heads.token.bias"])) == (12, 12)
+    tensors = read_huggingface(folder("bert")).tensors
+    assert trim_vocabulary(tensors, 17) == (tensors, [])
+    cut, notes = trim_vocabulary(tensors, 12)
+    assert (len(cut[TOKEN_TABLE]), len(cut["heads.token.bias"])) == (12, 12)
     assert "5 entries more" in notes[0]
-    with pytest.raises(BadInput, match="its tokenizer has 18 tokens, and its table only 17"):
-        fitted(tensors, 18)
+    with pytest.raises(InputError, match="its tokenizer has 18 tokens, and its table only 17"):
+        trim_vocabulary(tensors, 18)
 
 
 def test_heads_that_transformers_does_not_have_are_left_out_and_named(tmp_path):
     fields = {"width": 8, "depth": 1, "heads": 2, "context": 9}
-    pair = {name: one for name, one in model_of("bert", fields).initialise(0).tensors().items() if "heads.pair" in name}
-    tensors = model_of("roberta", fields).initialise(0).tensors() | pair
+    pair = {name: one for name, one in model_of("bert", fields).initialize(0).tensors().items() if "heads.pair" in name}
+    tensors = model_of("roberta", fields).initialize(0).tensors() | pair
     assert "heads.pair.choose.weight" in tensors
-    notes = write_folder(tmp_path, "roberta", asdict(Roberta(**fields)), tensors, SPECIALS)
+    notes = write_huggingface(tmp_path, "roberta", asdict(RobertaSpec(**fields)), tensors, SPECIALS)
     assert notes == ["RoBERTa of transformers has no head for 'pair': it is left out"]
-    assert read_folder(tmp_path).heads == ("token",)
-    with pytest.raises(BadInput, match="no token for padding, from which RoBERTa counts positions"):
-        write_folder(tmp_path, "roberta", asdict(Roberta(**fields)), tensors, {"end": (2, "</s>")})
+    assert read_huggingface(tmp_path).heads == ("token",)
+    with pytest.raises(InputError, match="no token for padding, from which RoBERTa counts positions"):
+        write_huggingface(tmp_path, "roberta", asdict(RobertaSpec(**fields)), tensors, {"end": (2, "</s>")})
 
 
 def test_a_model_has_no_heads_but_its_own():
     model = model_of("bert", {"width": 8, "depth": 1, "heads": 2, "context": 9})
     with pytest.raises(ForebearError, match="cannot have a head next"):
-        model.only(["token", "next"])
-    assert list(model.only(["pair"]).heads) == ["pair"]
-    assert list(model.only([]).heads) == []
+        model.with_heads(["token", "next"])
+    assert list(model.with_heads(["pair"]).heads) == ["pair"]
+    assert list(model.with_heads([]).heads) == []

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from forebear.cli.main import main
-from forebear.errors import BadInput
-from forebear.interop import rnnlm
-from forebear.using.exchanging import imported
-from forebear.using.run import Run
+from forebear.errors import InputError
+from forebear.inference.run import Run
+from forebear.interop import lstm_npz
+from forebear.interop.convert import import_model
 
 WORDS = ["<eos>", "<unk>", "the", "N", "years", "北京", "said"]
 SENTENCES = [
@@ -56,41 +56,41 @@ def by_hand(made: Any, ids: list[int]) -> np.ndarray:
 
 def test_the_trained_model_of_newspapers_scores_text(data: Path, tmp_path: Path):
     place = data / "weights" / "ptb_lstm_lm"
-    run = Run.open(imported(str(place), str(tmp_path / "run")).path)
-    fields = run.facts["fields"]
+    run = Run.open(import_model(str(place), str(tmp_path / "run")).path)
+    fields = run.to_dict["fields"]
     assert [fields[name] for name in ("width", "inner", "depth", "tied", "softmax")] == [100, 100, 1, False, "full"]
     ids = {word: number for number, word in enumerate((place / "vocab.txt").read_text(encoding="utf-8").split("\n"))}
     made = dict(np.load(place / "rnnlm.npz", allow_pickle=False))
     for sentence, scored in zip(SENTENCES, run.score(SENTENCES), strict=True):
         told = by_hand(made, [ids["<eos>"], *(ids[word] for word in sentence.split())])
-        np.testing.assert_allclose([token.log_probability for token in scored.tokens], told, atol=1e-4)
+        np.testing.assert_allclose([token.log_prob for token in scored.tokens], told, atol=1e-4)
         assert 2 < np.exp(-told.mean()) < 300
     good, bad = run.score(["he said the stock market fell", "market he fell the stock said"])
-    assert good.log_probability > bad.log_probability + 10
-    assert run.next("the company said it", top=1).candidates[0].text == "will"
+    assert good.log_prob > bad.log_prob + 10
+    assert run.next_tokens("the company said it", top=1).candidates[0].text == "will"
 
 
 def test_gates_and_turned_weights_are_those_of_the_equations(tmp_path: Path):
     made = arrays()
-    run = Run.open(imported(str(publish(tmp_path / "lm", made)), str(tmp_path / "run")).path)
-    assert run.tokenizer.tokens() == WORDS
+    run = Run.open(import_model(str(publish(tmp_path / "lm", made)), str(tmp_path / "run")).path)
+    assert run.tokenizer.vocabulary() == WORDS
     (scored,) = run.score("the 北京 said N years unheard", ends=True)
     told = by_hand(made, [0, 2, 5, 6, 3, 4, 1, 0])
-    np.testing.assert_allclose([token.log_probability for token in scored.tokens], told, atol=1e-5)
-    assert any("float16" in note for note in run.facts["notes"])
+    np.testing.assert_allclose([token.log_prob for token in scored.tokens], told, atol=1e-5)
+    assert any("float16" in note for note in run.to_dict["notes"])
 
 
 def test_the_archive_alone_is_found_with_its_words(tmp_path: Path):
     publish(tmp_path / "lm", arrays())
     (tmp_path / "lm" / "rnnlm.npz").rename(tmp_path / "lm" / "mine.npz")
-    assert not rnnlm.is_one(tmp_path / "lm")
-    assert rnnlm.is_one(tmp_path / "lm" / "mine.npz")
-    assert rnnlm.read(tmp_path / "lm" / "mine.npz").words == WORDS
+    assert not lstm_npz.is_rnnlm(tmp_path / "lm")
+    assert lstm_npz.is_rnnlm(tmp_path / "lm" / "mine.npz")
+    assert lstm_npz.read_rnnlm(tmp_path / "lm" / "mine.npz").words == WORDS
 
 
-def refused(path: Path) -> BadInput:
-    with pytest.raises(BadInput) as told:
-        rnnlm.read(path)
+def refused(path: Path) -> InputError:
+    with pytest.raises(InputError) as told:
+        lstm_npz.read_rnnlm(path)
     assert told.value.remedy
     assert told.value.file is not None
     return told.value
@@ -159,8 +159,8 @@ def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
         torn[place] ^= 0x55
         (tmp_path / "rnnlm.npz").write_bytes(torn)
         try:
-            rnnlm.read(tmp_path)
-        except BadInput:
+            lstm_npz.read_rnnlm(tmp_path)
+        except InputError:
             seen += 1
     assert seen > 100
 

@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save_file
 from task_peers import CLASSES, SEGMENTED, peer_for, published, tokenizers_for_all
 
 from forebear.cli.main import main
-from forebear.errors import BadInput
-from forebear.interop.huggingface import read_folder
-from forebear.objectives.layout import Layout
-from forebear.tasks.adaptation import Adaptation
-from forebear.tasks.task import task_from
-from forebear.text.tokenizer import Tokenizer
-from forebear.using import exchanging
-from forebear.using.run import Run
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.errors import InputError
+from forebear.inference.run import Run
+from forebear.interop import convert
+from forebear.interop.huggingface import read_huggingface
+from forebear.objectives.input_format import InputFormat
+from forebear.tasks.task import task_from_json
+from forebear.training.adaptation import Adaptation
 from peers import VOCABULARY, Rows, model_of
 
 pytest.importorskip("transformers")
@@ -63,19 +63,21 @@ def their_answers(peer: Any, shape: str, rows: Rows) -> dict[str, torch.Tensor]:
 def test_every_class_of_theirs_answers_alike_here(name: str, tmp_path: Path):
     milestone, head = CLASSES[name]
     peer = peer_for(name, tmp_path)
-    found = read_folder(tmp_path)
-    assert (found.milestone, found.report.heads) == (milestone, found.heads)
-    assert found.heads == (*head.heads, *(("next",) if head.speaks else ()))
-    layout = Layout(read="last" if milestone in ("gpt", "gpt2") else "first")
+    found = read_huggingface(tmp_path)
+    assert (found.model, found.report.heads) == (milestone, found.heads)
+    assert found.heads == (*head.heads, *(("next",) if head.has_lm_head else ()))
+    layout = InputFormat(pooling="last" if milestone in ("gpt", "gpt2") else "first")
     assert found.task is not None
     adaptation = Adaptation(dropout=found.adaptation["dropout"], language=found.adaptation["language"])
-    model = adaptation.network(model_of(milestone, found.fields), task_from(found.task), layout).load(found.tensors)
+    model = adaptation.build_model(model_of(milestone, found.fields), task_from_json(found.task), layout).load(
+        found.tensors
+    )
     rows = Rows.drawn(segments=1 if milestone in ("gpt", "gpt2", "roberta") else 2)
     inputs = {name: value for name, value in rows.inputs.items() if name != "segments" or milestone in SEGMENTED}
     with torch.no_grad():
-        answers, wanted = model.eval().answers(inputs), their_answers(peer, head.shape, rows)
+        answers, wanted = model.eval().logits(inputs), their_answers(peer, head.kind, rows)
     assert answers.keys() == wanted.keys()
-    if head.zeros:  # the same for every choice, so that it is left out: it moves no probability
+    if head.zero_tensors:  # the same for every choice, so that it is left out: it moves no probability
         wanted["choice"] = wanted["choice"] - peer.multiple_choice_head.summary.bias
     for one, value in answers.items():
         assert value.std() > 0.05
@@ -94,7 +96,7 @@ def test_every_class_of_theirs_answers_alike_here(name: str, tmp_path: Path):
 )
 def test_what_a_classifier_is_asked(facts: dict[str, Any], kind: str, labels: list[str], tmp_path: Path):
     peer_for("BertForSequenceClassification", tmp_path, **facts)
-    assert read_folder(tmp_path).task == {"name": "classification", "labels": labels, "kind": kind}
+    assert read_huggingface(tmp_path).task == {"name": "classification", "labels": labels, "kind": kind}
 
 
 @pytest.mark.parametrize(
@@ -116,17 +118,17 @@ def test_a_config_that_cannot_be_meant_is_refused(facts: dict[str, Any], said: s
     peer_for("BertForSequenceClassification", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | facts))
-    with pytest.raises(BadInput, match=said.replace("(", r"\(")) as caught:
-        read_folder(tmp_path)
+    with pytest.raises(InputError, match=said.replace("(", r"\(")) as caught:
+        read_huggingface(tmp_path)
     assert caught.value.remedy
-    assert read_folder(tmp_path, tasks=False).heads == ()
+    assert read_huggingface(tmp_path, tasks=False).heads == ()
 
 
 def test_a_summary_that_is_not_built_here_is_refused(tmp_path: Path):
     peer_for("GPT2DoubleHeadsModel", tmp_path, summary_activation="tanh")
-    with pytest.raises(BadInput, match="summary_activation is 'tanh'"):
-        read_folder(tmp_path)
-    assert read_folder(tmp_path, tasks=False).heads == ("next",)
+    with pytest.raises(InputError, match="summary_activation is 'tanh'"):
+        read_huggingface(tmp_path)
+    assert read_huggingface(tmp_path, tasks=False).heads == ("next",)
 
 
 def test_a_head_that_is_torn_or_gone(tmp_path: Path):
@@ -134,10 +136,10 @@ def test_a_head_that_is_torn_or_gone(tmp_path: Path):
     file = tmp_path / "model.safetensors"
     whole = {name: value.clone() for name, value in load_file(file).items()}
     save_file({name: value for name, value in whole.items() if name != "classifier.dense.bias"}, file)
-    with pytest.raises(BadInput, match=r"classifier\.dense\.bias is missing"):
-        read_folder(tmp_path)
+    with pytest.raises(InputError, match=r"classifier\.dense\.bias is missing"):
+        read_huggingface(tmp_path)
     save_file({name: value for name, value in whole.items() if not name.startswith("classifier")}, file)
-    found = read_folder(tmp_path)
+    found = read_huggingface(tmp_path)
     assert (found.heads, found.task) == ((), None)
     assert any("no head 'label'" in note for note in found.report.notes())
 
@@ -149,9 +151,9 @@ def test_what_stands_beside_the_head_is_left_out_and_named(tmp_path: Path):
     extra = {"bert.pooler.dense.weight": torch.zeros(24, 24), "bert.pooler.dense.bias": torch.zeros(24)}
     extra |= {"cls.predictions.bias": torch.zeros(VOCABULARY), "cls.predictions.decoder.bias": torch.zeros(VOCABULARY)}
     save_file({name: value.clone() for name, value in load_file(file).items()} | extra, file)
-    found = read_folder(tmp_path)
+    found = read_huggingface(tmp_path)
     assert found.heads == ("tag",)
-    assert {name for names in found.report.left_out.values() for name in names} == extra.keys()
+    assert {name for names in found.report.skipped_tensors.values() for name in names} == extra.keys()
 
 
 # -- whole folders
@@ -167,27 +169,27 @@ def test_texts_or_pairs(cutters: dict[str, Tokenizer], tmp_path: Path, capsys: p
     run = Run.open(tmp_path / "one")
     assert run.classify("北京")[0].label in ("好", "bad", "so-so")
     assert main(["import", str(source), "--to", str(tmp_path / "two"), "--task", "pairs"]) == 0
-    assert Run.open(tmp_path / "two").facts["task"] | {"ordered": True} == run.facts["task"] | {
+    assert Run.open(tmp_path / "two").to_dict["task"] | {"ordered": True} == run.to_dict["task"] | {
         "name": "pairs",
         "ordered": True,
     }
     labels = {"0": "ENTAILMENT", "1": "NEUTRAL", "2": "CONTRADICTION"}
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"id2label": labels}))
-    told = exchanging.imported(str(source), str(tmp_path / "three")).facts["task"]
+    told = convert.import_model(str(source), str(tmp_path / "three")).metadata["task"]
     assert (told["name"], told["ordered"]) == ("pairs", True)
     assert main(["import", str(source), "--to", str(tmp_path / "four"), "--task", "none"]) == 0
-    facts = Run.open(tmp_path / "four").facts
+    facts = Run.open(tmp_path / "four").to_dict
     assert (facts["heads"], "task" in facts) == ([], False)
     assert any("classifier.weight" in names for names in facts["report"]["left_out"].values())
 
 
 def test_a_task_that_is_not_there(cutters: dict[str, Tokenizer], tmp_path: Path):
     source = published("BertForQuestionAnswering", tmp_path / "asks", cutters)
-    with pytest.raises(BadInput, match="no head for pairs"):
-        exchanging.imported(str(source), str(tmp_path / "x"), task="pairs")
-    run = Run(exchanging.imported(str(source), str(tmp_path / "run")))
-    assert run.verbs == ("answer", "measure", "embed", "neighbours", "similarity", "odd-one-out")
+    with pytest.raises(InputError, match="no head for pairs"):
+        convert.import_model(str(source), str(tmp_path / "x"), task="pairs")
+    run = Run(convert.import_model(str(source), str(tmp_path / "run")))
+    assert run.capabilities == ("answer", "measure", "embed", "neighbours", "similarity", "odd-one-out")
     assert run.answer("谁", "我喜欢你")[0].candidates
 
 
@@ -197,16 +199,16 @@ def test_rows_that_are_made_otherwise_are_refused(cutters: dict[str, Tokenizer],
     blueprint = json.loads((source / "tokenizer.json").read_text())
     (source / "tokenizer.json").write_text(json.dumps(blueprint | {"post_processor": None}))
     with pytest.raises(
-        BadInput, match=r"its rows are a, and here they are <\|endoftext\|> a <\|endoftext\|>"
+        InputError, match=r"its rows are a, and here they are <\|endoftext\|> a <\|endoftext\|>"
     ) as caught:
-        exchanging.imported(str(source), str(tmp_path / "x"))
+        convert.import_model(str(source), str(tmp_path / "x"))
     assert "--task none" in caught.value.remedy
     assert not (tmp_path / "x").exists()
-    assert exchanging.imported(str(source), str(tmp_path / "run"), task="none").facts["heads"] == ["next"]
+    assert convert.import_model(str(source), str(tmp_path / "run"), task="none").metadata["heads"] == ["next"]
     padded = blueprint | {"padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}}
     padded["padding"] |= {"pad_token": "!", "pad_to_multiple_of": None}
     (source / "tokenizer.json").write_text(json.dumps(padded))
-    assert exchanging.imported(str(source), str(tmp_path / "marked")).facts["heads"] == ["label"]
+    assert convert.import_model(str(source), str(tmp_path / "marked")).metadata["heads"] == ["label"]
 
 
 TAGS = {
@@ -221,16 +223,16 @@ def test_tags_of_other_schemes(scheme: str, cutters: dict[str, Tokenizer], tmp_p
     """Their letters become ours, in their order; the weights stay as they are."""
     id2label = dict(enumerate(TAGS[scheme]))
     source = published("BertForTokenClassification", tmp_path / "tags", cutters, id2label=id2label)
-    run = Run(exchanging.imported(str(source), str(tmp_path / "run")))
-    assert run.facts["task"]["scheme"] == scheme
-    assert [tag[1:] for tag in run.facts["task"]["tags"]] == [tag[1:] for tag in TAGS[scheme]]
-    assert {tag[0] for tag in run.facts["task"]["tags"]} == set("OBI" if scheme == "BIO" else "OBIES")
+    run = Run(convert.import_model(str(source), str(tmp_path / "run")))
+    assert run.to_dict["task"]["scheme"] == scheme
+    assert [tag[1:] for tag in run.to_dict["task"]["tags"]] == [tag[1:] for tag in TAGS[scheme]]
+    assert {tag[0] for tag in run.to_dict["task"]["tags"]} == set("OBI" if scheme == "BIO" else "OBIES")
     assert len(run.tag("我喜欢北京")[0].tags) == 5
 
 
 def test_labels_that_are_no_tags_are_refused(cutters: dict[str, Tokenizer], tmp_path: Path):
     names = dict(enumerate(("NOUN", "VERB", "ADJ")))
     source = published("BertForTokenClassification", tmp_path / "tags", cutters, id2label=names)
-    with pytest.raises(BadInput, match="its labels are no tags of names: 'NOUN'") as caught:
-        exchanging.imported(str(source), str(tmp_path / "run"))
+    with pytest.raises(InputError, match="its labels are no tags of names: 'NOUN'") as caught:
+        convert.import_model(str(source), str(tmp_path / "run"))
     assert "--task none" in caught.value.remedy

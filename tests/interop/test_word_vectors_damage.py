@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from forebear.errors import BadInput, ForebearError
-from forebear.interop.word_vectors import FORMS, read, recognised, write
-from forebear.kernels import decimals
+from forebear.errors import ForebearError, InputError
+from forebear.interop.word_vectors import VECTOR_FORMATS, detect_vector_format, read_word_vectors, write_word_vectors
+from forebear.kernels import float_text
 
 WORDS = ["the", "北京", "😀", "of", "naïve", "</s>"]
 
@@ -69,8 +69,8 @@ def vector(*values: float) -> bytes:
 @pytest.mark.filterwarnings("error")
 def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None, said: str):
     (tmp_path / "v").write_bytes(content)
-    with pytest.raises(BadInput) as caught:
-        read(tmp_path / "v", form=form)
+    with pytest.raises(InputError) as caught:
+        read_word_vectors(tmp_path / "v", form=form)
     assert said in caught.value.what
     assert (caught.value.line, caught.value.file) == (line, str(tmp_path / "v"))
     assert caught.value.remedy
@@ -97,8 +97,8 @@ def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None
 )
 def test_binary(tmp_path: Path, content: bytes, line: int | None, byte: int | None, said: str):
     (tmp_path / "v").write_bytes(content)
-    with pytest.raises(BadInput) as caught:
-        read(tmp_path / "v", form="word2vec-binary")
+    with pytest.raises(InputError) as caught:
+        read_word_vectors(tmp_path / "v", form="word2vec-binary")
     assert said in caught.value.what
     assert (caught.value.line, caught.value.byte, caught.value.file) == (line, byte, str(tmp_path / "v"))
     assert caught.value.remedy
@@ -146,20 +146,20 @@ def planted(tmp_path: Path, **changes: Any) -> Path:
     ],
 )
 def test_safetensors(tmp_path: Path, changes: dict[str, Any], said: str):
-    with pytest.raises(BadInput) as caught:
-        read(planted(tmp_path, **changes), form="safetensors")
+    with pytest.raises(InputError) as caught:
+        read_word_vectors(planted(tmp_path, **changes), form="safetensors")
     assert said in caught.value.what
     assert caught.value.remedy
-    assert read(planted(tmp_path)).words == ["a", "b"]  # and without the damage all is well
+    assert read_word_vectors(planted(tmp_path)).words == ["a", "b"]  # and without the damage all is well
 
 
 @pytest.mark.parametrize("form", ["word2vec", "glove", "word2vec-binary", "safetensors"])
 @pytest.mark.parametrize("way", ["replace", "skip"])
 def test_bad_bytes_are_replaced_or_skipped_and_counted(tmp_path: Path, form: str, way: str):
     matrix = np.arange(10, dtype=np.float32).reshape(5, 2)
-    write(tmp_path / "v", form, ["a", "bQQ", "c", "dQQ", "e"], matrix)
+    write_word_vectors(tmp_path / "v", form, ["a", "bQQ", "c", "dQQ", "e"], matrix)
     (tmp_path / "v").write_bytes((tmp_path / "v").read_bytes().replace(b"QQ", b"\xe5\x8c"))
-    told = read(tmp_path / "v", on_bad_bytes=way)
+    told = read_word_vectors(tmp_path / "v", on_bad_bytes=way)
     if way == "replace":
         assert told.words == ["a", "b\ufffd", "c", "d\ufffd", "e"]
         assert np.array_equal(told.matrix, matrix)
@@ -170,40 +170,40 @@ def test_bad_bytes_are_replaced_or_skipped_and_counted(tmp_path: Path, form: str
     assert note.startswith("2 words are no UTF-8, " + ("U+FFFD stands" if way == "replace" else "left out"))
     places = {"word2vec": "line 3, line 5", "glove": "line 2, line 4", "safetensors": "word 2, word 4"}
     assert places.get(form, "byte ") in note
-    with pytest.raises(BadInput, match="no UTF-8"):
-        read(tmp_path / "v")
-    with pytest.raises(BadInput, match="no way with bad bytes"):
-        read(tmp_path / "v", on_bad_bytes="ignore")
+    with pytest.raises(InputError, match="no UTF-8"):
+        read_word_vectors(tmp_path / "v")
+    with pytest.raises(InputError, match="no way with bad bytes"):
+        read_word_vectors(tmp_path / "v", on_bad_bytes="ignore")
 
 
 @pytest.mark.parametrize("packer", ["gz", "zst"])
 def test_packed_files_that_are_damaged(tmp_path: Path, packer: str):
     path, matrix = tmp_path / f"v.{packer}", np.random.default_rng(0).normal(size=(5000, 3))
-    write(path, "glove", [f"w{row}" for row in range(5000)], matrix)
+    write_word_vectors(path, "glove", [f"w{row}" for row in range(5000)], matrix)
     whole = path.read_bytes()
     for content in (whole[:-20], whole[: len(whole) // 2], whole[:500] + bytes(50) + whole[550:]):
         path.write_bytes(content)
         for form in (None, "glove"):
-            with pytest.raises(BadInput, match="packed file is damaged"):
-                read(path, form=form)
+            with pytest.raises(InputError, match="packed file is damaged"):
+                read_word_vectors(path, form=form)
 
 
 def test_a_line_that_does_not_end(tmp_path: Path):
     (tmp_path / "v").write_bytes(b"a 1 2\nb 3 4\n" + b"x" * (10 << 20))
-    with pytest.raises(BadInput, match="does not end within") as caught:
-        read(tmp_path / "v")
+    with pytest.raises(InputError, match="does not end within") as caught:
+        read_word_vectors(tmp_path / "v")
     assert caught.value.line == 3
 
 
 def test_what_cannot_be_opened(tmp_path: Path):
     for path in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(BadInput, match="cannot be read"):
-            read(path)
-        for form in FORMS:
-            with pytest.raises(BadInput, match="cannot be read"):
-                read(path, form=form)
-    with pytest.raises(BadInput, match="no form of word vectors"):
-        read(__file__, form="pickle")
+        with pytest.raises(InputError, match="cannot be read"):
+            read_word_vectors(path)
+        for form in VECTOR_FORMATS:
+            with pytest.raises(InputError, match="cannot be read"):
+                read_word_vectors(path, form=form)
+    with pytest.raises(InputError, match="no form of word vectors"):
+        read_word_vectors(__file__, form="pickle")
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_what_cannot_be_opened(tmp_path: Path):
     ],
 )
 def test_what_cannot_be_written(tmp_path: Path, words: list[str], matrix: np.ndarray, said: str):
-    for form in FORMS:
-        with pytest.raises(BadInput, match=said):
-            write(tmp_path / "v", form, words, matrix)
+    for form in VECTOR_FORMATS:
+        with pytest.raises(InputError, match=said):
+            write_word_vectors(tmp_path / "v", form, words, matrix)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,13 +230,13 @@ def test_what_cannot_be_written(tmp_path: Path, words: list[str], matrix: np.nda
 
 def sound(path: Path, form: str, packed: bool) -> bytes:
     path = path / f"sound{'.gz' if packed else ''}"
-    write(path, form, WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 3)).astype(np.float32))
+    write_word_vectors(path, form, WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 3)).astype(np.float32))
     return path.read_bytes()
 
 
 @settings(max_examples=300)
 @given(
-    form=st.sampled_from(FORMS),
+    form=st.sampled_from(VECTOR_FORMATS),
     told=st.booleans(),
     packed=st.booleans(),
     cut=st.integers(0, 400),
@@ -262,14 +262,14 @@ def test_whatever_is_done_to_a_file_is_told(
             content[place] = value
     path = folder / "damaged"
     path.write_bytes(content)
-    recognised(path)
+    detect_vector_format(path)
     tracemalloc.start()
     said, most = [], 0
-    for parse in (None, decimals.parsed):
+    for parse in (None, float_text.parse_decimals):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                found = read(path, form=form if told else None, on_bad_bytes=way, parse=parse)
+                found = read_word_vectors(path, form=form if told else None, on_bad_bytes=way, parse=parse)
             assert len(found.words) == len(set(found.words)) == len(found.matrix) > 0
             assert np.isfinite(found.matrix).all()
             said.append((found.words, found.matrix.tobytes(), found.notes))
@@ -283,14 +283,14 @@ def test_whatever_is_done_to_a_file_is_told(
 
 
 @settings(max_examples=200)
-@given(content=st.binary(max_size=60), form=st.sampled_from([None, *FORMS]))
+@given(content=st.binary(max_size=60), form=st.sampled_from([None, *VECTOR_FORMATS]))
 def test_whatever_bytes_there_are(tmp_path_factory: pytest.TempPathFactory, content: bytes, form: str | None):
     path = tmp_path_factory.getbasetemp() / "bytes"
     for start in (b"", b"1 1\n", b"a 1 "):
         path.write_bytes(start + content)
         try:
-            told = read(path, form=form).words
-        except BadInput as error:
+            told = read_word_vectors(path, form=form).words
+        except InputError as error:
             told = error.remedy
         assert told
 
@@ -300,5 +300,5 @@ def test_numbers_that_float32_cannot_hold(tmp_path: Path):
     numpy_files = pytest.importorskip("safetensors.numpy")
     numpy_files.save_file({"vectors": np.array([[1.0], [1e39]])}, tmp_path / "v.safetensors")
     (tmp_path / "vocab.txt").write_text("a\nb\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="'b' holds inf"):
-        read(tmp_path / "v.safetensors")
+    with pytest.raises(InputError, match="'b' holds inf"):
+        read_word_vectors(tmp_path / "v.safetensors")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.kernels import around_plainly as plainly
-from forebear.kernels.drawing import following, scrambled, scrambled_many, thinning
-from forebear.kernels.sweeping import Way
-from forebear.kernels.tables import table
-from forebear.vectors.ways import way_of
+from forebear.embeddings.ways import word2vec_variant
+from forebear.kernels import word2vec_reference as plainly
+from forebear.kernels.tables import aligned_table
+from forebear.kernels.word2vec_sampling import hash_seed, hash_seeds, keep_probabilities, next_random
+from forebear.kernels.word2vec_threads import Word2VecVariant
 
 VOCABULARY = 30
 LENGTHS = np.array([1, 150, 2, 97])
@@ -24,16 +24,16 @@ def small_text(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def small_way(
     *, mean: bool, negatives: int, spelled: bool, sample: float = 0.05, window: int = 4
-) -> tuple[Way, np.ndarray]:
+) -> tuple[Word2VecVariant, np.ndarray]:
     """A way to learn from the text, and how often each word is looked at; word 5 never is."""
     tokens, _ = small_text()
     counts = np.bincount(tokens, minlength=VOCABULARY)
     allowed = np.arange(VOCABULARY) != 5
-    kept = thinning(counts, sample, allowed)
+    kept = keep_probabilities(counts, sample, allowed)
     rng = np.random.default_rng(9)
     rows = [[word, *rng.integers(VOCABULARY, VOCABULARY + 8, word % 4)] for word in range(VOCABULARY)]
     spelling = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
-    way = way_of(
+    way = word2vec_variant(
         counts, allowed, kept=kept, window=window, mean=mean, negatives=negatives, power=0.75,
         spelling=spelling if spelled else None,
     )  # fmt: skip
@@ -43,7 +43,7 @@ def small_way(
 def small_tables(width: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and outputs so large that every term of a change can be seen."""
     rng = np.random.default_rng(seed)
-    made = table(VOCABULARY + 8, width), table(VOCABULARY, width)
+    made = aligned_table(VOCABULARY + 8, width), aligned_table(VOCABULARY, width)
     for one in made:
         one[:, :width] = rng.normal(size=(len(one), width)) / np.sqrt(width)
     return made
@@ -51,11 +51,11 @@ def small_tables(width: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 def thinned_plainly(tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, moment: tuple[int, int]):
     """The words that are looked at, and where rows end, one by one."""
-    state, found, ends, rows = scrambled(*moment), [], [], np.split(tokens, np.cumsum(lengths)[:-1])
+    state, found, ends, rows = hash_seed(*moment), [], [], np.split(tokens, np.cumsum(lengths)[:-1])
     for row in rows:
         for word in row.tolist():
             if kept[word]:
-                state = following(state)
+                state = next_random(state)
                 if state >> 32 < kept[word]:
                     found.append(word)
         ends.append(len(found))
@@ -65,7 +65,7 @@ def thinned_plainly(tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, m
 def swept_plainly(
     inputs: np.ndarray,
     outputs: np.ndarray,
-    way: Way,
+    way: Word2VecVariant,
     kept: np.ndarray,
     rate: float,
     moment: tuple[int, int],
@@ -74,13 +74,13 @@ def swept_plainly(
     """What `swept` does, by the readable twin: in place; the sum of the losses."""
     tokens, ends = thinned_plainly(*small_text(), kept, moment)
     starts, together = way.parts_in_step(rate, tokens, VOCABULARY) if step else way.parts(rate, len(tokens))
-    states = scrambled_many(moment, len(starts) - 1).tolist()
+    states = hash_seeds(moment, len(starts) - 1).tolist()
     parts = []
     for number, state in enumerate(states):
         first, last = starts[number], starts[number + 1]
         found = plainly.windows_of(tokens, ends, first, last, state, way.window, way.supply, len(way.kinds))
         parts.append(found)
-    if way.is_wide(rate) and not way.mean:
+    if way.is_wide(rate) and not way.use_mean:
         parts = [[some for window in found for some in apart(window, way.abreast(rate))] for found in parts]
     if step:
         groups = [parts[at : at + together] for at in range(0, len(parts), together)]
@@ -90,20 +90,20 @@ def swept_plainly(
     return sum(learned(inputs, outputs, stretch, way, rate) for stretch in stretches)
 
 
-def apart(window: plainly.Window, few: int) -> list[plainly.Window]:
+def apart(window: plainly.TrainingWindow, few: int) -> list[plainly.TrainingWindow]:
     """A few of the words around at a time."""
     places = range(0, max(len(window.around), 1), few)
-    return [plainly.Window(window.around[at : at + few], window.blocks) for at in places]
+    return [plainly.TrainingWindow(window.around[at : at + few], window.blocks) for at in places]
 
 
-def learned(inputs: np.ndarray, outputs: np.ndarray, stretch: list, way: Way, rate: float) -> float:
+def learned(inputs: np.ndarray, outputs: np.ndarray, stretch: list, way: Word2VecVariant, rate: float) -> float:
     """A stretch of windows, a few at a time."""
     loss = 0.0
     vectors = inputs if way.spelling is None else plainly.spelled(inputs, way.spelling)
     before = vectors.copy()
     for windows in stretch:
-        loss += sum(plainly.loss_of(vectors, outputs, window, way.mean) for window in windows)
-        plainly.learn(vectors, outputs, windows, rate, way.mean)
+        loss += sum(plainly.loss_of(vectors, outputs, window, way.use_mean) for window in windows)
+        plainly.learn(vectors, outputs, windows, rate, way.use_mean)
     if way.spelling is not None:
         plainly.spread(inputs, way.spelling, vectors - before)
     return loss

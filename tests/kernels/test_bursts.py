@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.kernels.bursts import cut_in_loops, parted
+from forebear.kernels.word2vec_threads import cut_in_loops, split_at_bursts
 
 SIZE = 6
 
@@ -27,7 +27,7 @@ def weight_of(tokens: list[int], place: int, near: int) -> float:
 )
 def test_stretches_are_as_long_as_they_may_be(tokens: list[int], longest: int, near: int, most: int):
     how = {"longest": longest, "each": 1.0, "again": 2.0, "near": near, "most": float(most)}
-    borders = parted(np.array(tokens, np.int32), SIZE, **how).tolist()
+    borders = split_at_bursts(np.array(tokens, np.int32), SIZE, **how).tolist()
     assert borders[-1] == len(tokens)
     assert borders == sorted(set(borders))
     assert (borders[0] == 0) == (len(tokens) > 0 or borders == [0])

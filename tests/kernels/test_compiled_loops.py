@@ -11,13 +11,13 @@ def doubled(number):
     return 2 * number
 """
 ASKED = """
-from forebear.kernels.compiling import compiled, heard
+from forebear.kernels.jit import compile_kernel, on_compile
 from loops import doubled
 
-with heard(lambda: print("told")):
-    print(compiled(doubled)(21), compiled(doubled)(2.5))
-with heard(lambda: print("told too late")):
-    print(compiled(doubled)(4))
+with on_compile(lambda: print("told")):
+    print(compile_kernel(doubled)(21), compile_kernel(doubled)(2.5))
+with on_compile(lambda: print("told too late")):
+    print(compile_kernel(doubled)(4))
 """
 
 

@@ -26,8 +26,13 @@ def dense(rows: np.ndarray, columns: np.ndarray, sums: np.ndarray) -> np.ndarray
 
 
 def by_loops(text: np.ndarray, shares: np.ndarray, first: int, last: int, room: int) -> np.ndarray:
-    starts, places = kernels.placed(text, WORDS, first, last)
-    clean, sizes, row, table = kernels.slate(WORDS), np.zeros(WORDS, np.int64), 0, np.zeros((WORDS, WORDS), int)
+    starts, places = kernels.word_positions(text, WORDS, first, last)
+    clean, sizes, row, table = (
+        kernels.row_accumulator(WORDS),
+        np.zeros(WORDS, np.int64),
+        0,
+        np.zeros((WORDS, WORDS), int),
+    )
     columns, counts = np.zeros(room, np.int32), np.zeros(room, np.int64)
     while row < WORDS:
         before = row
@@ -76,7 +81,7 @@ def test_merged_rows_are_sums_by_row_and_column(words: int):
         starting[3] = at
     given_columns, given_counts = np.concatenate(columns).astype(np.int32), np.concatenate(counts)
     made = np.zeros(at + 1, np.int32), np.zeros(at + 1, np.int64), np.zeros(3, np.int64)
-    filled = kernels.merge_rows(starts, given_columns, given_counts, kernels.slate(words), *made)
+    filled = kernels.merge_rows(starts, given_columns, given_counts, kernels.row_accumulator(words), *made)
     whole = np.sum(parts, axis=0)
     assert np.array_equal(made[2], (whole > 0).sum(axis=1))
     assert np.array_equal(made[0][:filled], np.nonzero(whole)[1])
@@ -88,7 +93,7 @@ def test_tiles_hold_their_own_entries_shuffled():
     columns = np.concatenate([np.arange(30), np.arange(25)]).astype(np.int32)
     counts = np.arange(1, 56) * 60
     made = np.zeros(55, np.int32), np.zeros(55, np.int32), np.zeros(55, np.float32)
-    kernels.tiled(7, sizes, columns, counts, 10, 60.0, np.uint64(12345), *made)
+    kernels.tile_rows(7, sizes, columns, counts, 10, 60.0, np.uint64(12345), *made)
     rows, told, shares = made
     assert set(zip(rows.tolist(), told.tolist(), shares.tolist(), strict=True)) == {
         *((7, column, column + 1.0) for column in range(30)),
@@ -97,7 +102,7 @@ def test_tiles_hold_their_own_entries_shuffled():
     assert (np.diff(told // 10) >= 0).all(), "tile after tile"
     assert (np.diff(told[told < 10]) < 0).sum() > 5, "in no order inside"
     again = [np.zeros_like(array) for array in made]
-    kernels.tiled(7, sizes, columns, counts, 10, 60.0, np.uint64(12345), *again)
+    kernels.tile_rows(7, sizes, columns, counts, 10, 60.0, np.uint64(12345), *again)
     assert all(np.array_equal(one, other) for one, other in zip(made, again, strict=True))
     nothing = [array[:0] for array in made]
-    kernels.tiled(7, np.zeros(3, int), columns[:0], counts[:0], 10, 60.0, np.uint64(1), *nothing)
+    kernels.tile_rows(7, np.zeros(3, int), columns[:0], counts[:0], 10, 60.0, np.uint64(1), *nothing)

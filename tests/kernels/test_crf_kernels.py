@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.kernels import crf, crf_plainly
-from forebear.tasks import chains
+from forebear.kernels import crf
+from forebear.tasks import tagging
 
 
 def told_apart(labels: int, lengths: list[int], seed: int, spread: float = 1.0):
@@ -23,7 +23,7 @@ def told_apart(labels: int, lengths: list[int], seed: int, spread: float = 1.0):
 def compiled(scores, moves, start, end, right, lengths):
     """(cost, marginals, expected moves, starts and ends) by the compiled loops."""
     labels = scores.shape[1]
-    width = crf.padded(labels)
+    width = crf.padded_labels(labels)
     wide = np.zeros((len(scores), width))
     wide[:, :labels] = scores
     room = np.empty(width)
@@ -31,7 +31,7 @@ def compiled(scores, moves, start, end, right, lengths):
     powers = np.zeros((width, width)), np.zeros(width), np.zeros(width)
     powers[0][:labels, :labels], powers[1][:labels], powers[2][:labels] = np.exp(moves), np.exp(start), np.exp(end)
     expected, edges = np.zeros((width, width)), np.zeros((2, width))
-    cost = crf.chains(wide, np.array(lengths), powers, right, expected, edges) + levels.sum()
+    cost = crf.forward_backward(wide, np.array(lengths), powers, right, expected, edges) + levels.sum()
     wide[np.arange(len(right)), right] += 1
     return cost, wide[:, :labels], (expected * powers[0])[:labels, :labels], edges[:, :labels]
 
@@ -57,11 +57,11 @@ def test_all_labellings_of_a_short_sentence(labels: int, words: int, seed: int):
     )
     for cost, found in (
         compiled(scores, moves, start, end, right, [words])[:2],
-        crf_plainly.chain(scores, moves, start, end)[:2],
+        crf.chain(scores, moves, start, end)[:2],
     ):
         assert cost == pytest.approx(log_sum, rel=1e-12, abs=1e-12)
         np.testing.assert_allclose(found, marginals, atol=1e-12)
-    assert tuple(crf.best(scores, np.array([words]), moves, start, end)) == every[int(total.argmax())]
+    assert tuple(crf.viterbi(scores, np.array([words]), moves, start, end)) == every[int(total.argmax())]
 
 
 @settings(deadline=None, max_examples=30)
@@ -71,7 +71,7 @@ def test_the_compiled_way_is_numpys(lengths: list[int], labels: int, seed: int):
     cost, marginals, expected, edges = compiled(scores, moves, start, end, right, lengths)
     ends = np.cumsum(lengths)
     parts = [
-        crf_plainly.chain(scores[last - size : last], moves, start, end)
+        crf.chain(scores[last - size : last], moves, start, end)
         for size, last in zip(lengths, ends.tolist(), strict=True)
         if size
     ]
@@ -81,22 +81,22 @@ def test_the_compiled_way_is_numpys(lengths: list[int], labels: int, seed: int):
         np.testing.assert_allclose(expected, sum(part[2] for part in parts), atol=1e-9)
         np.testing.assert_allclose(edges[0], sum(part[1][0] for part in parts), atol=1e-10)
         np.testing.assert_allclose(edges[1], sum(part[1][-1] for part in parts), atol=1e-10)
-    found = crf.best(scores, np.array(lengths), moves, start, end)
-    assert (found == chains.best(scores, lengths, moves, start, end)).all()
+    found = crf.viterbi(scores, np.array(lengths), moves, start, end)
+    assert (found == tagging.chain_viterbi(scores, lengths, moves, start, end)).all()
 
 
 def test_many_words_are_judged_by_compiled_loops(monkeypatch: pytest.MonkeyPatch):
     scores, moves, start, end, _ = told_apart(5, [7, 0, 3], 1)
-    plainly = chains.best(scores, [7, 0, 3], moves, start, end)
-    monkeypatch.setattr(chains, "MUCH", 0)
-    assert (chains.best(scores, [7, 0, 3], moves, start, end) == plainly).all()
+    plainly = tagging.chain_viterbi(scores, [7, 0, 3], moves, start, end)
+    monkeypatch.setattr(tagging, "MUCH", 0)
+    assert (tagging.chain_viterbi(scores, [7, 0, 3], moves, start, end) == plainly).all()
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 9))
 def test_scores_and_gradients_of_features(seed: int, labels: int):
     chance = np.random.default_rng(seed)
-    width = crf.padded(labels)
+    width = crf.padded_labels(labels)
     sizes = chance.choice([0, 1, min(2, labels), width], 12)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     own = [chance.permutation(labels)[:size] if size < width else np.arange(width) for size in sizes]
@@ -104,12 +104,12 @@ def test_scores_and_gradients_of_features(seed: int, labels: int):
     offsets = np.concatenate(([0], np.cumsum([len(one) for one in own])))
     weights, features = chance.normal(size=offsets[-1]), chance.integers(-1, 12, (6, 4)).astype(np.int32)
     scores = np.empty((6, width))
-    crf.scored(features, offsets, of_labels, weights, 0, 6, scores)
-    np.testing.assert_allclose(scores, crf_plainly.scored(features, offsets, of_labels, weights, width), atol=1e-12)
+    crf.emission_scores(features, offsets, of_labels, weights, 0, 6, scores)
+    np.testing.assert_allclose(scores, crf.scored(features, offsets, of_labels, weights, width), atol=1e-12)
     found = np.zeros(len(weights))
     for first, last in ((0, 1), (1, 4)):  # templates, shared out
-        crf.gradient(features, offsets, of_labels, scores, 0, 6, first, last, found)
-    np.testing.assert_allclose(found, crf_plainly.gradient(features, offsets, of_labels, scores), atol=1e-12)
+        crf.emission_gradient(features, offsets, of_labels, scores, 0, 6, first, last, found)
+    np.testing.assert_allclose(found, crf.gradient(features, offsets, of_labels, scores), atol=1e-12)
 
 
 def test_powers_of_e():

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forebear.interop import word_vectors_text
-from forebear.kernels import decimals
+from forebear.kernels import float_text
 
 DECIMALS = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda value: str(np.float32(value))),
@@ -23,7 +23,7 @@ FIELDS = st.one_of(DECIMALS, st.from_regex(r"[-+.eE0-9 xnaif_\r\t]{0,6}", fullma
 def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((block.count(b"\n"), width), np.float32)
-    return rows, decimals.parsed_in_loops(text, rows, decimals.TENS)
+    return rows, float_text.parsed_in_loops(text, rows, float_text.TENS)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -35,7 +35,7 @@ def in_loops(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
 @example([("", ["1"]), ("a", []), ("a", [".", "1."])])
 def test_what_is_taken_is_what_float_gives(lines: list[tuple[str, list[str]]]):
     block = "".join(" ".join([word.replace("\n", ""), *fields]) + "\n" for word, fields in lines).encode()
-    for parse in (decimals.parsed, in_loops):
+    for parse in (float_text.parse_decimals, in_loops):
         rows, ends = parse(block, 2)
         begin = 0
         for line, row, end in zip(block.split(b"\n"), rows, ends, strict=False):
@@ -53,7 +53,7 @@ def test_usual_lines_are_all_taken_and_as_the_twin_takes_them(form: str):
     odd = ["\n", ". . " + lines[7], "x y\n", "x\n", lines[8].rpartition(" ")[0] + "\n", lines[9].replace("\n", " 1\n")]
     lines[7:7] = odd
     block = "".join(lines).encode()
-    rows, ends = decimals.parsed(block, 20)
+    rows, ends = float_text.parse_decimals(block, 20)
     theirs, places = word_vectors_text.parsed(block, 20)
     assert np.flatnonzero(ends < 0).tolist() == [7, 8, 9, 10, 11, 12]
     assert np.array_equal(ends, places)

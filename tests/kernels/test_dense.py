@@ -15,8 +15,8 @@ def test_both_ways_give_numpys_numbers(monkeypatch, rows: int, features: int, co
     right, left = rng.normal(size=(features, columns)), rng.normal(size=(rows, columns))
     exact = values.astype(np.float64)
     for much in (0, 1 << 60):  # always compiled, never compiled
-        monkeypatch.setattr(dense, "MUCH", much)
-        assert np.allclose(dense.product(values, right), exact @ right, rtol=1e-12, atol=1e-12)
-        assert np.allclose(dense.transposed_product(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
+        monkeypatch.setattr(dense, "COMPILE_THRESHOLD", much)
+        assert np.allclose(dense.dense_product(values, right), exact @ right, rtol=1e-12, atol=1e-12)
+        assert np.allclose(dense.dense_transposed_product(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)
     assert np.allclose(dense.product_in_loops(values, right), exact @ right, rtol=1e-12, atol=1e-12)
     assert np.allclose(dense.transposed_product_in_loops(values, left), exact.T @ left, rtol=1e-12, atol=1e-12)

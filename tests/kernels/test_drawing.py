@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.kernels.drawing import ALWAYS, following, scrambled, scrambled_many, stream_of_words, thinned, thinning
+from forebear.kernels.word2vec_sampling import (
+    ALWAYS,
+    hash_seed,
+    hash_seeds,
+    keep_probabilities,
+    negative_sample_stream,
+    next_random,
+    subsample,
+)
 
 
 def test_words_are_passed_over_as_often_as_in_gensim():
@@ -18,29 +26,29 @@ def test_words_are_passed_over_as_often_as_in_gensim():
     model = word2vec.Word2Vec(min_count=1, sample=1e-3)
     model.build_vocab(sentences)
     theirs = [model.wv.get_vecattr(f"w{word}", "sample_int") for word in range(5)]
-    ours = thinning(counts, 1e-3, np.ones(5, bool))
+    ours = keep_probabilities(counts, 1e-3, np.ones(5, bool))
     assert np.allclose(ours / ALWAYS, np.array(theirs) / 2**32, atol=1e-6)
 
 
 def test_words_are_passed_over_as_the_paper_s_program_does():
     counts = np.array([50, 30, 20, 10, 5, 5, 3, 2, 1])
     shares = counts / counts.sum()
-    kept = thinning(counts, 0.01, np.ones(9, bool)) / ALWAYS
+    kept = keep_probabilities(counts, 0.01, np.ones(9, bool)) / ALWAYS
     assert kept == pytest.approx(np.minimum((np.sqrt(shares / 0.01) + 1) * 0.01 / shares, 1))
 
 
 def test_words_that_are_never_looked_at_are_as_if_they_were_not_there():
     counts = np.array([1000, 500, 300, 200])
     allowed = np.array([True, False, True, True])
-    kept = thinning(counts, 0.0, allowed)
+    kept = keep_probabilities(counts, 0.0, allowed)
     assert kept.tolist() == [ALWAYS, 0, ALWAYS, ALWAYS]
-    kept = thinning(counts, 0.05, allowed)
-    assert np.array_equal(kept[allowed], thinning(counts[allowed], 0.05, np.ones(3, bool)))
+    kept = keep_probabilities(counts, 0.05, allowed)
+    assert np.array_equal(kept[allowed], keep_probabilities(counts[allowed], 0.05, np.ones(3, bool)))
     tokens = np.random.default_rng(0).integers(0, 4, 5000).astype(np.int32)
     without = tokens[tokens != 1]
-    found, ends = thinned(tokens, np.array([3000, 0, 2000]), kept, (1, 2))
+    found, ends = subsample(tokens, np.array([3000, 0, 2000]), kept, (1, 2))
     lengths = np.array([np.count_nonzero(tokens[:3000] != 1), 0, np.count_nonzero(tokens[3000:] != 1)])
-    same, same_ends = thinned(without, lengths, kept, (1, 2))
+    same, same_ends = subsample(without, lengths, kept, (1, 2))
     assert np.array_equal(found, same)
     assert np.array_equal(ends, same_ends)
     assert ends[0] == ends[1] < ends[2] == len(found)
@@ -49,39 +57,39 @@ def test_words_that_are_never_looked_at_are_as_if_they_were_not_there():
 def test_as_many_are_kept_as_told():
     kept = np.array([ALWAYS // 10, ALWAYS // 2, ALWAYS], np.uint64)
     tokens = np.tile(np.arange(3, dtype=np.int32), 100_000)
-    found, _ = thinned(tokens, np.array([len(tokens)]), kept, (0, 0))
+    found, _ = subsample(tokens, np.array([len(tokens)]), kept, (0, 0))
     assert np.allclose(np.bincount(found) / 100_000, [0.1, 0.5, 1], atol=0.005)
-    other, _ = thinned(tokens, np.array([len(tokens)]), kept, (0, 1))
+    other, _ = subsample(tokens, np.array([len(tokens)]), kept, (0, 1))
     assert not np.array_equal(found[:1000], other[:1000])
 
 
 def test_words_are_drawn_as_often_as_their_counts_to_the_power_tell():
     counts, allowed = np.array([1000, 0, 10, 100, 7]), np.array([True, True, True, True, False])
-    stream = stream_of_words(counts, 0.75, allowed)
+    stream = negative_sample_stream(counts, 0.75, allowed)
     shares = np.array([1000, 0, 10, 100, 0]) ** 0.75
     assert np.allclose(np.bincount(stream, minlength=5) / len(stream), shares / shares.sum(), atol=1e-6)
     assert np.allclose(np.bincount(stream[:50_000], minlength=5) / 50_000, shares / shares.sum(), atol=0.01)
-    assert np.array_equal(stream, stream_of_words(counts, 0.75, allowed))
+    assert np.array_equal(stream, negative_sample_stream(counts, 0.75, allowed))
 
 
 @pytest.mark.parametrize("counts", [[0, 0], [5, 5]])
 def test_where_there_is_nothing_to_draw(counts: list[int]):
-    assert len(stream_of_words(np.array(counts), 0.75, np.array(counts) == 0)) == 0
+    assert len(negative_sample_stream(np.array(counts), 0.75, np.array(counts) == 0)) == 0
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=3), st.integers(0, 20))
 def test_many_streams_are_what_one_by_one_is(numbers: list[int], many: int):
-    made = scrambled_many(tuple(numbers), many)
-    assert made.tolist() == [scrambled(*numbers, number) for number in range(many)]
+    made = hash_seeds(tuple(numbers), many)
+    assert made.tolist() == [hash_seed(*numbers, number) for number in range(many)]
     assert all(made)
 
 
 def test_streams_differ_and_do_not_end():
-    states = {scrambled(seed, step) for seed in range(30) for step in range(30)}
+    states = {hash_seed(seed, step) for seed in range(30) for step in range(30)}
     assert len(states) == 900
     state, seen = 1, set()
     for _ in range(1000):
-        state = following(state)
+        state = next_random(state)
         assert 0 < state < 2**64
         seen.add(state)
     assert len(seen) == 1000

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from forebear.kernels import glove as kernels
 from forebear.kernels import glove_table
 
-BLOCKS = kernels.GROUPS**2
+BLOCKS = kernels.ROW_GROUPS**2
 
 
 def tables(words: int, width: int, seed: int = 0, kind: type = np.float64) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    made = [glove_table.table(words, width).astype(kind) for _ in "wc"]
+    made = [glove_table.glove_table(words, width).astype(kind) for _ in "wc"]
     for table in made:
         table[:, :width] = rng.normal(size=(words, width)) / np.sqrt(width)
         table[:, width : 2 * width] += rng.random((words, width))
@@ -66,11 +66,11 @@ def test_compiled_loops_do_what_numpy_does(width: int):
     exact, single = tables(5, width), [np.ascontiguousarray(table, np.float32) for table in tables(5, width)]
     given_exactly, narrow = entries(5, 400), entries(5, 400, kind=np.float32)
     before = kernels.moments_in_numpy(*given_exactly, *exact, width)
-    assert kernels.moments(*narrow, *single, width) == pytest.approx(before, rel=1e-4, abs=1e-4)
-    order, starts = kernels.blocks(*narrow[:2], 5)
+    assert kernels.batch_moments(*narrow, *single, width) == pytest.approx(before, rel=1e-4, abs=1e-4)
+    order, starts = kernels.group_blocks(*narrow[:2], 5)
     total = kernels.sweep_in_numpy(order, *given_exactly, *exact, width, 0.05)
     told = np.zeros(BLOCKS)
-    kernels.sweeper(width)(order, starts, np.arange(BLOCKS), *narrow, *single, 0.05, told)
+    kernels.glove_sweeper(width)(order, starts, np.arange(BLOCKS), *narrow, *single, 0.05, told)
     assert told.sum() == pytest.approx(total, rel=1e-4)
     for mine, right in zip(single, exact, strict=True):
         assert np.allclose(mine, right, atol=2e-4, rtol=2e-4)
@@ -80,13 +80,15 @@ def test_compiled_loops_do_what_numpy_does(width: int):
 @given(words=st.integers(1, 40), many=st.integers(0, 300), seed=st.integers(0, 99))
 def test_blocks_of_a_turn_share_no_word(words: int, many: int, seed: int):
     rows, columns = entries(words, many, seed)[:2]
-    order, starts = kernels.blocks(rows, columns, words)
+    order, starts = kernels.group_blocks(rows, columns, words)
     right = kernels.blocks_in_numpy(rows, columns, words)
     assert np.array_equal(order, right[0])
     assert np.array_equal(starts, right[1])
     assert np.array_equal(np.sort(order), np.arange(many)), "every entry once"
-    for turn in range(kernels.GROUPS):
-        mine = [order[starts[b] : starts[b + 1]] for b in range(turn * kernels.GROUPS, (turn + 1) * kernels.GROUPS)]
+    for turn in range(kernels.ROW_GROUPS):
+        mine = [
+            order[starts[b] : starts[b + 1]] for b in range(turn * kernels.ROW_GROUPS, (turn + 1) * kernels.ROW_GROUPS)
+        ]
         for ids in (rows, columns):
             assert sum(len(set(ids[block].tolist())) for block in mine) == len(set(ids[np.concatenate(mine)].tolist()))
         assert all((np.diff(block) > 0).all() for block in mine), "inside, they keep their order"
@@ -94,26 +96,26 @@ def test_blocks_of_a_turn_share_no_word(words: int, many: int, seed: int):
 
 def test_blocks_are_about_equally_large():
     rows, columns = entries(5000, 100_000)[:2]
-    _, starts = kernels.blocks(rows, columns, 5000)
-    sizes = np.diff(starts).reshape(kernels.GROUPS, kernels.GROUPS)
-    assert sizes.sum(axis=0).max() < 1.3 * 100_000 / kernels.GROUPS
+    _, starts = kernels.group_blocks(rows, columns, 5000)
+    sizes = np.diff(starts).reshape(kernels.ROW_GROUPS, kernels.ROW_GROUPS)
+    assert sizes.sum(axis=0).max() < 1.3 * 100_000 / kernels.ROW_GROUPS
 
 
 def test_rows_begin_with_a_line_of_the_cache():
-    table = glove_table.table(3, 5)
+    table = glove_table.glove_table(3, 5)
     assert table.ctypes.data % 64 == 0
     assert table.strides[0] % 64 == 0
     assert table[2].tolist() == [0] * 5 + [1] * 5 + [0, 1] + [0] * 4
 
 
 def test_what_is_added_to_a_vector_stays_nothing():
-    assert [glove_table.room(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
+    assert [glove_table.padded_width(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
     single = [np.ascontiguousarray(table, np.float32) for table in tables(5, 32)]
     for table in single:
         table[:, 20:32], table[:, 52:64] = 0, 1
     narrow = entries(5, 400, kind=np.float32)
-    order, starts = kernels.blocks(*narrow[:2], 5)
-    kernels.sweeper(32)(order, starts, np.arange(BLOCKS), *narrow, *single, 0.05, np.zeros(BLOCKS))
+    order, starts = kernels.group_blocks(*narrow[:2], 5)
+    kernels.glove_sweeper(32)(order, starts, np.arange(BLOCKS), *narrow, *single, 0.05, np.zeros(BLOCKS))
     for table in single:
         assert not table[:, 20:32].any()
         assert (table[:, 52:64] == 1).all()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from plain_sweeps import LENGTHS, small_tables, small_text, small_way, swept_plainly
 
-from forebear.kernels import around_plainly as plainly
-from forebear.kernels.sweeping import swept
+from forebear.kernels import word2vec_reference as plainly
+from forebear.kernels.word2vec_threads import train_word2vec
 
 MOMENT = (7, 3)
 KINDS = [(mean, negatives, spelled) for mean in (False, True) for negatives in (5, 0) for spelled in (False, True)]
@@ -33,7 +33,7 @@ def compare(
     plain = [one[:, :width].astype(np.float64) for one in (inputs, outputs)]
     for step in range(2):
         how = {"rate": rate, "moment": (7, step), "threads": 1, "in_step": in_step}
-        loss, many = swept(inputs, outputs, *small_text(), kept, way, **how)
+        loss, many = train_word2vec(inputs, outputs, *small_text(), kept, way, **how)
         assert many > 100
         assert loss == pytest.approx(swept_plainly(*plain, way, kept, rate, (7, step), in_step), rel=1e-4)
     begun = small_tables(width)
@@ -80,7 +80,7 @@ def test_a_change_is_the_gradient(mean: bool):
     rng = np.random.default_rng(0)
     inputs, outputs = rng.normal(size=(6, 4)), rng.normal(size=(5, 4))
     blocks = [(np.array([0, 3]), np.array([1.0, -1.0])), (np.array([2, 4, 1]), np.array([-1.0, 0.0, -1.0]))]
-    window = plainly.Window(np.array([1, 4, 5]), blocks if mean else blocks[:1])
+    window = plainly.TrainingWindow(np.array([1, 4, 5]), blocks if mean else blocks[:1])
     after = inputs.copy(), outputs.copy()
     plainly.learn(*after, [window], 1e-6, mean)
     for which, table in enumerate((inputs, outputs)):
@@ -100,7 +100,7 @@ def test_the_loss_of_a_long_text_is_that_of_some_of_its_windows():
     way, kept = small_way(mean=False, negatives=5, spelled=False, sample=0)
     tokens, _ = small_text()
     text = np.tile(tokens, 40), np.tile(LENGTHS, 40)
-    told = [swept(*small_tables(8), *part, kept, way, rate=0.0, moment=MOMENT, threads=1, in_step=False)
+    told = [train_word2vec(*small_tables(8), *part, kept, way, rate=0.0, moment=MOMENT, threads=1, in_step=False)
             for part in (text, (tokens, LENGTHS))]  # fmt: skip
     (loss, many), (small, few) = told
     assert few / 5 < many < 5 * few  # not forty times as many
@@ -112,7 +112,7 @@ def test_several_threads_learn_from_every_part():
     tokens, _ = small_text()
     tables = small_tables(8)
     before = tables[0].copy()
-    swept(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, moment=MOMENT, threads=3,
+    train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, rate=0.05, moment=MOMENT, threads=3,
           in_step=False)  # fmt: skip
     moved = np.abs(tables[0] - before).sum(1) > 0
     assert moved[np.unique(tokens[tokens != 5])].all()

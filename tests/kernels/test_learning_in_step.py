@@ -7,11 +7,11 @@ import pytest
 from plain_sweeps import LENGTHS, small_tables, small_text, small_way
 from test_learning_freely import OTHERS, compare, mostly
 
-from forebear.kernels import sweeping
-from forebear.kernels.drawing import thinning
-from forebear.kernels.sweeping import STILL, swept
-from forebear.kernels.tables import table
-from forebear.vectors.ways import way_of
+from forebear.embeddings.ways import word2vec_variant
+from forebear.kernels import word2vec_threads
+from forebear.kernels.tables import aligned_table
+from forebear.kernels.word2vec_sampling import keep_probabilities
+from forebear.kernels.word2vec_threads import STILL, train_word2vec
 
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
@@ -21,14 +21,14 @@ def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spell
 
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_threads_change_no_bit(mean: bool, negatives: int, spelled: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sweeping, "WORTH", 1)  # as many threads as are asked for, however little there is to do
+    monkeypatch.setattr(word2vec_threads, "WORTH", 1)  # as many threads as are asked for, however little there is to do
     way, kept = small_way(mean=mean, negatives=negatives, spelled=spelled)
     tokens, _ = small_text()
     ends = []
     for threads in (1, 2, 3, 8):
         tables = small_tables(50)
         how = {"rate": 0.01, "moment": (1, 2), "threads": threads, "in_step": True}
-        loss = swept(*tables, np.tile(tokens, 8), np.tile(LENGTHS, 8), kept, way, **how)
+        loss = train_word2vec(*tables, np.tile(tokens, 8), np.tile(LENGTHS, 8), kept, way, **how)
         ends.append((loss, *(one.tobytes() for one in tables)))
     assert all(end == ends[0] for end in ends)
 
@@ -40,9 +40,9 @@ def test_the_busier_a_row_the_fewer_words_are_learned_in_step():
     tree, _ = small_way(mean=False, negatives=0, spelled=False)
     spelled, _ = small_way(mean=False, negatives=5, spelled=True)
     for way in (plain, means, tree, spelled):
-        assert way.still(0.025) * 0.025 * way.busiest <= STILL
-        assert way.still(0.05) <= way.still(0.025)
-        assert way.still(1e30) == 1
+        assert way.is_idle(0.025) * 0.025 * way.busiest <= STILL
+        assert way.is_idle(0.05) <= way.is_idle(0.025)
+        assert way.is_idle(1e30) == 1
     assert tree.busiest == pytest.approx(5)  # the root is on the path of every word, for each of the words around
     assert means.busiest == pytest.approx(plain.busiest / 5)
     assert spelled.busiest > plain.busiest
@@ -56,7 +56,7 @@ def test_many_words_in_step_stay_finite(mean: bool):
     losses = []
     for step in range(6):
         how = {"rate": 0.025, "moment": (1, step), "threads": 1, "in_step": True}
-        loss, many = swept(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, **how)
+        loss, many = train_word2vec(*tables, np.tile(tokens, 40), np.tile(LENGTHS, 40), kept, way, **how)
         losses.append(loss / many)
     assert losses[-1] < 1.1 * losses[0]  # words that follow no rule: there is nothing to learn
     assert np.abs(tables[0]).max() < 10
@@ -65,7 +65,7 @@ def test_many_words_in_step_stay_finite(mean: bool):
 def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch):
     way, kept = small_way(mean=True, negatives=5, spelled=False)
     begun = []
-    whole = sweeping.ThreadPoolExecutor.submit
+    whole = word2vec_threads.ThreadPoolExecutor.submit
 
     def submit(self, *work):
         if begun:
@@ -73,11 +73,11 @@ def test_a_thread_that_cannot_begin_leaves_nobody_waiting(monkeypatch: pytest.Mo
         begun.append(whole(self, *work))
         return begun[0]
 
-    monkeypatch.setattr(sweeping.ThreadPoolExecutor, "submit", submit)
-    monkeypatch.setattr(sweeping, "WORTH", 1)
+    monkeypatch.setattr(word2vec_threads.ThreadPoolExecutor, "submit", submit)
+    monkeypatch.setattr(word2vec_threads, "WORTH", 1)
     with pytest.raises(RuntimeError, match="new thread"):
-        swept(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=3, in_step=True)
-    assert begun[0].done()
+        train_word2vec(*small_tables(50), *small_text(), kept, way, rate=0.01, moment=(1, 2), threads=3, in_step=True)
+    assert begun[0].progress()
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -89,15 +89,17 @@ def test_text_that_repeats_itself_here_and_there_stays_finite(mean: bool):
         tokens[document * 200 : document * 200 + 200] = np.tile([0, 1], 100)
     counts = np.bincount(tokens, minlength=500)
     allowed = np.ones(500, bool)
-    kept = thinning(counts, 1e-3, allowed)
+    kept = keep_probabilities(counts, 1e-3, allowed)
     how = {"kept": kept, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
-    way = way_of(counts, allowed, **how)
+    way = word2vec_variant(counts, allowed, **how)
     begun, largest = rng.uniform(-0.02, 0.02, (500, 50)), []
     for in_step in (False, True):
-        tables = table(500, 50), table(500, 50)
+        tables = aligned_table(500, 50), aligned_table(500, 50)
         tables[0][:, :50] = begun
         for step in range(10):
-            swept(*tables, tokens, lengths, kept, way, rate=0.025, moment=(1, step), threads=1, in_step=in_step)
+            train_word2vec(
+                *tables, tokens, lengths, kept, way, rate=0.025, moment=(1, step), threads=1, in_step=in_step
+            )
         largest.append(np.abs(tables[0]).max())
     assert largest[1] < 3 * largest[0], "of the size that they have freely"
 
@@ -109,6 +111,6 @@ def test_what_is_too_heavy_is_learned_from_by_one_thread_freely():
     for threads, in_step in ((1, True), (2, True), (1, False)):
         tables = small_tables(50)
         how = {"rate": 0.1, "moment": (1, 2), "threads": threads, "in_step": in_step}
-        swept(*tables, *small_text(), kept, way, **how)
+        train_word2vec(*tables, *small_text(), kept, way, **how)
         ends.append([one.tobytes() for one in tables])
     assert ends[0] == ends[1] == ends[2]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from forebear.kernels import rows
-from forebear.kernels.tables import LINE, table
+from forebear.kernels import simd
+from forebear.kernels.tables import CACHE_LINE, aligned_table
 
 SKIP, BEGIN, MANY, KINDS = 2, 1, 5, (0,) * 3
 IDS = np.array([9, 4, 0, 7, 4, 2, 6], np.int32)
@@ -22,17 +22,17 @@ TARGETS = np.array([8, 3, 1, 3], np.int32)  # the block begins at 1; row 3 twice
 @njit
 def run(name, inputs, outputs, numbers, signs, made, first, last, kinds):
     if name == 0:
-        rows.averaged(inputs, IDS, BEGIN, SKIP, MANY, made, 1, first, last)
+        simd.average_rows(inputs, IDS, BEGIN, SKIP, MANY, made, 1, first, last)
     elif name == 1:
-        rows.added(inputs, IDS, BEGIN, SKIP, MANY, made, 1, first, last)
+        simd.add_to_rows(inputs, IDS, BEGIN, SKIP, MANY, made, 1, first, last)
     elif name == 2:
-        rows.scored(inputs, IDS, BEGIN, SKIP, MANY, outputs, TARGETS, 1, numbers, 4, kinds)
+        simd.score_rows(inputs, IDS, BEGIN, SKIP, MANY, outputs, TARGETS, 1, numbers, 4, kinds)
     elif name == 3:
-        rows.weighed(numbers, 4, signs, 2, 20, np.float32(0.5))
+        simd.sigmoid_gradients(numbers, 4, signs, 2, 20, np.float32(0.5))
     elif name == 4:
-        rows.repeated(numbers, 4, signs, 2, MANY, kinds)
+        simd.repeat_signs(numbers, 4, signs, 2, MANY, kinds)
     elif name < 7:
-        rows.changed(
+        simd.update_rows(
             inputs, IDS, BEGIN, SKIP, MANY, outputs, TARGETS, 1, numbers, 4, kinds, made, name == 6, first, last
         )
 
@@ -43,7 +43,7 @@ NAMES = {name: number for number, name in enumerate("averaged added scored weigh
 @pytest.fixture(params=[3, 16, 100, 150])
 def values(request: pytest.FixtureRequest) -> dict[str, Any]:
     rng = np.random.default_rng(request.param)
-    made = {name: table(10, request.param) for name in ("inputs", "outputs", "made")}
+    made = {name: aligned_table(10, request.param) for name in ("inputs", "outputs", "made")}
     for one in made.values():
         one[:] = rng.normal(size=one.shape)
     return made | {"numbers": rng.normal(size=60).astype(np.float32) * 3, "signs": rng.choice([-1, 0, 1], 60) * 1.0}
@@ -52,7 +52,7 @@ def values(request: pytest.FixtureRequest) -> dict[str, Any]:
 def after(name: str, values: dict[str, Any], first: int = 0, last: int | None = None) -> dict[str, np.ndarray]:
     copies = {key: value.astype(np.float32) for key, value in values.items()}
     for key in ("inputs", "outputs", "made"):
-        copies[key] = table(*values[key].shape)
+        copies[key] = aligned_table(*values[key].shape)
         copies[key][:] = values[key]
     width = copies["inputs"].shape[1]
     given = (copies[key] for key in ("inputs", "outputs", "numbers", "signs", "made"))
@@ -104,8 +104,8 @@ def test_changes(values: dict[str, Any], fresh: bool):
 def test_columns_one_by_one_give_the_same_bits(values: dict[str, Any], name: str):
     whole = after(name, values)
     parts = {key: value.copy() for key, value in values.items()}
-    for first in range(0, values["inputs"].shape[1], LINE):
-        parts = after(name, parts, first, first + LINE)
+    for first in range(0, values["inputs"].shape[1], CACHE_LINE):
+        parts = after(name, parts, first, first + CACHE_LINE)
     for key in ("inputs", "outputs", "made"):
         assert np.array_equal(whole[key], parts[key])
 
@@ -116,7 +116,7 @@ def test_what_is_no_number_stays_none(scores: list[float]):
     scores = (scores * 20)[:20]
     numbers, signs = np.zeros(60, np.float32), np.ones(60, np.float32)
     numbers[4:24] = scores
-    empty = table(10, 1)
+    empty = aligned_table(10, 1)
     run(NAMES["weighed"], empty, empty, numbers, signs, empty, 0, 16, KINDS)
     with np.errstate(over="ignore"):
         wanted = 0.5 / (1 + np.exp(np.array(scores)))
@@ -125,7 +125,7 @@ def test_what_is_no_number_stays_none(scores: list[float]):
 
 @pytest.mark.parametrize(("many", "width"), [(0, 5), (1, 1), (3, 16), (1000, 300)])
 def test_rows_of_tables_begin_with_a_line(many: int, width: int):
-    made = table(many, width)
-    assert made.shape == (many, -(-width // LINE) * LINE)
-    assert not many or made.ctypes.data % (4 * LINE) == 0
+    made = aligned_table(many, width)
+    assert made.shape == (many, -(-width // CACHE_LINE) * CACHE_LINE)
+    assert not many or made.ctypes.data % (4 * CACHE_LINE) == 0
     assert not made.any()

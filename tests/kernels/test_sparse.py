@@ -28,9 +28,9 @@ def test_both_ways_give_the_same_bits_and_scipys_numbers(monkeypatch, columns: i
     there = scipy_sparse.csr_matrix((values.astype(np.float64), indices, indptr), shape=(500, 200))
     told = []
     for much in (0, 1 << 60):  # always compiled, never compiled
-        monkeypatch.setattr(sparse, "MUCH", much)
-        told.append(sparse.product(indptr, indices, values, right))
-        told.append(sparse.transposed_product(indptr, indices, values, left, 200))
+        monkeypatch.setattr(sparse, "COMPILE_THRESHOLD", much)
+        told.append(sparse.sparse_product(indptr, indices, values, right))
+        told.append(sparse.sparse_transposed_product(indptr, indices, values, left, 200))
     assert np.array_equal(told[0], told[2])
     assert np.array_equal(told[1], told[3])
     assert np.allclose(told[0], there @ right, rtol=1e-12)
@@ -64,9 +64,9 @@ def test_a_small_product_does_not_load_numba(monkeypatch):
     def never(*loops: object) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(sparse, "compiled", never)
+    monkeypatch.setattr(sparse, "compile_kernel", never)
     indptr, indices, values = made(5, 4, 3)
-    assert sparse.product(indptr, indices, values, np.ones((4, 2))).shape == (5, 2)
-    monkeypatch.setattr(sparse, "MUCH", 0)
+    assert sparse.sparse_product(indptr, indices, values, np.ones((4, 2))).shape == (5, 2)
+    monkeypatch.setattr(sparse, "COMPILE_THRESHOLD", 0)
     with pytest.raises(AssertionError, match="compiled"):
-        sparse.product(indptr, indices, values, np.ones((4, 2)))
+        sparse.sparse_product(indptr, indices, values, np.ones((4, 2)))

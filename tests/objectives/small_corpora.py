@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from forebear.text.corpus import Corpus
-from forebear.text.tokenizer import Tokenizer
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.tokenizers.tokenizer import Tokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST = 5  # the id of the first token of the text; token number n of the text has the id FIRST + n
@@ -58,7 +58,7 @@ def owners(corpus: Corpus) -> np.ndarray:
     """(tokens,) the number of each token's document, counted out one by one."""
     told = []
     for number in range(len(corpus.documents) - 1):
-        told += [number] * len(corpus.document(number))
+        told += [number] * len(corpus.document_ids(number))
     return np.array(told)
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.errors import BadInput
-from forebear.objectives.around import Around
-from forebear.objectives.batch import Moment
-from forebear.text.corpus import Corpus
-from forebear.text.preparing import prepare
-from forebear.text.training import train
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.context_windows import ContextWindows
 
 TEXTS = ["a b c. d e. f", "g h", "i. j k l m n o p. q", "r", "s t u v w. x y z"]
 
@@ -24,17 +24,17 @@ TEXTS = ["a b c. d e. f", "g h", "i. j k l m n o p. q", "r", "s t u v w. x y z"]
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder: Path = tmp_path_factory.mktemp("around")
     (folder / "text.txt").write_text("\n\n".join(TEXTS))
-    return prepare([folder / "text.txt"], train("words", TEXTS), to=folder / "corpus")
+    return prepare_corpus([folder / "text.txt"], train_tokenizer("words", TEXTS), to=folder / "corpus")
 
 
 @given(size=st.integers(1, 60), seed=st.integers(0, 5), epoch=st.integers(0, 3))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_every_word_is_shown_once_an_epoch(corpus: Corpus, unit: str, size: int, seed: int, epoch: int):
-    objective, whole = Around(unit), corpus.whole()
+    objective, whole = ContextWindows(unit), corpus.all_documents()
     steps = objective.steps(whole, size)
     seen: Counter[int] = Counter()
     for step in range(epoch * steps, (epoch + 1) * steps):
-        batch = objective.batch(whole, size, Moment(seed, step))
+        batch = objective.batch(whole, size, BatchKey(seed, step))
         assert len(batch.inputs["tokens"]) <= size
         assert batch.inputs["lengths"].sum() == len(batch.inputs["tokens"])
         assert (batch.inputs["lengths"] > 0).all()
@@ -45,8 +45,8 @@ def test_every_word_is_shown_once_an_epoch(corpus: Corpus, unit: str, size: int,
 @given(size=st.integers(1, 60), step=st.integers(0, 20))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_rows_are_pieces_of_units(corpus: Corpus, unit: str, size: int, step: int):
-    batch = Around(unit).batch(corpus.whole(), size, Moment(0, step))
-    units = corpus.whole().by_sentence() if unit == "sentence" else corpus.whole()
+    batch = ContextWindows(unit).batch(corpus.all_documents(), size, BatchKey(0, step))
+    units = corpus.all_documents().by_sentence() if unit == "sentence" else corpus.all_documents()
     texts = [" ".join(map(str, corpus.ids[first:last])) for first, last in units.spans.tolist()]
     ends = np.cumsum(batch.inputs["lengths"])
     for end, length in zip(ends.tolist(), batch.inputs["lengths"].tolist(), strict=True):
@@ -55,11 +55,12 @@ def test_rows_are_pieces_of_units(corpus: Corpus, unit: str, size: int, step: in
 
 
 def test_epochs_have_orders_of_their_own(corpus: Corpus):
-    objective, whole = Around("document"), corpus.whole()
+    objective, whole = ContextWindows("document"), corpus.all_documents()
     steps = objective.steps(whole, 3)
     orders = [
         tuple(
-            int(objective.batch(whole, 3, Moment(0, epoch * steps + step)).inputs["tokens"][0]) for step in range(steps)
+            int(objective.batch(whole, 3, BatchKey(0, epoch * steps + step)).inputs["tokens"][0])
+            for step in range(steps)
         )
         for epoch in range(3)
     ]
@@ -67,5 +68,5 @@ def test_epochs_have_orders_of_their_own(corpus: Corpus):
 
 
 def test_a_unit_that_is_none_is_refused():
-    with pytest.raises(BadInput, match="no unit of text is named 'page'"):
-        Around("page")
+    with pytest.raises(InputError, match="no unit of text is named 'page'"):
+        ContextWindows("page")

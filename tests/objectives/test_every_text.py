@@ -5,38 +5,38 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import Moment
-from forebear.objectives.every_text import EveryText
-from forebear.text.portion import Portion
-from forebear.text.preparing import prepare
-from forebear.text.training import train
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.corpus.subset import Subset
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.whole_texts import WholeTexts
 
 STORY = "The cat sat. It was warm!\nA dog came.\n\n他走了。她也走了！\n\nThe end\n\n" + "far and " * 20 + "wide.\n\nSo"
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Portion:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Subset:
     folder = tmp_path_factory.mktemp("every_text")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
         (folder / "story.txt").write_text(STORY, encoding="utf-8")
-        corpus = prepare([folder / "story.txt"], train("words", [STORY]), to=folder / "corpus")
-        return Portion(corpus, np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
+        corpus = prepare_corpus([folder / "story.txt"], train_tokenizer("words", [STORY]), to=folder / "corpus")
+        return Subset(corpus, np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
 
 
-def expected(source: Portion, unit: str, end: int) -> list[list[int]]:
+def expected(source: Subset, unit: str, end: int) -> list[list[int]]:
     corpus = source.corpus
     sentences = [range(first, last) for first, last in source.units.tolist()]
     if unit == "sentence":
-        texts = [corpus.sentence(number) for mine in sentences for number in mine]
+        texts = [corpus.sentence_ids(number) for mine in sentences for number in mine]
     else:
-        texts = [np.concatenate([corpus.sentence(number) for number in mine]) for mine in sentences]
+        texts = [np.concatenate([corpus.sentence_ids(number) for number in mine]) for mine in sentences]
     return [[end, *text.tolist(), end] for text in texts]
 
 
-def rows_of(objective: EveryText, source: Portion, size: int, step: int) -> list[list[int]]:
-    batch = objective.batch(source, size, Moment(seed=step, step=step))
+def rows_of(objective: WholeTexts, source: Subset, size: int, step: int) -> list[list[int]]:
+    batch = objective.batch(source, size, BatchKey(seed=step, step=step))
     tokens, targets, lengths = batch.inputs["tokens"], batch.targets["next"], batch.inputs["lengths"]
     assert len(tokens) == len(targets) == lengths.sum()
     seen = [row.tolist() for row in np.split(tokens, np.cumsum(lengths))[:-1]]
@@ -47,9 +47,9 @@ def rows_of(objective: EveryText, source: Portion, size: int, step: int) -> list
 
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 @pytest.mark.parametrize("size", [1, 3, 7, 30, 1000])
-def test_everything_is_shown_once(source: Portion, unit: str, size: int):
-    end = source.corpus.tokenizer.roles["end"]
-    objective = EveryText(unit, end)
+def test_everything_is_shown_once(source: Subset, unit: str, size: int):
+    end = source.corpus.tokenizer.special_roles["end"]
+    objective = WholeTexts(unit, end)
     steps = objective.steps(source, size)
     shown = [rows_of(objective, source, size, step) for step in range(steps)]
     assert [row for batch in shown for row in batch] == expected(source, unit, end)
@@ -60,19 +60,19 @@ def test_everything_is_shown_once(source: Portion, unit: str, size: int):
         assert steps == 1
 
 
-def test_some_documents_are_shown_alone(source: Portion):
-    end = source.corpus.tokenizer.roles["end"]
-    some = Portion(source.corpus, source.units[[3, 0]])
+def test_some_documents_are_shown_alone(source: Subset):
+    end = source.corpus.tokenizer.special_roles["end"]
+    some = Subset(source.corpus, source.units[[3, 0]])
     for unit in ("sentence", "document"):
-        assert rows_of(EveryText(unit, end), some, 1000, 0) == expected(some, unit, end)
+        assert rows_of(WholeTexts(unit, end), some, 1000, 0) == expected(some, unit, end)
 
 
-def test_nothing_is_shown_of_nothing(source: Portion):
-    nothing, objective = Portion(source.corpus, source.units[:0]), EveryText("sentence", 1)
+def test_nothing_is_shown_of_nothing(source: Subset):
+    nothing, objective = Subset(source.corpus, source.units[:0]), WholeTexts("sentence", 1)
     assert objective.steps(nothing, 10) == 1
     assert rows_of(objective, nothing, 10, 0) == []
 
 
 def test_an_unknown_unit_is_refused():
-    with pytest.raises(BadInput, match="'page'"):
-        EveryText("page", 1)
+    with pytest.raises(InputError, match="'page'"):
+        WholeTexts("page", 1)

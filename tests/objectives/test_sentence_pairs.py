@@ -11,24 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_corpora import CLS, FIRST, SEP, corpus_of, owners, random_documents, rows_of
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Batch, Moment
-from forebear.objectives.sentence_pairs import PAIRS, NextSentences, Passages, SentenceOrder
-from forebear.text.corpus import Corpus
-from forebear.text.portion import Portion, by_position
-from forebear.text.preparing import prepare
-from forebear.text.training import train
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.corpus.subset import Subset, split_by_position
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
+from forebear.objectives.sentence_pairs import SENTENCE_TASKS, DocSentences, NextSentence, SentenceOrder
 
 LENGTHS = st.one_of(st.just(1), st.integers(1, 9), st.integers(10, 40))
 DOCUMENTS = st.lists(st.lists(LENGTHS, min_size=1, max_size=8), min_size=1, max_size=8)
-ASKING = [NextSentences, SentenceOrder]
+ASKING = [NextSentence, SentenceOrder]
 
 Row = tuple[list[int], list[int], int]  # the two halves as tokens of the corpus, and what is asked
 
 
-def batches_of(objective: Passages, source: Portion, size: int = 10**9, seed: int = 0, epoch: int = 0) -> list[Batch]:
+def batches_of(
+    objective: DocSentences, source: Subset, size: int = 10**9, seed: int = 0, epoch: int = 0
+) -> list[Batch]:
     steps = objective.steps(source, size)
-    return [objective.batch(source, size, Moment(seed, epoch * steps + step)) for step in range(steps)]
+    return [objective.batch(source, size, BatchKey(seed, epoch * steps + step)) for step in range(steps)]
 
 
 def read(batch: Batch) -> list[Row]:
@@ -55,12 +57,12 @@ def read(batch: Batch) -> list[Row]:
     return found
 
 
-def rows(objective: Passages, source: Portion, size: int = 10**9, seed: int = 0, epoch: int = 0) -> list[Row]:
+def rows(objective: DocSentences, source: Subset, size: int = 10**9, seed: int = 0, epoch: int = 0) -> list[Row]:
     return [row for batch in batches_of(objective, source, size, seed, epoch) for row in read(batch)]
 
 
 def asked(found: list[Row]) -> Counter[int]:
-    return Counter(answer for _, _, answer in found if answer != NOTHING)
+    return Counter(answer for _, _, answer in found if answer != IGNORE_INDEX)
 
 
 def stretch(tokens: list[int]) -> bool:
@@ -71,17 +73,17 @@ def stretch(tokens: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ASKING)
-def test_segments_are_those_of_the_lineage(kind: type[Passages], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_segments_are_those_of_the_lineage(kind: type[DocSentences], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """[CLS] I like dogs [SEP] I like cats [SEP] is 0 0 0 0 0 1 1 1 1."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("I like dogs\nI like cats\n")
-    tokenizer = train("words", ["I like dogs", "I like cats"], min_count=1)
-    corpus = prepare([tmp_path / "text.txt"], tokenizer, sentences="lines", to=tmp_path / "corpus")
+    tokenizer = train_tokenizer("words", ["I like dogs", "I like cats"], min_count=1)
+    corpus = prepare_corpus([tmp_path / "text.txt"], tokenizer, sentences="lines", to=tmp_path / "corpus")
     assert len(corpus.documents) == 2
-    start, end = tokenizer.roles["start"], tokenizer.roles["end"]
+    start, end = tokenizer.special_roles["start"], tokenizer.special_roles["end"]
     seen = set()
     for seed in range(40):
-        batch = kind(9, start, end).batch(corpus.whole(), 100, Moment(seed, 0))
+        batch = kind(9, start, end).batch(corpus.all_documents(), 100, BatchKey(seed, 0))
         if batch.inputs["lengths"].tolist() == [9]:
             assert batch.inputs["segments"].tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1]
             seen.add(tokenizer.decode(batch.inputs["tokens"], specials=True))
@@ -92,7 +94,7 @@ def test_segments_are_those_of_the_lineage(kind: type[Passages], tmp_path: Path,
 
 
 def test_names_on_the_command_line_are_those_objectives():
-    assert list(PAIRS.items()) == [("next", NextSentences), ("order", SentenceOrder), ("none", Passages)]
+    assert list(SENTENCE_TASKS.items()) == [("next", NextSentence), ("order", SentenceOrder), ("none", DocSentences)]
 
 
 @pytest.mark.parametrize("kind", ASKING)
@@ -106,7 +108,7 @@ def test_names_on_the_command_line_are_those_objectives():
     usual=st.none() | st.integers(4, 20),
 )
 def test_an_epoch_shows_every_token_once(
-    kind: type[Passages],
+    kind: type[DocSentences],
     documents: list[list[int]],
     context: int,
     size: int,
@@ -117,9 +119,9 @@ def test_an_epoch_shows_every_token_once(
 ):
     corpus = corpus_of(documents)
     objective = kind(context, CLS, SEP, long, usual)
-    source = corpus.whole()
+    source = corpus.all_documents()
     batches = batches_of(objective, source, size, seed, epoch)
-    assert all(batch.tokens for batch in batches)
+    assert all(batch.num_target_tokens for batch in batches)
     assert all(batch.inputs["lengths"].max() <= context for batch in batches)
     found = [row for batch in batches for row in read(batch)]
     assert all(stretch(half) for first, second, _ in found for half in (first, second) if half)
@@ -147,11 +149,11 @@ def test_a_second_half_follows_or_is_of_another_document(
     documents: list[list[int]], context: int, seed: int, cut: bool
 ):
     corpus = corpus_of(documents)
-    source = by_position(corpus, 0.4).train if cut and sum(map(len, documents)) > 1 else corpus.whole()
+    source = split_by_position(corpus, 0.4).train if cut and sum(map(len, documents)) > 1 else corpus.all_documents()
     owner = owners(corpus)
-    for first, second, answer in rows(NextSentences(context, CLS, SEP), source, seed=seed):
+    for first, second, answer in rows(NextSentence(context, CLS, SEP), source, seed=seed):
         if not second:
-            assert answer == NOTHING
+            assert answer == IGNORE_INDEX
         elif answer == 1:
             assert owner[first[0]] != owner[second[0]]
         else:
@@ -162,11 +164,11 @@ def test_a_second_half_follows_or_is_of_another_document(
 def test_halves_stand_as_they_stood_or_are_swapped(documents: list[list[int]], context: int, seed: int):
     corpus = corpus_of(documents)
     owner, borders = owners(corpus), set(corpus.sentences.tolist())
-    found = rows(SentenceOrder(context, CLS, SEP), corpus.whole(), seed=seed)
+    found = rows(SentenceOrder(context, CLS, SEP), corpus.all_documents(), seed=seed)
     longest = context - 3
     for first, second, answer in found:
         if not second:
-            assert answer == NOTHING
+            assert answer == IGNORE_INDEX
             continue
         assert answer in (0, 1)
         one, other = (first, second) if answer == 0 else (second, first)
@@ -185,7 +187,7 @@ def test_half_of_what_is_asked_is_from_elsewhere():
     rng = np.random.default_rng(2)
     corpus = corpus_of(random_documents(rng, 200))
     for seed in range(5):
-        found = rows(NextSentences(32, CLS, SEP), corpus.whole(), seed=seed)
+        found = rows(NextSentence(32, CLS, SEP), corpus.all_documents(), seed=seed)
         told = asked(found)
         assert abs(told[0] - told[1]) <= 2
         both = sum(bool(second) for _, second, _ in found)
@@ -197,12 +199,12 @@ def test_two_documents_of_very_unequal_size_are_asked_about_in_balance():
     owner = owners(corpus)
     asked_of = Counter()
     for seed in range(20):
-        found = rows(NextSentences(40, CLS, SEP), corpus.whole(), seed=seed)
+        found = rows(NextSentence(40, CLS, SEP), corpus.all_documents(), seed=seed)
         told = asked(found)
         assert told[0] + told[1] >= 2
         assert abs(told[0] - told[1]) <= 2
         assert sorted(token for first, second, _ in found for token in first + second) == list(range(len(corpus)))
-        asked_of += Counter((int(owner[first[0]]), answer) for first, _, answer in found if answer != NOTHING)
+        asked_of += Counter((int(owner[first[0]]), answer) for first, _, answer in found if answer != IGNORE_INDEX)
     small = asked_of[1, 0] + asked_of[1, 1]
     assert small >= 20
     # that a text is of the smaller document must not give the answer away
@@ -221,21 +223,21 @@ def test_two_documents_of_very_unequal_size_are_asked_about_in_balance():
 def test_where_nothing_can_be_asked_it_is_said_with_a_remedy(documents: list[list[int]], says: str):
     """One document; documents of one sentence; no two sentences that fit a row; just one document with two."""
     corpus = corpus_of(documents)
-    objective = NextSentences(12, CLS, SEP)
-    with pytest.raises(BadInput, match=says) as caught:
-        objective.check(corpus.whole())
+    objective = NextSentence(12, CLS, SEP)
+    with pytest.raises(InputError, match=says) as caught:
+        objective.check(corpus.all_documents())
     assert "--pairs none" in str(caught.value.remedy)
-    found = rows(objective, corpus.whole())  # and yet every token is shown
+    found = rows(objective, corpus.all_documents())  # and yet every token is shown
     assert asked(found) == {}
     assert sorted(token for first, second, _ in found for token in first + second) == list(range(len(corpus)))
 
 
 def test_an_order_is_asked_of_one_document_too():
-    SentenceOrder(12, CLS, SEP).check(corpus_of([[3, 3]]).whole())
-    NextSentences(12, CLS, SEP).check(corpus_of([[3, 3], [2, 2]]).whole())
+    SentenceOrder(12, CLS, SEP).check(corpus_of([[3, 3]]).all_documents())
+    NextSentence(12, CLS, SEP).check(corpus_of([[3, 3], [2, 2]]).all_documents())
     for documents in ([[3]] * 9, [[9, 9]]):
-        with pytest.raises(BadInput, match="two sentences") as caught:
-            SentenceOrder(12, CLS, SEP).check(corpus_of(documents).whole())
+        with pytest.raises(InputError, match="two sentences") as caught:
+            SentenceOrder(12, CLS, SEP).check(corpus_of(documents).all_documents())
         assert "--pairs none" in str(caught.value.remedy)
 
 
@@ -243,14 +245,19 @@ def test_an_order_is_asked_of_one_document_too():
 
 
 def lengths_and_answers(
-    kind: type[Passages], context: int, count: int, sentences: tuple[int, int], tokens: tuple[int, int], corpora: int
+    kind: type[DocSentences],
+    context: int,
+    count: int,
+    sentences: tuple[int, int],
+    tokens: tuple[int, int],
+    corpora: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(n, 3) the lengths of both halves and of the row, and (n,) the answers, of many corpora, one epoch each."""
     rng, told = np.random.default_rng(7), []
     for seed in range(corpora):
         documents = [rng.integers(*tokens, rng.integers(*sentences)).tolist() for _ in range(count)]
-        for first, second, answer in rows(kind(context, CLS, SEP), corpus_of(documents).whole(), seed=seed):
-            if answer != NOTHING:
+        for first, second, answer in rows(kind(context, CLS, SEP), corpus_of(documents).all_documents(), seed=seed):
+            if answer != IGNORE_INDEX:
                 told.append((len(first), len(second), len(first) + len(second), answer))
     made = np.array(told)
     return made[:, :3], made[:, 3]
@@ -280,7 +287,7 @@ SHORT_ROWS = {"context": 24, "count": 60, "sentences": (1, 8), "tokens": (1, 20)
 
 @pytest.mark.parametrize("kind", ASKING)
 @pytest.mark.parametrize("how", [MANY, FEW, SHORT_ROWS], ids=["many", "few", "short"])
-def test_lengths_do_not_tell_the_answer(kind: type[Passages], how: dict):
+def test_lengths_do_not_tell_the_answer(kind: type[DocSentences], how: dict):
     """By a table of lengths, and by the distributions of rows and of halves: 1.95 would happen once in a thousand."""
     features, answers = lengths_and_answers(kind, **how)
     spread = 0.5 / (len(answers) / 2) ** 0.5
@@ -293,39 +300,39 @@ def test_lengths_do_not_tell_the_answer(kind: type[Passages], how: dict):
 
 
 @pytest.fixture(scope="module")
-def source() -> Portion:
-    return corpus_of(random_documents(np.random.default_rng(4), 120)).whole()
+def source() -> Subset:
+    return corpus_of(random_documents(np.random.default_rng(4), 120)).all_documents()
 
 
 def same(one: Batch, other: Batch) -> bool:
     pairs = [(one.inputs, other.inputs), (one.targets, other.targets)]
     return all(
         a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a) for a, b in pairs
-    ) and np.array_equal(np.asarray(one.places), np.asarray(other.places))
+    ) and np.array_equal(np.asarray(one.positions), np.asarray(other.positions))
 
 
-@pytest.mark.parametrize("kind", [*ASKING, Passages])
-def test_a_batch_is_a_function_of_seed_and_step(kind: type[Passages], source: Portion):
-    one = kind(32, CLS, SEP).batch(source, 200, Moment(3, 8))
-    again = Portion(source.corpus, source.units.copy())  # with nothing remembered of it
-    assert same(one, kind(32, CLS, SEP).batch(again, 200, Moment(3, 8)))
+@pytest.mark.parametrize("kind", [*ASKING, DocSentences])
+def test_a_batch_is_a_function_of_seed_and_step(kind: type[DocSentences], source: Subset):
+    one = kind(32, CLS, SEP).batch(source, 200, BatchKey(3, 8))
+    again = Subset(source.corpus, source.units.copy())  # with nothing remembered of it
+    assert same(one, kind(32, CLS, SEP).batch(again, 200, BatchKey(3, 8)))
     steps = kind(32, CLS, SEP).steps(source, 200)
-    for moment in (Moment(3, 9), Moment(4, 8), Moment(3, 8 + steps), Moment(3, 8 + 7 * steps)):
+    for moment in (BatchKey(3, 9), BatchKey(4, 8), BatchKey(3, 8 + steps), BatchKey(3, 8 + 7 * steps)):
         assert not same(one, kind(32, CLS, SEP).batch(source, 200, moment))
 
 
-@pytest.mark.parametrize("kind", [*ASKING, Passages])
-def test_steps_far_away_work(kind: type[Passages], source: Portion):
+@pytest.mark.parametrize("kind", [*ASKING, DocSentences])
+def test_steps_far_away_work(kind: type[DocSentences], source: Subset):
     objective = kind(32, CLS, SEP)
     steps = objective.steps(source, 200)
     for epoch in (10**6, 10**12):
         tokens = np.concatenate([batch.inputs["tokens"] for batch in batches_of(objective, source, 200, 1, epoch)])
-        assert sorted(tokens[tokens >= FIRST].tolist()) == list(range(FIRST, FIRST + source.tokens))
-    assert objective.batch(source, 200, Moment(2**40, 10**15 * steps + 3)).tokens
+        assert sorted(tokens[tokens >= FIRST].tolist()) == list(range(FIRST, FIRST + source.num_tokens))
+    assert objective.batch(source, 200, BatchKey(2**40, 10**15 * steps + 3)).num_target_tokens
 
 
 @pytest.mark.parametrize("kind", ASKING)
-def test_epochs_divide_a_text_otherwise(kind: type[Passages], source: Portion):
+def test_epochs_divide_a_text_otherwise(kind: type[DocSentences], source: Subset):
     made = [
         frozenset(
             (first[0], len(first), second[0] if second else -1)
@@ -338,9 +345,9 @@ def test_epochs_divide_a_text_otherwise(kind: type[Passages], source: Portion):
             assert len(made[one] & made[other]) < 0.8 * len(made[one])
 
 
-def test_batches_are_about_as_large_as_asked_for(source: Portion):
+def test_batches_are_about_as_large_as_asked_for(source: Subset):
     for kind in ASKING:
         for size in (150, 400, 1000):
-            tokens = [batch.tokens for batch in batches_of(kind(32, CLS, SEP), source, size, 1, 2)]
+            tokens = [batch.num_target_tokens for batch in batches_of(kind(32, CLS, SEP), source, size, 1, 2)]
             assert np.mean(tokens) == pytest.approx(size, rel=0.15)
             assert max(tokens) <= 1.3 * size + 32

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import Moment
-from forebear.objectives.translation import Translation
-from forebear.text.pairs import PairedPortion
+from forebear.data.corpus.parallel import ParallelSubset
+from forebear.errors import InputError
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.seq2seq import SequenceToSequence
 
 END, OTHER = 900, 901
 
 
-def portion(lengths: list[tuple[int, int]]) -> PairedPortion:
+def portion(lengths: list[tuple[int, int]]) -> ParallelSubset:
     """Pairs whose tokens tell which pair they are of."""
     sides = []
     for side in range(2):
@@ -26,7 +26,7 @@ def portion(lengths: list[tuple[int, int]]) -> PairedPortion:
         spans = np.stack((ends - sizes, ends), axis=1)
         ids = np.repeat(np.arange(len(lengths)) * 2 + side, sizes)
         sides.append(SimpleNamespace(corpus=SimpleNamespace(ids=ids), spans=spans))
-    return PairedPortion(*sides, lines=np.arange(len(lengths)))
+    return ParallelSubset(*sides, lines=np.arange(len(lengths)))
 
 
 def shown(batch) -> list[int]:
@@ -54,17 +54,17 @@ def shown(batch) -> list[int]:
     st.integers(0, 5),
 )
 def test_every_pair_that_fits_comes_once_an_epoch(lengths, size, seed):
-    source, objective = portion(lengths), Translation(9, END, OTHER)
+    source, objective = portion(lengths), SequenceToSequence(9, END, OTHER)
     fits = [number for number, pair in enumerate(lengths) if max(pair) <= 8]
-    assert objective.left_out(source) == len(lengths) - len(fits)
+    assert objective.num_too_long(source) == len(lengths) - len(fits)
     if not fits:
-        with pytest.raises(BadInput, match="no pair has at most 8 tokens"):
+        with pytest.raises(InputError, match="no pair has at most 8 tokens"):
             objective.check(source)
         return
     objective.check(source)
     steps = objective.steps(source, size)
     for epoch in range(2):
-        batches = [objective.batch(source, size, Moment(seed, epoch * steps + step)) for step in range(steps)]
+        batches = [objective.batch(source, size, BatchKey(seed, epoch * steps + step)) for step in range(steps)]
         assert all(len(batch.inputs["lengths"]) for batch in batches)
         assert sorted(number for batch in batches for number in shown(batch)) == fits
 
@@ -73,10 +73,10 @@ def test_batches_have_about_the_size_and_rows_of_like_lengths():
     rng = np.random.default_rng(0)
     source, objective = (
         portion([tuple(pair) for pair in rng.integers(3, 60, (5000, 2)).tolist()]),
-        Translation(99, 0, 1),
+        SequenceToSequence(99, 0, 1),
     )
-    batches = [objective.batch(source, 4096, Moment(0, step)) for step in range(objective.steps(source, 4096))]
-    sizes = [batch.shown for batch in batches]
+    batches = [objective.batch(source, 4096, BatchKey(0, step)) for step in range(objective.steps(source, 4096))]
+    sizes = [batch.num_tokens for batch in batches]
     assert max(sizes) < 1.1 * 4096
     assert min(sizes) > 0.9 * 4096
     assert np.mean([np.ptp(batch.inputs["lengths"]) for batch in batches]) < 3
@@ -84,9 +84,9 @@ def test_batches_have_about_the_size_and_rows_of_like_lengths():
 
 
 def test_parts_of_a_batch_are_the_batch():
-    source, objective = portion([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), Translation(9, END, OTHER)
+    source, objective = portion([(3, 4), (5, 5), (5, 5), (1, 2), (7, 1)]), SequenceToSequence(9, END, OTHER)
     batch = objective.of_pairs(source, np.arange(5))
     for count in (2, 3, 5, 9):
-        parts = batch.parts(count)
+        parts = batch.split(count)
         assert [number for part in parts for number in shown(part)] == [0, 1, 2, 3, 4]
-        assert sum(part.shown for part in parts) == batch.shown
+        assert sum(part.num_tokens for part in parts) == batch.num_tokens

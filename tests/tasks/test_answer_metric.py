@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.errors import BadInput
-from forebear.tasks.figures.answer_metric import (
+from forebear.errors import InputError
+from forebear.tasks.metrics import (
     WORD,
-    best_threshold,
+    answer_language,
+    answer_score,
+    answer_scores,
+    best_no_answer_threshold,
     chinese_f1,
     english_f1,
-    language_of,
     longest_common,
-    of_answers,
-    score,
 )
 
 
@@ -43,7 +43,7 @@ from forebear.tasks.figures.answer_metric import (
     ],
 )
 def test_english_by_hand(golds, predicted, exact, f1):
-    assert score(golds, predicted, "english") == (exact, pytest.approx(f1))
+    assert answer_score(golds, predicted, "english") == (exact, pytest.approx(f1))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_english_by_hand(golds, predicted, exact, f1):
     ],
 )
 def test_chinese_by_hand(golds, predicted, exact, f1):
-    assert score(golds, predicted, "chinese") == (exact, pytest.approx(f1))
+    assert answer_score(golds, predicted, "chinese") == (exact, pytest.approx(f1))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_shares_are_shares(gold, predicted):
 
 
 def test_all_questions_together_and_apart():
-    found = of_answers([("the cat",), (), ("a dog", "the hound"), ()], ["cat", "cat", "big dog", ""])
+    found = answer_scores([("the cat",), (), ("a dog", "the hound"), ()], ["cat", "cat", "big dog", ""])
     assert found == {
         "exact_match": 0.5,
         "f1": pytest.approx((1 + 0 + 2 / 3 + 1) / 4),
@@ -113,8 +113,8 @@ def test_all_questions_together_and_apart():
         "has_answer": {"exact_match": 0.5, "f1": pytest.approx((1 + 2 / 3) / 2), "questions": 2},
         "no_answer": {"exact_match": 0.5, "f1": 0.5, "questions": 2},
     }
-    assert "no_answer" not in of_answers([("北京",)], ["北京"])
-    assert "has_answer" not in of_answers([()], [""])
+    assert "no_answer" not in answer_scores([("北京",)], ["北京"])
+    assert "has_answer" not in answer_scores([()], [""])
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_all_questions_together_and_apart():
     ],
 )
 def test_the_language_is_that_of_the_golds(golds, language):
-    assert language_of(golds) == language
-    assert of_answers(golds, [""] * len(golds))["language"] == language
-    assert of_answers(golds, [""] * len(golds), "chinese")["language"] == "chinese"
+    assert answer_language(golds) == language
+    assert answer_scores(golds, [""] * len(golds))["language"] == language
+    assert answer_scores(golds, [""] * len(golds), "chinese")["language"] == "chinese"
 
 
 def test_what_cannot_be_measured_is_refused():
-    with pytest.raises(BadInput, match="1 answers to 2 questions"):
-        of_answers([(), ()], [""])
-    with pytest.raises(BadInput, match="no questions"):
-        of_answers([], [])
+    with pytest.raises(InputError, match="1 answers to 2 questions"):
+        answer_scores([(), ()], [""])
+    with pytest.raises(InputError, match="no questions"):
+        answer_scores([], [])
 
 
 def near_misses(file: Path) -> tuple[list[tuple[str, ...]], list[str]]:
@@ -167,7 +167,7 @@ def near_misses(file: Path) -> tuple[list[tuple[str, ...]], list[str]]:
 def test_real_questions_score_as_by_the_official_scripts(data: Path, file, language, exact, f1):
     golds, predicted = near_misses(data / "tasks" / file)
     began = time.process_time()
-    found = of_answers(golds, predicted)
+    found = answer_scores(golds, predicted)
     assert time.process_time() - began < 5
     assert found["language"] == language
     assert found["exact_match"] == pytest.approx(exact, abs=1e-12)
@@ -187,9 +187,9 @@ def test_no_threshold_for_not_answering_is_better_than_the_one_found(cases: list
 
     def f1(threshold: float) -> float:
         told = ["" if gap > threshold else text for text, gap in zip(said, gaps, strict=True)]
-        return of_answers(golds, told)["f1"]
+        return answer_scores(golds, told)["f1"]
 
-    found = best_threshold(golds, said, gaps)
+    found = best_no_answer_threshold(golds, said, gaps)
     assert f1(found) == pytest.approx(max(f1(half - 0.5) for half in range(-6, 8)))
     if f1(0.0) == pytest.approx(f1(found)):
         assert found == 0

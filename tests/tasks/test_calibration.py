@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as peer
 
-from forebear.errors import BadInput
-from forebear.tasks.choice import Choice
-from forebear.tasks.examples import Choices
-from forebear.tasks.figures.calibration import (
+from forebear.data.labeled.examples import ChoiceExample
+from forebear.errors import InputError
+from forebear.tasks.metrics import (
     COLDEST,
     HOTTEST,
     brier,
+    calibration,
     calibration_error,
     log_loss,
-    of_logits,
     probabilities,
     reliability,
     temperature,
 )
+from forebear.tasks.multiple_choice import MultipleChoice
 
 
 def softmax_cases(true_temperature: float, cases: int = 20_000, classes: int = 4, seed: int = 0):
@@ -50,7 +50,7 @@ def test_the_true_temperature_is_found_again(made, wanted):
     for other in (found * 0.99, found * 1.01):  # it is a least one
         assert log_loss(logits, targets, other) > log_loss(logits, targets, found)
     if wanted == 3.0:
-        before, after = of_logits(logits, targets), of_logits(logits, targets, found)
+        before, after = calibration(logits, targets), calibration(logits, targets, found)
         assert after["calibration_error"] < 0.02 < 0.1 < before["calibration_error"]
         assert after["log_loss"] < before["log_loss"]
         assert after["brier"] < before["brier"]
@@ -132,7 +132,7 @@ def test_what_cannot_be_calibrated_is_refused():
         (np.array([[np.nan, 1.0]]), np.array([0])),
         (np.array([[-np.inf, 1.0]]), np.array([0])),
     ):
-        with pytest.raises(BadInput, match="logits"):
+        with pytest.raises(InputError, match="logits"):
             temperature(logits, targets)
 
 
@@ -142,8 +142,8 @@ def test_choices_are_as_sure_as_they_are_right_whatever_their_number():
     for number in range(600):
         true = rng.normal(size=2 + number % 3) * 2
         right = rng.choice(len(true), p=np.exp(true) / np.exp(true).sum())
-        examples.append(Choices("x", tuple(f"c{one}" for one in range(len(true))), int(right)))
+        examples.append(ChoiceExample("x", tuple(f"c{one}" for one in range(len(true))), int(right)))
         scores.append(true * 3)  # three times too sure
     rows = cast("Any", None)
-    assert Choice().calibrated(examples, rows, {"choice": scores}).temperature == pytest.approx(3, rel=0.15)
-    assert Choice().calibrated(examples[:9], rows, {"choice": scores[:9]}).temperature == 1  # too few to say
+    assert MultipleChoice().calibrate(examples, rows, {"choice": scores}).temperature == pytest.approx(3, rel=0.15)
+    assert MultipleChoice().calibrate(examples[:9], rows, {"choice": scores[:9]}).temperature == 1  # too few to say

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import Moment, is_asked
-from forebear.tasks import predicting
-from forebear.tasks.every_example import EveryExample
-from forebear.tasks.task import task_from
-from forebear.training.adapted import network_for
-from forebear.using.run import Run
+from forebear.errors import InputError
+from forebear.inference.run import Run
+from forebear.objectives.batch import BatchKey, is_supervised
+from forebear.tasks import task as predicting
+from forebear.tasks.task import task_from_json
+from forebear.tasks.task_batches import ExampleEpochs
+from forebear.training.load_model import build_task_model
 from labelled_texts import TASKS, adapted, planned, written
 from small_runs import ENCODING, TABLES, trained, weights
 
@@ -39,16 +39,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_saved_run_answers_alike(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
     plan = planned(runs[name], task, tmp_path, steps=6)
     made = adapted(runs[name], task, tmp_path, steps=6)
-    assert made.finished
-    told = made.facts["metrics"]["dev"]
+    assert made.is_finished
+    told = made.metadata["metrics"]["dev"]
     assert 0 <= told[made.task.score] <= 1 or plan.task.score == "spearman"
-    assert task_from(made.facts["task"]) == made.task
+    assert task_from_json(made.metadata["task"]) == made.task
     run = Run.open(made.path)
-    assert plan.task.verb in run.verbs
-    assert "measure" in run.verbs
-    rows = plan.task.rows(plan.data.dev, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
-    again = made.task.measured(
-        plan.data.dev, made.task.answers(plan.data.dev, rows, predicting.predicted(run.network, rows))
+    assert plan.task.verb in run.capabilities
+    assert "measure" in run.capabilities
+    rows = plan.task.encode(plan.labeled_data.dev, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
+    again = made.task.evaluate(
+        plan.labeled_data.dev,
+        made.task.predictions(plan.labeled_data.dev, rows, predicting.predict_logits(run.network, rows)),
     )
     assert again == told
 
@@ -61,10 +62,10 @@ def test_it_does_not_matter_who_stands_beside_whom(
     made = adapted(runs[name], task, tmp_path, steps=2)
     run = Run.open(made.path)
     plan = planned(runs[name], task, tmp_path, steps=2)
-    rows = plan.task.rows(plan.data.train, run.tokenizer, run.folder.milestone.layout(run.tokenizer))
-    together = predicting.predicted(run.network, rows)
+    rows = plan.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
+    together = predicting.predict_logits(run.network, rows)
     monkeypatch.setattr(predicting, "AT_ONCE", 1)
-    alone = predicting.predicted(run.network, rows)
+    alone = predicting.predict_logits(run.network, rows)
     for head, arrays in together.items():
         for one, other in zip(arrays, alone[head], strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)
@@ -74,18 +75,20 @@ def test_it_does_not_matter_who_stands_beside_whom(
 @pytest.mark.parametrize("task", TASKS)
 def test_an_epoch_shows_every_example_once(task: str, alike: bool, runs: dict[str, Path], tmp_path: Path):
     plan = planned(runs["bert"], task, tmp_path)
-    rows = plan.task.rows(plan.data.train, plan.tokenizer, plan.milestone.layout(plan.tokenizer), learning=True)
-    objective = EveryExample(alike=alike)
+    rows = plan.task.encode(
+        plan.labeled_data.train, plan.tokenizer, plan.spec.input_format(plan.tokenizer), learning=True
+    )
+    objective = ExampleEpochs(length_grouping=alike)
     steps = objective.steps(rows, 300)
     for epoch in range(2):
-        batches = [objective.batch(rows, 300, Moment(3, epoch * steps + step)) for step in range(steps)]
-        assert sum(batch.tokens for batch in batches) == len(rows.tokens)
+        batches = [objective.batch(rows, 300, BatchKey(3, epoch * steps + step)) for step in range(steps)]
+        assert sum(batch.num_target_tokens for batch in batches) == len(rows.tokens)
         seen = np.sort(np.concatenate([batch.inputs["tokens"] for batch in batches]))
         np.testing.assert_array_equal(seen, np.sort(rows.tokens))
         for name, target in rows.targets.items():
-            assert sum(batch.asked()[name] for batch in batches) == np.count_nonzero(is_asked(target))
-    first = objective.batch(rows, 300, Moment(3, 0))
-    again = objective.batch(rows, 300, Moment(3, 0))
+            assert sum(batch.supervised_counts()[name] for batch in batches) == np.count_nonzero(is_supervised(target))
+    first = objective.batch(rows, 300, BatchKey(3, 0))
+    again = objective.batch(rows, 300, BatchKey(3, 0))
     np.testing.assert_array_equal(first.inputs["tokens"], again.inputs["tokens"])
 
 
@@ -95,15 +98,15 @@ def test_accumulation_changes_nothing(name: str, task: str, runs: dict[str, Path
     import torch
 
     plan = planned(runs[name], task, tmp_path)
-    layout = plan.milestone.layout(plan.tokenizer)
-    rows = plan.task.rows(plan.data.train, plan.tokenizer, layout, learning=True)
-    model = network_for(plan.milestone, plan.tokenizer, plan.task, replace(plan.adaptation, dropout=0.0))
-    model.initialise(0)
-    batch = EveryExample(plan.adaptation.language).batch(rows, 400, Moment(0, 0))
+    layout = plan.spec.input_format(plan.tokenizer)
+    rows = plan.task.encode(plan.labeled_data.train, plan.tokenizer, layout, learning=True)
+    model = build_task_model(plan.spec, plan.tokenizer, plan.task, replace(plan.adaptation, dropout=0.0))
+    model.initialize(0)
+    batch = ExampleEpochs(plan.adaptation.language).batch(rows, 400, BatchKey(0, 0))
 
     def gradients(parts: int) -> dict[str, torch.Tensor]:
         model.zero_grad()
-        for part in batch.parts(parts):
+        for part in batch.split(parts):
             tensors = [
                 {name: torch.from_numpy(array) for name, array in side.items()} for side in (part.inputs, part.targets)
             ]
@@ -136,10 +139,10 @@ def test_what_is_frozen_stays(how: str, runs: dict[str, Path], tmp_path: Path):
 
 def test_lower_layers_learn_less(runs: dict[str, Path], tmp_path: Path):
     plan = planned(runs["bert"], "classification", tmp_path, layer_decay=0.5)
-    model = plan.adaptation.network(
-        plan.milestone.network(plan.tokenizer), plan.task, plan.milestone.layout(plan.tokenizer)
+    model = plan.adaptation.build_model(
+        plan.spec.build(plan.tokenizer), plan.task, plan.spec.input_format(plan.tokenizer)
     )
-    shares = plan.adaptation.shares(model)
+    shares = plan.adaptation.lr_scales(model)
     assert shares["encoder.embedding.token.weight"] == 0.5**3
     assert shares["encoder.blocks.0.expand.weight"] == 0.5**2
     assert shares["encoder.blocks.1.expand.weight"] == 0.5
@@ -147,32 +150,32 @@ def test_lower_layers_learn_less(runs: dict[str, Path], tmp_path: Path):
 
 
 def test_layers_that_are_one_cannot_be_frozen_apart(runs: dict[str, Path], tmp_path: Path):
-    with pytest.raises(BadInput, match="one and the same"):
+    with pytest.raises(InputError, match="one and the same"):
         adapted(runs["albert"], "classification", tmp_path, how="freeze", freeze_layers=1)
 
 
 def test_a_head_that_reads_the_first_token_begins_with_what_was_learned_of_it(runs: dict[str, Path], tmp_path: Path):
     from safetensors.torch import load_file
 
-    from forebear.using.adapting import Ready
+    from forebear.experiments.pipeline import AdaptSetup
 
-    ready = Ready.of(planned(runs["bert"], "classification", tmp_path))
-    ready.learner.begin()
+    ready = AdaptSetup.from_plan(planned(runs["bert"], "classification", tmp_path))
+    ready.learner.initialize()
     pooler = load_file(runs["bert"] / "weights.safetensors")["heads.pair.pool.weight"]
-    assert ready.learner.network.heads["label"].pool.weight.equal(pooler)
+    assert ready.learner.model.heads["label"].pool.weight.equal(pooler)
 
 
 @pytest.mark.parametrize("name", [*ENCODING, *TABLES])
 def test_every_network_learns_a_task_from_nothing(name: str, tmp_path: Path):
     """Whether a sentence is scrambled: what a bag of words cannot know, in English here."""
     made = adapted(name, "classification", tmp_path, count=200, steps=8)
-    assert made.finished
+    assert made.is_finished
 
 
 def test_a_setting_that_means_nothing_is_refused(runs: dict[str, Path], tmp_path: Path):
-    with pytest.raises(BadInput, match="language"):
+    with pytest.raises(InputError, match="language"):
         planned(runs["bert"], "classification", tmp_path, language=0.5)
-    with pytest.raises(BadInput, match="freeze-layers"):
+    with pytest.raises(InputError, match="freeze-layers"):
         planned(runs["bert"], "classification", tmp_path, freeze_layers=1)
 
 
@@ -180,6 +183,6 @@ def test_the_same_again_opens_what_is_there(runs: dict[str, Path], tmp_path: Pat
     first = adapted(runs["bert"], "classification", tmp_path, steps=3)
     again = adapted(runs["bert"], "classification", tmp_path, steps=3)
     assert weights(first) == weights(again)
-    assert first.facts["began"] == again.facts["began"]
-    with pytest.raises(BadInput, match="another run"):
+    assert first.metadata["began"] == again.metadata["began"]
+    with pytest.raises(InputError, match="another run"):
         adapted(runs["bert"], "classification", tmp_path, steps=4)

@@ -17,16 +17,16 @@ from seqeval.metrics import classification_report
 from seqeval.scheme import IOBES
 from sklearn import metrics as peer
 
-from forebear.errors import BadInput
-from forebear.tasks.figures.entities_metric import of_entities
-from forebear.tasks.figures.metrics import (
+from forebear.errors import InputError
+from forebear.tasks.metrics import (
     MOST_SHOWN,
+    classification_metrics,
     confusion,
     counted,
-    of_label_sets,
-    of_labels,
-    of_numbers,
+    entity_f1,
+    multi_label_metrics,
     pearson,
+    regression_metrics,
     spearman,
 )
 
@@ -59,7 +59,7 @@ def test_labels_equal_scikit_learn(pair):
     true, predicted = pair
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = of_labels(true, predicted, NAMES)
+        found = classification_metrics(true, predicted, NAMES)
     assert found["accuracy"] == pytest.approx(peer.accuracy_score(true, predicted), abs=1e-12)
     for average in ("macro", "micro", "weighted"):
         wanted = peer.f1_score(true, predicted, average=average, zero_division=0)
@@ -79,7 +79,7 @@ def test_label_sets_equal_scikit_learn(pair):
     true, predicted = pair
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = of_label_sets(true, predicted, NAMES)
+        found = multi_label_metrics(true, predicted, NAMES)
     assert found["exact_match"] == pytest.approx(peer.accuracy_score(true, predicted), abs=1e-12)
     for average in ("macro", "micro", "weighted"):
         wanted = peer.f1_score(true, predicted, average=average, zero_division=0)
@@ -95,7 +95,7 @@ def test_numbers_equal_scipy(pair):
     true, predicted = pair
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = of_numbers(true, predicted)
+        found = regression_metrics(true, predicted)
     assert found["rmse"] == pytest.approx(np.sqrt(peer.mean_squared_error(true, predicted)), rel=1e-12)
     assert found["mae"] == pytest.approx(peer.mean_absolute_error(true, predicted), rel=1e-12)
     if is_flat(true) or is_flat(predicted):
@@ -116,10 +116,10 @@ def test_correlations_of_the_very_large_the_very_small_and_the_nearly_alike():
 
 
 def test_one_class_only():
-    found = of_labels(np.zeros(3, int), np.zeros(3, int), ["a", "b"])
+    found = classification_metrics(np.zeros(3, int), np.zeros(3, int), ["a", "b"])
     assert (found["accuracy"], found["macro_f1"], found["mcc"]) == (1, 1, 0)
     assert found["per_class"]["b"] == {"precision": 0, "recall": 0, "f1": 0, "support": 0}
-    never = of_labels(np.array([0, 0, 1]), np.array([0, 0, 0]), ["a", "b"])
+    never = classification_metrics(np.array([0, 0, 1]), np.array([0, 0, 0]), ["a", "b"])
     assert never["per_class"]["b"] == {"precision": 0, "recall": 0, "f1": 0, "support": 1}
     assert never["macro_f1"] == pytest.approx(0.4)
 
@@ -128,8 +128,8 @@ def test_a_million_answers_take_no_second():
     rng = np.random.default_rng(0)
     true, predicted = rng.integers(0, 50, (2, 1_000_000))
     began = time.process_time()
-    found = of_labels(true, predicted, [str(number) for number in range(50)])
-    numbers = of_numbers(true, predicted)
+    found = classification_metrics(true, predicted, [str(number) for number in range(50)])
+    numbers = regression_metrics(true, predicted)
     assert time.process_time() - began < 1
     assert found["mcc"] == pytest.approx(peer.matthews_corrcoef(true, predicted), abs=1e-12)
     assert numbers["spearman"] == pytest.approx(stats.spearmanr(true, predicted).statistic, abs=1e-12)
@@ -137,7 +137,7 @@ def test_a_million_answers_take_no_second():
 
 def test_many_classes_have_no_table_of_confusions():
     names = [str(number) for number in range(MOST_SHOWN + 1)]
-    found = of_labels(np.arange(9), np.arange(9), names)
+    found = classification_metrics(np.arange(9), np.arange(9), names)
     assert found["confusion"] is None
     assert found["macro_f1"] == 1
 
@@ -145,21 +145,21 @@ def test_many_classes_have_no_table_of_confusions():
 @pytest.mark.parametrize(
     ("measure", "complaint"),
     [
-        (lambda: of_labels(np.array([0, 1]), np.array([0]), NAMES), "answers to"),
-        (lambda: of_labels(np.array([0, 4]), np.array([0, 1]), NAMES), "none of the numbers 0 to 3"),
-        (lambda: of_labels(np.array([0.0]), np.array([0.0]), NAMES), "none of the numbers"),
+        (lambda: classification_metrics(np.array([0, 1]), np.array([0]), NAMES), "answers to"),
+        (lambda: classification_metrics(np.array([0, 4]), np.array([0, 1]), NAMES), "none of the numbers 0 to 3"),
+        (lambda: classification_metrics(np.array([0.0]), np.array([0.0]), NAMES), "none of the numbers"),
         (lambda: counted(np.array([-1]), np.array([0]), 2), "none of the numbers"),
         (lambda: confusion(np.array([], int), np.array([], int), 2), "no examples"),
-        (lambda: of_label_sets(np.zeros((2, 3)), np.zeros((2, 4)), NAMES), "shape"),
-        (lambda: of_label_sets(np.zeros((0, 4)), np.zeros((0, 4)), NAMES), "no examples"),
-        (lambda: of_numbers([1.0, np.nan], [1.0, 2.0]), "no number at all"),
-        (lambda: of_entities([["O"]], [["O", "O"]]), "not as long"),
-        (lambda: of_entities([["O"]], [["M-X"]]), "'M-X' is no tag of IOBES"),
-        (lambda: of_entities([["O-X"]], [["O"]]), "'O-X' is no tag of IOBES"),
+        (lambda: multi_label_metrics(np.zeros((2, 3)), np.zeros((2, 4)), NAMES), "shape"),
+        (lambda: multi_label_metrics(np.zeros((0, 4)), np.zeros((0, 4)), NAMES), "no examples"),
+        (lambda: regression_metrics([1.0, np.nan], [1.0, 2.0]), "no number at all"),
+        (lambda: entity_f1([["O"]], [["O", "O"]]), "not as long"),
+        (lambda: entity_f1([["O"]], [["M-X"]]), "'M-X' is no tag of IOBES"),
+        (lambda: entity_f1([["O-X"]], [["O"]]), "'O-X' is no tag of IOBES"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(measure, complaint):
-    with pytest.raises(BadInput, match=complaint):
+    with pytest.raises(InputError, match=complaint):
         measure()
 
 
@@ -204,7 +204,7 @@ def peers(true, predicted, **how):
 @given(pairs_of_tags)
 def test_entities_equal_seqeval_also_where_tags_are_broken(pairs):
     true, predicted = ([list(tags) for tags in side] for side in zip(*pairs, strict=True))
-    found = of_entities(true, predicted)
+    found = entity_f1(true, predicted)
     same_figures(found, peers(true, predicted))
     same_figures(found["strict"], peers(true, predicted, mode="strict", scheme=IOBES))
     assert json.loads(json.dumps(found)) == found
@@ -213,12 +213,12 @@ def test_entities_equal_seqeval_also_where_tags_are_broken(pairs):
 def test_entities_by_hand():
     true = ["B-PER I-PER E-PER O S-LOC".split(), ["O", "S-PER"]]
     predicted = ["B-PER I-PER I-PER O S-LOC".split(), ["B-PER", "E-PER"]]
-    found = of_entities(true, predicted)
+    found = entity_f1(true, predicted)
     assert (found["precision"], found["recall"], found["f1"]) == (2 / 3, 2 / 3, 2 / 3)
     assert found["per_kind"]["LOC"] == {"precision": 1, "recall": 1, "f1": 1, "support": 1}
     assert (found["strict"]["precision"], found["strict"]["recall"]) == (1 / 2, 1 / 3)  # the first has no end
     assert (found["entities"], found["sequences"], found["words"]) == (3, 2, 7)
-    assert of_entities([], [])["f1"] == 0
+    assert entity_f1([], [])["f1"] == 0
 
 
 def test_entities_of_real_text_are_found_faster_than_by_seqeval(data: Path):
@@ -229,7 +229,7 @@ def test_entities_of_real_text_are_found_faster_than_by_seqeval(data: Path):
     rng = np.random.default_rng(0)
     predicted = [[rng.choice(seen) if rng.random() < 0.1 else tag for tag in tags] for tags in true]
     began = time.process_time()
-    found = of_entities(true, predicted)
+    found = entity_f1(true, predicted)
     ours = time.process_time() - began
     began = time.process_time()
     wanted = reported(true, predicted)

@@ -47,8 +47,8 @@ def test_how_warm_it_is_today(files: dict[str, Path], tmp_path: Path):
     (said,) = adapted("answering", files, tmp_path).answer(question, passage)
     assert said.text == wanted
     assert passage[said.best.start :].startswith(wanted)
-    assert "".join(token for token, _, _ in said.table) == passage.replace(" ", "")
-    starts, ends = (sum(row[place] for row in said.table) for place in (1, 2))
+    assert "".join(token for token, _, _ in said.is_linear) == passage.replace(" ", "")
+    starts, ends = (sum(row[place] for row in said.is_linear) for place in (1, 2))
     assert 0.9 < starts <= 1.0001  # the rest is for the question and for "no answer"
     assert 0.9 < ends <= 1.0001
 
@@ -58,6 +58,6 @@ def test_einstein_speaks_in_berlin(files: dict[str, Path], tmp_path: Path, crf: 
     run = adapted("tagging", files, tmp_path, crf=crf)
     assert len(run.task.tags) == 13  # O, and B, I, E, S of three kinds
     (said,) = run.tag(ASKED["tagging"][0][0])
-    assert ", ".join(f"{one.text} {one.kind}" for one in said.entities) == ASKED["tagging"][1]
+    assert ", ".join(f"{one.text} {one.label}" for one in said.entities) == ASKED["tagging"][1]
     assert said.probabilities.shape == (11, 13)
     np.testing.assert_allclose(said.probabilities.sum(1), 1, atol=1e-6)

@@ -1,10 +1,4 @@
-"""A cache of their own for the tests of training."""
+"""Fixtures of this folder."""
 
-from pathlib import Path
-
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+from fixtures_training import cache  # noqa: F401
+from fixtures_using import cutter, cutters, one_thread, tokenizer, tokenizers, words  # noqa: F401

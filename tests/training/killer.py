@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from forebear.training import trainer
-from forebear.training.checkpoint import Checkpoint, Checkpoints
-from forebear.training.folder import RunFolder
-from forebear.training.trainer import Report, Watcher
+from forebear.training.checkpoint import Checkpoint, CheckpointStore
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import ProgressReport, TrainingCallback
 
 
 def learning(name: str, text: Path, *, quick: bool) -> Callable[..., RunFolder]:
     """What trains this into a folder, for a few steps only where it is asked."""
     if not name.endswith("-tags"):
-        from forebear.using import pretraining
+        from forebear.experiments import pipeline
         from small_runs import plan, to_be_killed
 
-        def pretrain(to: Path, watcher: Watcher | None = None, **changes: Any) -> RunFolder:
+        def pretrain(to: Path, watcher: TrainingCallback | None = None, **changes: Any) -> RunFolder:
             what = plan(name, text, **to_be_killed(name, quick=quick) | changes)
-            return pretraining.pretrain(what, to, watcher=watcher)
+            return pipeline.run_pretraining(what, to, watcher=watcher)
 
         return pretrain
     from labelled_texts import adapted
@@ -44,7 +44,7 @@ def learning(name: str, text: Path, *, quick: bool) -> Callable[..., RunFolder]:
         begin = trained("bert", text.parent, to="bert", steps=2, context=48).path
     often = {"save_every": 0.001, "crf": True, "evaluate_every": 5} if name == "bert-tags" else {"save_every": 0.001}
 
-    def adapt(to: Path, watcher: Watcher | None = None, **changes: Any) -> RunFolder:
+    def adapt(to: Path, watcher: TrainingCallback | None = None, **changes: Any) -> RunFolder:
         return adapted(
             begin, "tagging", text.parent, to=to.name, watcher=watcher, **{"steps": steps, **often, **changes}
         )
@@ -62,7 +62,7 @@ def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: boo
     learn(Path(f"{folder}-before"), steps=3)  # libraries are loaded and loops compiled once, before the forks
     chance, done, inside = random.Random(seed), 0, 0
     places: set[int] = set()
-    checkpoints = Checkpoints(Path(folder) / "checkpoints")
+    checkpoints = CheckpointStore(Path(folder) / "checkpoints")
     while True:
         child = os.fork()
         if child == 0:
@@ -78,10 +78,10 @@ def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: boo
             return
         done += 1
         inside += any(checkpoints.folder.glob(".*.tmp")) or any(checkpoints.folder.glob(".*.old"))
-        places |= {one.step for one in checkpoints.all()[-1:]}
+        places |= {one.step for one in checkpoints.list_all()[-1:]}
 
 
-class Leash(Watcher):
+class Leash(TrainingCallback):
     """A killer that comes late, on a busy machine, must not find its child at the goal.
 
     Once the child has come a certain share of the way, it saves at once and waits inside that save for its end.
@@ -89,16 +89,16 @@ class Leash(Watcher):
 
     def __init__(self, share: float) -> None:
         self.share, self.reached = share, False
-        save = Checkpoints.save
+        save = CheckpointStore.save
 
         def saved(
-            all_of_it: Checkpoints, step: int, state: dict[str, Any], write: Callable[[Path], None]
+            all_of_it: CheckpointStore, step: int, state: dict[str, Any], write: Callable[[Path], None]
         ) -> Checkpoint:
             return save(all_of_it, step, state, lambda place: self.hold(write, place))
 
-        Checkpoints.save = saved
+        CheckpointStore.save = saved
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         if report.step >= self.share * (report.total or 0):
             self.reached, trainer.SHARE_OF_SAVING = True, 0
 
@@ -108,11 +108,11 @@ class Leash(Watcher):
             signal.pause()
 
 
-def _wait(chance: random.Random, checkpoints: Checkpoints) -> None:
+def _wait(chance: random.Random, checkpoints: CheckpointStore) -> None:
     """A moment at random: at once, or after the child has come a little further; then often the next save."""
-    before, until = [one.step for one in checkpoints.all()][-1:], time.monotonic() + 10
+    before, until = [one.step for one in checkpoints.list_all()][-1:], time.monotonic() + 10
     while chance.random() < 0.999 and time.monotonic() < until:
-        if [one.step for one in checkpoints.all()][-1:] != before:
+        if [one.step for one in checkpoints.list_all()][-1:] != before:
             break
         time.sleep(0.001)
     time.sleep(chance.random() * 0.03)

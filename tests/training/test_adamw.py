@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from forebear.training.adamw import AdamW
+from forebear.training.gradient import AdamW
 
 
 def parameters() -> dict[str, torch.Tensor]:
@@ -35,7 +35,7 @@ def test_what_it_remembers_is_taken_strictly():
     one, other = AdamW(parameters(), decay=0, memory=0.9), AdamW(parameters(), decay=0, memory=0.9)
     one.parameters["matrix"].grad = torch.ones(7, 5)
     one.step(0.1)
-    told = {name: tensor.clone() for name, tensor in one.tensors().items()}
+    told = {name: tensor.clone() for name, tensor in one.state_tensors().items()}
     assert other.load({name: tensor for name, tensor in told.items() if name != "exp_avg.bias"}) == ["exp_avg.bias"]
     assert other.load(told | {"exp_avg.bias": torch.zeros(4)}) == ["exp_avg.bias"]
     assert not other.state["exp_avg"]["matrix"].any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forebear.training.checkpoint import Checkpoints
+from forebear.training.checkpoint import CheckpointStore
 
 
 def write(word: str):
@@ -13,7 +13,7 @@ def write(word: str):
 
 def test_a_whole_state_of_the_same_step_stays(tmp_path: Path):
     """It would be the same bytes; and between taking the old one away and putting a new one there lies a moment."""
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = CheckpointStore(tmp_path)
     first = checkpoints.save(7, {"seconds": 1}, write("first"))
     stamp = first.folder.stat().st_ino
     again = checkpoints.save(7, {"seconds": 2}, write("second"))
@@ -21,7 +21,7 @@ def test_a_whole_state_of_the_same_step_stays(tmp_path: Path):
 
 
 def test_a_damaged_state_of_the_same_step_is_replaced(tmp_path: Path):
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = CheckpointStore(tmp_path)
     first = checkpoints.save(7, {}, write("first"))
     (first.folder / "learned").write_text("wurst")
     again = checkpoints.save(7, {}, write("second"))

@@ -14,10 +14,10 @@ import pytest
 from test_full_disk import fill, small_disk  # noqa: F401 - a fixture
 
 import forebear as fb
-from forebear.errors import BadInput, ForebearError
-from forebear.statistics import tallying
-from forebear.training.folder import RunFolder
-from forebear.using import pretraining
+from forebear.errors import ForebearError, InputError
+from forebear.experiments import pipeline
+from forebear.statistical.ngram import counts
+from forebear.training.run_folder import RunFolder
 from small_runs import plan, text, weights
 
 MANY = {"batch": 40, "order": 5, "max_memory": 1, "save_every": 3600.0}  # parts of counts, each on the disk
@@ -25,14 +25,14 @@ MANY = {"batch": 40, "order": 5, "max_memory": 1, "save_every": 3600.0}  # parts
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tallying, "FEWEST", 40)
+    monkeypatch.setattr(counts, "FEWEST", 40)
 
 
 def test_counts_that_were_joined_on_the_disk_are_those_of_memory(parts: None, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
     plain = {name: value for name, value in MANY.items() if name not in ("max_memory", "batch")}
     runs = [
-        pretraining.pretrain(plan("ngram", tmp_path / "text.txt", **how), tmp_path / name)
+        pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **how), tmp_path / name)
         for name, how in (("parts", MANY), ("whole", plain))
     ]
     assert weights(runs[0]) == weights(runs[1])
@@ -47,13 +47,13 @@ def test_a_disk_that_fills_while_counts_are_joined(
     small_disk: Path,  # noqa: F811
 ):
     (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
-    whole = pretraining.pretrain(plan("ngram", tmp_path / "text.txt", **MANY), tmp_path / "whole")
+    whole = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **MANY), tmp_path / "whole")
     fill(small_disk, room << 10)
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pretraining.pretrain(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
+        pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
     assert "free some space" in raised.value.remedy
     (small_disk / "filler").unlink()
-    run = pretraining.pretrain(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
+    run = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
     assert weights(run) == weights(whole)
     assert not list(run.path.glob(".counts*"))
 
@@ -65,8 +65,8 @@ def test_killed_while_counts_are_on_the_disk(tmp_path: Path):
     program = f"""
 import sys
 from pathlib import Path
-from forebear.statistics import tallying
-from forebear.using import pretraining
+from forebear.statistical.ngram import counts as tallyingg
+from forebear.experiments import pipeline as pretrainingning
 from small_runs import plan
 tallying.FEWEST = 40
 pretraining.pretrain(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{settings!r}), Path(sys.argv[1]))
@@ -88,13 +88,13 @@ pretraining.pretrain(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{sett
             child.send_signal(signal.SIGKILL)
             kills += 1
         child.wait()
-        if (tmp_path / "killed" / "run.json").exists() and RunFolder.open(tmp_path / "killed").finished:
+        if (tmp_path / "killed" / "run.json").exists() and RunFolder.open(tmp_path / "killed").is_finished:
             break
     assert kills
     assert started().wait() == 0
-    whole = pretraining.pretrain(plan("ngram", tmp_path / "text.txt", **settings), tmp_path / "whole")
+    whole = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **settings), tmp_path / "whole")
     killed = RunFolder.open(tmp_path / "killed")
-    assert killed.finished
+    assert killed.is_finished
     assert weights(killed) == weights(whole)
     assert not list(killed.path.glob(".counts*"))
 
@@ -110,7 +110,7 @@ def test_odd_texts(words: str, smoothing: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text(words, encoding="utf-8")
     run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=10, held_out=0, smoothing=smoothing)
-    told = run.predictor.follow([np.array([run.tokenizer.roles["end"]])])
+    told = run.predictor.next_log_probs([np.array([run.tokenizer.special_roles["end"]])])
     assert np.exp(told).sum() == pytest.approx(1, abs=1e-6)
     assert run.measure(tmp_path / "text.txt").perplexity >= 1 - 1e-6
 
@@ -118,17 +118,17 @@ def test_odd_texts(words: str, smoothing: str, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("words", ["", " \n\n \n"])
 def test_no_text(words: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(words, encoding="utf-8")
-    with pytest.raises(BadInput, match=r"no text|empty"):
+    with pytest.raises(InputError, match=r"no text|empty"):
         fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", held_out=0)
 
 
 def test_a_sentence_of_a_million_words():
-    from forebear.statistics.ngram import NgramModel
+    from forebear.statistical.ngram.language_model import NgramModel
 
     rng = np.random.default_rng(0)
     words = rng.zipf(1.4, 1_000_000).clip(max=999).astype(np.int64) + 1
     model = NgramModel(order=4, vocabulary=1001, end=0)
-    model.count(np.append([0], words), np.array([len(words) + 1]), np.append(words, 0))
-    assert model.counts.times[0].sum() == len(words) + 1
+    model.add_batch(np.append([0], words), np.array([len(words) + 1]), np.append(words, 0))
+    assert model.counts.counts[0].sum() == len(words) + 1
     (told,) = model.score([np.append([0], words)])
     assert np.isfinite(told).all()

@@ -9,24 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forebear.milestones.gpt2 import Gpt2
-from forebear.objectives.batch import NOTHING, Batch, Moment
+from forebear.data.corpora import reopen_corpus
+from forebear.experiments import pipeline
+from forebear.models.gpt2 import GPT2Spec
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
 from forebear.objectives.next_token import NextToken
-from forebear.training.checkpoint import Checkpoints
-from forebear.training.corpora import corpus_again
-from forebear.training.descending import Descending
-from forebear.training.device import Device
-from forebear.training.metrics import Metrics
-from forebear.training.recipe import Recipe
-from forebear.training.trainer import Report, Trainer
-from forebear.using import pretraining
+from forebear.training.checkpoint import CheckpointStore
+from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.run_folder import MetricsLog
+from forebear.training.settings import Recipe
+from forebear.training.trainer import ProgressReport, Trainer
 from small_runs import Notes, tokenizer, trained, weights
 
 
-def learner(dropout: float = 0.0, **recipe: int) -> Descending:
-    milestone = Gpt2(width=16, depth=1, heads=2, context=8, dropout=dropout)
-    made = Descending(milestone.network(tokenizer()), Recipe(steps=1, clip=1e9, **recipe), Device("cpu", 1, "float32"))
-    made.begin()
+def learner(dropout: float = 0.0, **recipe: int) -> GradientLearner:
+    milestone = GPT2Spec(width=16, depth=1, heads=2, context=8, dropout=dropout)
+    made = GradientLearner(
+        milestone.build(tokenizer()), Recipe(steps=1, clip=1e9, **recipe), DeviceConfig("cpu", 1, "float32")
+    )
+    made.initialize()
     return made
 
 
@@ -34,7 +35,7 @@ def uneven() -> Batch:
     """Rows of very different lengths, of which most asks come from the last."""
     lengths = np.array([1, 2, 8])
     tokens = np.arange(11) % 7 + 5
-    targets = np.where(np.arange(11) < 2, NOTHING, (tokens + 1) % 12)
+    targets = np.where(np.arange(11) < 2, IGNORE_INDEX, (tokens + 1) % 12)
     return Batch({"tokens": tokens, "lengths": lengths}, {"next": targets})
 
 
@@ -51,20 +52,20 @@ def test_a_divided_step_has_the_gradient_of_the_whole():
 
 def test_evaluation_draws_no_chance():
     one = learner(dropout=0.5)
-    assert one.examine(uneven()) == one.examine(uneven())
+    assert one.evaluate(uneven()) == one.evaluate(uneven())
     one.step(uneven(), 0, 0.0)
-    assert one.examine(uneven()) == learner(dropout=0.0).examine(uneven())
+    assert one.evaluate(uneven()) == learner(dropout=0.0).evaluate(uneven())
 
 
 def test_the_log_is_cut_back_to_where_a_run_goes_on(tmp_path: Path):
-    log = Metrics(tmp_path / "metrics.jsonl")
+    log = MetricsLog(tmp_path / "metrics.jsonl")
     for step in (10, 20, 30):
         log.add(step=step, losses={"next": float("nan")})
-    with open(log.file, "a") as file:
+    with open(log.path, "a") as file:
         file.write('{"step": 40, "los')
-    log.cut(20)
-    assert list(log.read()) == [{"step": 10, "losses": {"next": None}}, {"step": 20, "losses": {"next": None}}]
-    assert log.file.read_text().count("\n") == 2
+    log.truncate(20)
+    assert list(log.read_lines()) == [{"step": 10, "losses": {"next": None}}, {"step": 20, "losses": {"next": None}}]
+    assert log.path.read_text().count("\n") == 2
 
 
 def test_saves_follow_the_clock(tmp_path: Path):
@@ -74,8 +75,8 @@ def test_saves_follow_the_clock(tmp_path: Path):
         class Looking(Notes):
             there = False
 
-            def report(self, report: Report) -> None:
-                self.there = self.there or bool(Checkpoints(tmp_path / name / "checkpoints").all())
+            def report(self, report: ProgressReport) -> None:
+                self.there = self.there or bool(CheckpointStore(tmp_path / name / "checkpoints").list_all())
 
         looking = Looking()
         trained("gpt2", tmp_path, to=name, watcher=looking, steps=40, evaluate_every=1000, save_every=every)
@@ -88,25 +89,25 @@ def test_saves_follow_the_clock(tmp_path: Path):
 def test_trying_is_a_part_of_the_time_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Where steps take long, as of a large model, the trial must not come on top."""
 
-    def slow(self: Descending, batch: Batch) -> float:
+    def slow(self: GradientLearner, batch: Batch) -> float:
         time.sleep(1.5)
         return 0.01
 
-    monkeypatch.setattr(Descending, "tried", slow)
+    monkeypatch.setattr(GradientLearner, "time_step", slow)
     run = trained("gpt2", tmp_path, time=2)
-    first = next(Metrics(run.path / "metrics.jsonl").read())
+    first = next(MetricsLog(run.path / "metrics.jsonl").read_lines())
     assert first["seconds"] > 1.5  # the clock ran
-    assert run.facts["seconds"] < 3
+    assert run.metadata["seconds"] < 3
 
 
 def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
     tried: list[float] = []
     made = learner()
-    made.device = Device("cpu", 2, "float32")
-    monkeypatch.setattr(Descending, "_timed", lambda self, batch: tried.append(1.0) or 1.0)
+    made.device = DeviceConfig("cpu", 2, "float32")
+    monkeypatch.setattr(GradientLearner, "_timed", lambda self, batch: tried.append(1.0) or 1.0)
     for seconds, count in ((10.0, 1), (10_000.0, 6)):
         made.recipe = Recipe(time=seconds)
-        assert made.tried(uneven()) == 1.0
+        assert made.time_step(uneven()) == 1.0
         assert len(tried) == count
         tried.clear()
 
@@ -114,7 +115,7 @@ def test_long_steps_are_tried_once(monkeypatch: pytest.MonkeyPatch):
 def test_what_was_only_tried_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Steps of the trial leave nothing in the weights nor in the optimiser."""
     run = trained("gpt2", tmp_path, time=1.5, threads=1)
-    again = pretraining.again(run.path, tmp_path / "again")
+    again = pipeline.repeat_run(run.path, tmp_path / "again")
     assert weights(again) == weights(run)
 
 
@@ -123,13 +124,13 @@ def test_held_out_losses_are_weighed_by_what_was_asked(tmp_path: Path):
 
     class Two:
         def examine(self, batch: Batch) -> dict[str, float]:
-            return {"next": 2.0 * batch.asked()["next"]}
+            return {"next": 2.0 * batch.supervised_counts()["next"]}
 
     run = trained("gpt2", tmp_path, steps=1)
-    split = corpus_again(run.facts["data"], run.tokenizer).split(run.recipe.held_out)
-    objective = NextToken(13, run.tokenizer.roles["end"])  # more than divides the text
+    split = reopen_corpus(run.metadata["data"], run.tokenizer).split(run.recipe.held_out)
+    objective = NextToken(13, run.tokenizer.special_roles["end"])  # more than divides the text
     trainer = Trainer(run, Two(), objective, split)  # pyright: ignore[reportArgumentType]
-    batches = [trainer.objective.batch(split.held_out, 100, Moment(0, number)) for number in range(10)]
-    assert any(batch.asked()["next"] < batch.tokens for batch in batches)
+    batches = [trainer.objective.batch(split.held_out, 100, BatchKey(0, number)) for number in range(10)]
+    assert any(batch.supervised_counts()["next"] < batch.num_target_tokens for batch in batches)
     trainer.recipe = replace(run.recipe, batch=100)
-    assert trainer.examine() == pytest.approx({"next": 2.0})
+    assert trainer.evaluate() == pytest.approx({"next": 2.0})

@@ -14,20 +14,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from forebear.errors import BadInput
-from forebear.milestones.bert import Bert
-from forebear.milestones.gpt2 import Gpt2
-from forebear.networks import cross_entropy
-from forebear.networks.answers import ChoiceHead, LabelHead, PlaceHead, TagHead
-from forebear.networks.model import Model
-from forebear.networks.states import States
-from forebear.objectives.batch import NOTHING, Batch
-from forebear.training import distilling
-from forebear.training.device import Device
-from forebear.training.distilling import Distilling, Mixed, Soft, Student, inherited, insides, layers_of
-from forebear.training.learner import WEIGHTS
-from forebear.training.recipe import Recipe
-from forebear.training.soft_targets import TAUGHT, Distillation
+from forebear.errors import InputError
+from forebear.models.bert import BertSpec
+from forebear.models.gpt2 import GPT2Spec
+from forebear.nn import softmax
+from forebear.nn.encoder import States
+from forebear.nn.heads import ChoiceHead, LabelHead, PointerHead, TagHead
+from forebear.nn.model import Model
+from forebear.objectives.batch import IGNORE_INDEX, Batch
+from forebear.training import distillation
+from forebear.training.distillation import (
+    DistillationLearner,
+    LogitDistillation,
+    StudentModel,
+    TokenDistillation,
+    inherit_layers,
+    layer_distillations,
+    layers_of,
+)
+from forebear.training.gradient import DeviceConfig
+from forebear.training.learners import WEIGHTS_FILE
+from forebear.training.settings import Recipe
+from forebear.training.soft_targets import TEACHER_TARGET, DistillationConfig
 from small_runs import tokenizer as trained_tokenizer
 
 tokenizer = lru_cache(trained_tokenizer)
@@ -70,44 +78,44 @@ def with_gradients(cost, made, target, taught, how):
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
 def test_cost_and_gradients_equal_those_of_whole_logits(temperature, share, biased, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "FEWEST", 16)
-    monkeypatch.setattr(cross_entropy, "HELD", 1)  # several parts, the last of them smaller
-    asked = [*problem(37, 101, biased=biased), Distillation(temperature, share)]
-    found, wanted = (with_gradients(cost, *asked) for cost in (distilling.mixed_cross_entropy, plainly))
+    monkeypatch.setattr(softmax, "FEWEST", 16)
+    monkeypatch.setattr(softmax, "HELD", 1)  # several parts, the last of them smaller
+    asked = [*problem(37, 101, biased=biased), DistillationConfig(temperature, share)]
+    found, wanted = (with_gradients(cost, *asked) for cost in (distillation.mixed_cross_entropy, plainly))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_scores_are_held_for_a_part_at_a_time(monkeypatch):
-    monkeypatch.setattr(cross_entropy, "FEWEST", 16)
-    monkeypatch.setattr(cross_entropy, "HELD", 1)
-    made, heights = distilling._scores, []
-    monkeypatch.setattr(distilling, "_scores", lambda *given: heights.append(len(given[0])) or made(*given))
-    with_gradients(distilling.mixed_cross_entropy, *problem(37, 11, biased=False), Distillation())
+    monkeypatch.setattr(softmax, "FEWEST", 16)
+    monkeypatch.setattr(softmax, "HELD", 1)
+    made, heights = distillation._scores, []
+    monkeypatch.setattr(distillation, "_scores", lambda *given: heights.append(len(given[0])) or made(*given))
+    with_gradients(distillation.mixed_cross_entropy, *problem(37, 11, biased=False), DistillationConfig())
     assert heights == [16, 16, 16, 16, 5, 5]
 
 
 def test_in_sixteen_bits_it_is_about_the_same():
-    asked = [*problem(40, 50, biased=True), Distillation(2.0, 0.5)]
+    asked = [*problem(40, 50, biased=True), DistillationConfig(2.0, 0.5)]
     wanted = with_gradients(plainly, *asked)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = with_gradients(distilling.mixed_cross_entropy, *asked)
+        found = with_gradients(distillation.mixed_cross_entropy, *asked)
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == torch.float32
         assert float((one - other).norm() / other.norm()) < 0.03
 
 
-def networks(kind=Gpt2, *, width=16, depth=2, heads=2, dropout=0.0) -> tuple[Model, Model]:
+def networks(kind=GPT2Spec, *, width=16, depth=2, heads=2, dropout=0.0) -> tuple[Model, Model]:
     """A student, and a teacher with twice the depth."""
     small = kind(width=width, depth=depth, heads=heads, context=16, dropout=dropout)
     large = kind(width=16, depth=4, heads=2, context=16)
-    return tuple(one.network(tokenizer()).initialise(seed) for seed, one in enumerate((small, large), 1))
+    return tuple(one.build(tokenizer()).initialize(seed) for seed, one in enumerate((small, large), 1))
 
 
 def batch(names=("next",)) -> Batch:
     """Rows of very different lengths, of which most asks come from the last."""
     tokens = np.arange(19) % 7 + 5
-    target = np.where(np.arange(19) < 2, NOTHING, (tokens + 1) % 12)
+    target = np.where(np.arange(19) < 2, IGNORE_INDEX, (tokens + 1) % 12)
     return Batch({"tokens": tokens, "lengths": np.array([1, 2, 16])}, dict.fromkeys(names, target))
 
 
@@ -115,16 +123,18 @@ def tensors(arrays):
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Gpt2, "next"), (Bert, "token")])
+@pytest.mark.parametrize(("kind", "name"), [(GPT2Spec, "next"), (BertSpec, "token")])
 def test_the_mixture_of_a_model_is_that_of_its_whole_logits(kind, name):
     """For a head with a layer of its own too, and where the last layer is computed for what is asked alone."""
     student, teacher = networks(kind)
-    how = Distillation(3.0, 0.6)
-    both = Student(student, {name + TAUGHT: Mixed(student.heads[name], teacher.heads[name], how)}, teacher).train()
-    asked = batch((name + TAUGHT,))
-    target = np.where(np.arange(19) % 5 == 0, asked.targets[name + TAUGHT], NOTHING)
-    found = both(tensors(asked.inputs), tensors({name + TAUGHT: target}))[name + TAUGHT]
-    places, inputs = target != NOTHING, tensors(asked.inputs)
+    how = DistillationConfig(3.0, 0.6)
+    both = StudentModel(
+        student, {name + TEACHER_TARGET: TokenDistillation(student.heads[name], teacher.heads[name], how)}, teacher
+    ).train()
+    asked = batch((name + TEACHER_TARGET,))
+    target = np.where(np.arange(19) % 5 == 0, asked.targets[name + TEACHER_TARGET], IGNORE_INDEX)
+    found = both(tensors(asked.inputs), tensors({name + TEACHER_TARGET: target}))[name + TEACHER_TARGET]
+    places, inputs = target != IGNORE_INDEX, tensors(asked.inputs)
     z, theirs = (model.heads[name](model.encoder(**inputs))[places].detach() for model in (student, teacher))
     eye, right = torch.eye(z.shape[1]), torch.from_numpy(target[places])
     wanted = plainly(z, eye, None, right, (theirs, eye, None), how)
@@ -141,7 +151,7 @@ def states(width=8, lengths=(3, 2, 4), groups=None) -> States:
 
 
 def filled(head, seed=3):
-    return Model(torch.nn.Identity(), {"one": head}).initialise(seed).heads["one"].eval()
+    return Model(torch.nn.Identity(), {"one": head}).initialize(seed).heads["one"].eval()
 
 
 def divergence(z, theirs, t):
@@ -154,7 +164,7 @@ def test_labels_are_held_against_the_teachers_logits():
     target = torch.randn(3, 4)
     target[1] = torch.nan
     z = head(states())[[0, 2]].detach()
-    found = Soft(head, 2.5).loss(states(), target)
+    found = LogitDistillation(head, 2.5).loss(states(), target)
     assert float(found.detach()) == pytest.approx(divergence(z, target[[0, 2]], 2.5), rel=1e-5)
 
 
@@ -164,33 +174,33 @@ def test_each_of_several_labels_is_held_against_its_absence():
     z = head(states()).detach()
     p, q = (torch.sigmoid(one / t).double() for one in (target, z))
     wanted = t * t * (p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()).sum()
-    assert float(Soft(head, t).loss(states(), target).detach()) == pytest.approx(float(wanted), rel=1e-4)
+    assert float(LogitDistillation(head, t).loss(states(), target).detach()) == pytest.approx(float(wanted), rel=1e-4)
 
 
 def test_numbers_are_held_against_numbers():
     head = filled(LabelHead(8, 1, "mean", kind="number", dense=False))
     target = torch.tensor([[1.0], [torch.nan], [-2.0]])
     wanted = (head(states())[[0, 2]] - target[[0, 2]]).square().sum()
-    assert float(Soft(head, 9.0).loss(states(), target).detach()) == pytest.approx(float(wanted.detach()))
+    assert float(LogitDistillation(head, 9.0).loss(states(), target).detach()) == pytest.approx(float(wanted.detach()))
 
 
 def test_choices_are_a_softmax_over_the_rows_of_an_example():
     head = filled(ChoiceHead(8, "last", dense=False))
     target = torch.tensor([[0.3, -0.7, -torch.inf], [torch.nan, torch.nan, torch.nan]])
     given = states(lengths=(3, 2, 4, 1, 2), groups=(0, 0, 1, 1, 1))
-    found = Soft(head, 2.0).loss(given, target)
+    found = LogitDistillation(head, 2.0).loss(given, target)
     z = head(given)[:2].detach()
     assert float(found.detach()) == pytest.approx(divergence(z[None], target[:1, :2], 2.0), rel=1e-4)
 
 
 def test_places_are_a_softmax_over_the_tokens_of_a_row():
-    head = filled(PlaceHead(8))
+    head = filled(PointerHead(8))
     target = torch.full((3, 7), -torch.inf)  # the longest row of all is not in this batch
     for row, length in enumerate((3, 2, 4)):
         target[row, :length] = torch.randn(length)
     rows = head(states()).detach().split((3, 2, 4))
     wanted = sum(divergence(z, target[row, : len(z)], 2.0) for row, z in enumerate(rows))
-    found = Soft(head, 2.0).loss(states(), target)
+    found = LogitDistillation(head, 2.0).loss(states(), target)
     assert float(found.detach()) == pytest.approx(wanted, rel=1e-4)
     (slope,) = torch.autograd.grad(found, next(iter(head.parameters())))
     assert bool(torch.isfinite(slope).all())
@@ -201,9 +211,9 @@ def test_tags_are_asked_where_words_begin():
     target = torch.full((9, 5), torch.nan)
     target[[0, 2, 6]] = torch.randn(3, 5)
     z = head(states())[[0, 2, 6]].detach()
-    found = Soft(head, 2.0).loss(states(), target)
+    found = LogitDistillation(head, 2.0).loss(states(), target)
     assert float(found.detach()) == pytest.approx(divergence(z, target[[0, 2, 6]], 2.0), rel=1e-5)
-    assert Soft(head, 2.0).wanted((3, 2, 4), target).tolist() == [0, 2, 6]
+    assert LogitDistillation(head, 2.0).supervised_positions((3, 2, 4), target).tolist() == [0, 2, 6]
 
 
 # -- the inside
@@ -221,11 +231,13 @@ def test_layers_are_evenly_apart_and_end_with_the_last(student, teacher):
         assert chosen == [number * (teacher // student) for number in range(1, student + 1)]
 
 
-@pytest.mark.parametrize(("kind", "width"), [(Gpt2, 16), (Bert, 16), (Gpt2, 8)])
+@pytest.mark.parametrize(("kind", "width"), [(GPT2Spec, 16), (BertSpec, 16), (GPT2Spec, 8)])
 def test_hidden_states_are_compared_layer_by_layer(kind, width):
     student, teacher = networks(kind, width=width)
-    how = Distillation(share=0.0, hidden=1.0)
-    both = Student(student, insides(how, student.encoder, teacher.encoder), teacher).initialise(1).train()
+    how = DistillationConfig(share=0.0, hidden=1.0)
+    both = (
+        StudentModel(student, layer_distillations(how, student.encoder, teacher.encoder), teacher).initialize(1).train()
+    )
     inputs = tensors(batch().inputs)
     found = both(inputs, {"hidden": torch.zeros(19, dtype=torch.int64)})["hidden"]
     own, theirs = student.encoder(**inputs).layers, teacher.encoder(**inputs).layers
@@ -237,14 +249,14 @@ def test_hidden_states_are_compared_layer_by_layer(kind, width):
     assert (both.heads["hidden"].project is None) == (width == 16)
 
 
-@pytest.mark.parametrize("kind", [Gpt2, Bert])
+@pytest.mark.parametrize("kind", [GPT2Spec, BertSpec])
 def test_attention_maps_are_compared_head_by_head(kind):
     student, teacher = networks(kind)
-    more = insides(Distillation(share=0.0, attention=1.0), student.encoder, teacher.encoder)
-    both = Student(student, more, teacher).train()
+    more = layer_distillations(DistillationConfig(share=0.0, attention=1.0), student.encoder, teacher.encoder)
+    both = StudentModel(student, more, teacher).train()
     inputs = tensors(batch().inputs)
     found = both(inputs, {"attention": torch.zeros(19, dtype=torch.int64)})["attention"]
-    own, theirs = (model.encoder.attention(**inputs) for model in (student, teacher))
+    own, theirs = (model.encoder.attention_maps(**inputs) for model in (student, teacher))
     wanted = 0.0
     for layer in range(2):
         for q, p in zip(own[layer], theirs[2 * layer + 1], strict=True):
@@ -257,27 +269,27 @@ def test_attention_maps_are_compared_head_by_head(kind):
 
 def test_attention_of_unequal_heads_is_refused():
     student, teacher = networks(heads=4)
-    with pytest.raises(BadInput, match="head by head") as told:
-        insides(Distillation(attention=1.0), student.encoder, teacher.encoder)
+    with pytest.raises(InputError, match="head by head") as told:
+        layer_distillations(DistillationConfig(attention=1.0), student.encoder, teacher.encoder)
     assert "--heads 2" in told.value.remedy
 
 
 # -- who learns
 
 
-def learner(*, accumulate=1, width=8) -> Distilling:
+def learner(*, accumulate=1, width=8) -> DistillationLearner:
     student, teacher = networks(width=width)
-    how = Distillation(2.0, 0.5, hidden=0.7)
-    more = insides(how, student.encoder, teacher.encoder)
-    more[f"next{TAUGHT}"] = Mixed(student.heads["next"], teacher.heads["next"], how)
+    how = DistillationConfig(2.0, 0.5, hidden=0.7)
+    more = layer_distillations(how, student.encoder, teacher.encoder)
+    more[f"next{TEACHER_TARGET}"] = TokenDistillation(student.heads["next"], teacher.heads["next"], how)
     recipe = Recipe(steps=1, clip=1e9, accumulate=accumulate)
-    made = Distilling(Student(student, more, teacher), recipe, Device("cpu", 1, "float32"))
-    made.begin()
+    made = DistillationLearner(StudentModel(student, more, teacher), recipe, DeviceConfig("cpu", 1, "float32"))
+    made.initialize()
     return made
 
 
 def lesson() -> Batch:
-    named = batch((f"next{TAUGHT}",))
+    named = batch((f"next{TEACHER_TARGET}",))
     return replace(named, targets={**named.targets, "hidden": np.zeros(19, np.int64)}, weights={"hidden": 0.7})
 
 
@@ -297,30 +309,30 @@ def test_what_led_to_the_teachers_width_is_no_part_of_the_student(tmp_path: Path
     one, other = learner(), learner()
     one.step(lesson(), 0, 1.0)
     one.save(tmp_path)
-    assert set(load_file(tmp_path / WEIGHTS)) == set(dict(networks(width=8)[0].named_parameters()))
+    assert set(load_file(tmp_path / WEIGHTS_FILE)) == set(dict(networks(width=8)[0].named_parameters()))
     other.load(tmp_path)
     for learned in (one, other):
         learned.step(lesson(), 1, 1.0)
-    for name, tensor in one.network.named_parameters():
-        assert torch.equal(tensor, dict(other.network.named_parameters())[name]), name
+    for name, tensor in one.model.named_parameters():
+        assert torch.equal(tensor, dict(other.model.named_parameters())[name]), name
 
 
 def test_examining_asks_for_the_truth_alone():
     one = learner()
-    plain = networks(width=8)[0].initialise(one.recipe.seed).eval()
-    told = one.examine(batch())
+    plain = networks(width=8)[0].initialize(one.recipe.seed).eval()
+    told = one.evaluate(batch())
     wanted = plain(tensors(batch().inputs), tensors(batch().targets))
     assert told == {"next": pytest.approx(float(wanted["next"].detach()))}
-    assert set(one.network.answers(tensors(batch().inputs))) == {"next"}
+    assert set(one.model.logits(tensors(batch().inputs))) == {"next"}
 
 
 def test_a_student_begins_with_layers_of_its_teacher():
     student, teacher = networks()
-    found = inherited(teacher.tensors(), student, (2, 4))
+    found = inherit_layers(teacher.tensors(), student, (2, 4))
     assert set(found) == set(dict(student.named_parameters()))
     for own, theirs in ((0, 1), (1, 3)):
         name = "encoder.blocks.{}.expand.weight"
         assert torch.equal(found[name.format(own)], teacher.tensors()[name.format(theirs)])
-    short = Gpt2(width=16, depth=2, heads=2, context=8).network(tokenizer())
+    short = GPT2Spec(width=16, depth=2, heads=2, context=8).build(tokenizer())
     position = "encoder.embedding.position.weight"
-    assert torch.equal(inherited(teacher.tensors(), short, (2, 4))[position], teacher.tensors()[position][:8])
+    assert torch.equal(inherit_layers(teacher.tensors(), short, (2, 4))[position], teacher.tensors()[position][:8])

@@ -12,16 +12,16 @@ import pytest
 from breaking_disk import BreakingDisk, Crash, Way, breaking
 
 from forebear.errors import ForebearError
-from forebear.training.checkpoint import Checkpoints, digest
-from forebear.training.folder import RunFolder
-from forebear.training.trainer import Report, Watcher
-from forebear.using import pretraining
+from forebear.experiments import pipeline
+from forebear.training.checkpoint import CheckpointStore, file_digest
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import sampled, trained, weights
 
 WAYS: list[Way] = ["error", "crash", "power cut"]
 
 
-def save(checkpoints: Checkpoints, step: int) -> None:
+def save(checkpoints: CheckpointStore, step: int) -> None:
     """A new state in place of the oldest, as training saves one."""
 
     def write(folder: Path) -> None:
@@ -37,22 +37,22 @@ def save(checkpoints: Checkpoints, step: int) -> None:
 def test_a_save_that_fails_anywhere_leaves_the_old_state_or_the_new(way: Way, damaged: bool, tmp_path: Path):
     deeds: set[str] = set()
     for at in count():
-        checkpoints = Checkpoints(tmp_path / str(at))
+        checkpoints = CheckpointStore(tmp_path / str(at))
         save(checkpoints, 1)
         if damaged:  # a state of the new step is there, and has to go
             checkpoints.save(2, {"step": 2}, lambda folder: (folder / "one").write_text("one") and None)
             (checkpoints.folder / "00000002" / "one").write_text("two")
         with breaking(checkpoints.folder, at, way) as disk, suppress(Crash, OSError):
             save(checkpoints, 2)
-        newest, wrong = checkpoints.newest()
+        newest, wrong = checkpoints.newest_with_faults()
         assert newest is not None, disk.deeds
         assert newest.step in (1, 2)
         assert damaged or not wrong, (disk.deeds, wrong)
-        assert newest.state() == {"step": newest.step}
+        assert newest.load_state() == {"step": newest.step}
         assert (newest.folder / "two").read_bytes() == f"two of {newest.step} ".encode() * 100
         save(checkpoints, 2)
         assert [item.name for item in checkpoints.folder.iterdir()] == ["00000002"]
-        assert checkpoints.all()[0].damage() is None
+        assert checkpoints.list_all()[0].damage() is None
         deeds |= set(disk.deeds)
         if not disk.broke:
             break
@@ -61,11 +61,11 @@ def test_a_save_that_fails_anywhere_leaves_the_old_state_or_the_new(way: Way, da
     assert deeds >= {"unlink", "rmdir"}  # what is replaced
 
 
-class Ending(Watcher):
+class Ending(TrainingCallback):
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         if report.step >= self.step:
             raise RuntimeError("broken off")
 
@@ -76,7 +76,7 @@ def almost_at_its_end(name: str, folder: Path) -> tuple[RunFolder, RunFolder]:
     if name != "ngram":
         changes = {"steps": 11, "width": 8, "depth": 1, "heads": 1, "evaluate_every": 10, "batch": 16}
     whole = trained(name, folder, to="whole", **changes)
-    last = whole.facts["step"]
+    last = whole.metadata["step"]
     with pytest.raises(RuntimeError):
         trained(name, folder, to="broken", watcher=Ending(last - 1), evaluate_every=last - 1, **changes_but(changes))
     return whole, RunFolder.open(folder / "broken")
@@ -90,19 +90,19 @@ def changes_but(changes: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", sampled(["ngram", "gpt2"], ["ngram"]))
 def test_an_end_of_a_run_that_fails_anywhere_is_reached_again(name: str, way: Way, tmp_path: Path):
     whole, begun = almost_at_its_end(name, tmp_path)
-    old = begun.checkpoints.good()[0]
+    old = begun.checkpoints.newest_valid()[0]
     assert old is not None
-    either = {digest(old.folder / "weights.safetensors"), weights(whole)}
+    either = {file_digest(old.folder / "weights.safetensors"), weights(whole)}
     for at in count():
         run = tmp_path / f"at-{at}"
         shutil.copytree(begun.path, run)
         disk = failing(run, at, way)
-        found, _ = RunFolder.open(run).weights()
-        assert digest(found) in either, disk.deeds
-        again = pretraining.resume(run)
-        assert again.finished
+        found, _ = RunFolder.open(run).verified_weights()
+        assert file_digest(found) in either, disk.deeds
+        again = pipeline.resume_pretraining(run)
+        assert again.is_finished
         assert weights(again) == weights(whole)
-        assert digest(run / "weights.safetensors") == weights(whole)
+        assert file_digest(run / "weights.safetensors") == weights(whole)
         assert not [item.name for item in run.rglob("*") if item.name.endswith(".old")]
         shutil.rmtree(run)
         if not disk.broke:
@@ -112,5 +112,5 @@ def test_an_end_of_a_run_that_fails_anywhere_is_reached_again(name: str, way: Wa
 
 def failing(run: Path, at: int, way: Way) -> BreakingDisk:
     with breaking(run, at, way) as disk, suppress(Crash, ForebearError, OSError):
-        pretraining.resume(run)
+        pipeline.resume_pretraining(run)
     return disk

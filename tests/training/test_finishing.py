@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from forebear.training.checkpoint import Checkpoints
-from forebear.training.folder import RunFolder
-from forebear.using import pretraining
+from forebear.experiments import pipeline
+from forebear.training.checkpoint import CheckpointStore
+from forebear.training.run_folder import RunFolder
 from small_runs import trained, weights
 
 # A rate that stays too high: the loss jumps about, and the best checkpoint is not the last.
@@ -23,7 +23,7 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     run = trained("gpt2", tmp_path_factory.mktemp("whole"), **CHANGES)
-    assert run.facts["best_step"] < run.facts["step"]
+    assert run.metadata["best_step"] < run.metadata["step"]
     return run
 
 
@@ -44,14 +44,19 @@ def test_a_kill_at_the_end_changes_nothing(
 
         return call
 
-    for owner, name in ((RunFolder, "publish"), (RunFolder, "save"), (Checkpoints, "prune"), (Checkpoints, "sweep")):
+    for owner, name in (
+        (RunFolder, "publish"),
+        (RunFolder, "save"),
+        (CheckpointStore, "prune"),
+        (CheckpointStore, "sweep"),
+    ):
         monkeypatch.setattr(owner, name, dangerous(getattr(owner, name)))
     try:
         trained("gpt2", tmp_path, **CHANGES)
     except Killed:
-        pretraining.resume(tmp_path / "run")
+        pipeline.resume_pretraining(tmp_path / "run")
     assert left[0] < moment
     run = RunFolder.open(tmp_path / "run")
-    assert run.finished
+    assert run.is_finished
     assert weights(run) == weights(whole)
-    assert run.facts["best_step"] == whole.facts["best_step"]
+    assert run.metadata["best_step"] == whole.metadata["best_step"]

@@ -12,9 +12,9 @@ import pytest
 
 import forebear as fb
 from forebear.errors import ForebearError
-from forebear.training.folder import RunFolder
-from forebear.training.trainer import Report, Watcher
-from forebear.using import pretraining
+from forebear.experiments import pipeline
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import NEURAL, WAYS, plan, text, trained, weights
 
 DISK = 2 << 20
@@ -52,19 +52,19 @@ def test_a_full_disk(book: Path, small_disk: Path):
     changes = {"steps": 40, "evaluate_every": 6, "keep": 1}
     whole = trained("gpt2", book.parent, to="whole", **changes)
 
-    class Filling(Watcher):
-        def report(self, report: Report) -> None:
+    class Filling(TrainingCallback):
+        def report(self, report: ProgressReport) -> None:
             if report.step == 20:
                 fill(small_disk)
 
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pretraining.pretrain(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
+        pipeline.run_pretraining(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
     assert raised.value.exit_code == 1
     assert "free some space" in raised.value.remedy
     run = RunFolder.open(small_disk / "run")
-    assert run.checkpoints.good()[0] is not None
+    assert run.checkpoints.newest_valid()[0] is not None
     (small_disk / "filler").unlink()
-    assert weights(pretraining.resume(run.path)) == weights(whole)
+    assert weights(pipeline.resume_pretraining(run.path)) == weights(whole)
 
 
 @pytest.mark.parametrize("room", [0, 16, 48, 96, 160, 300, 450, 600, 900])
@@ -75,14 +75,14 @@ def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk:
     fill(small_disk, room << 10)
     told = None
     try:
-        pretraining.pretrain(plan(name, book), small_disk / "run")
+        pipeline.run_pretraining(plan(name, book), small_disk / "run")
     except ForebearError as error:
         told = error
     assert told is not None or room > (200 if name in NEURAL else 30)
     assert told is None or ("No space left" in told.what and "free some space" in told.remedy)
     (small_disk / "filler").unlink()
-    run = pretraining.pretrain(plan(name, book), small_disk / "run")
-    assert run.finished
+    run = pipeline.run_pretraining(plan(name, book), small_disk / "run")
+    assert run.is_finished
     assert weights(run) == weights(whole)
     assert not [item.name for item in run.path.rglob("*") if item.name.endswith((".tmp", ".old"))]
 
@@ -90,7 +90,7 @@ def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk:
 def test_a_read_only_place(book: Path, small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(ForebearError, match="Read-only") as raised:
-        pretraining.pretrain(plan("ngram", book), small_disk / "run")
+        pipeline.run_pretraining(plan("ngram", book), small_disk / "run")
     assert "--to" in raised.value.remedy
 
 
@@ -108,5 +108,5 @@ def test_a_full_cache_is_called_so(small_disk: Path, book: Path, monkeypatch: py
     monkeypatch.setenv("FOREBEAR_CACHE", str(small_disk / "cache"))
     fill(small_disk)
     with pytest.raises(ForebearError, match="No space left on device") as raised:
-        pretraining.pretrain(plan("ngram", book), book.parent / "run")
+        pipeline.run_pretraining(plan("ngram", book), book.parent / "run")
     assert "FOREBEAR_CACHE" in raised.value.remedy

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from killer import learning
 
-from forebear.training.folder import RunFolder
+from forebear.training.run_folder import RunFolder
 from small_runs import text, weights
 
 # One of each way of learning, and of each kind of network: others differ from these in nothing that is saved. (All are
@@ -65,9 +65,9 @@ def killed_as_often(kills: int, name: str, documents: int, folder: Path, *how: s
     counted = json.loads(done.stdout.splitlines()[-1])
     assert counted["kills"] == kills
     killed = RunFolder.open(folder / "killed")
-    assert killed.finished
+    assert killed.is_finished
     assert weights(killed) == weights(whole)
-    told, expected = (_without_seconds(run.facts["metrics"]) for run in (killed, whole))
+    told, expected = (_without_seconds(run.metadata["metrics"]) for run in (killed, whole))
     assert told == expected
     assert not list((folder / "killed" / "checkpoints").glob(".*"))
     return counted

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from forebear.errors import BadInput, ForebearError
-from forebear.training.folder import RunFolder
-from forebear.using import pretraining
+from forebear.errors import ForebearError, InputError
+from forebear.experiments import pipeline
+from forebear.training.run_folder import RunFolder
 from small_runs import plan, text, trained, weights
 
 
@@ -21,13 +21,13 @@ def book(tmp_path: Path) -> Path:
 
 
 def replaced(book: Path, **changes: object) -> RunFolder:
-    return pretraining.pretrain(plan("gpt2", book, **changes), book.parent / "run", overwrite=True)
+    return pipeline.run_pretraining(plan("gpt2", book, **changes), book.parent / "run", overwrite=True)
 
 
 def test_what_cannot_be_trained_replaces_nothing(book: Path):
     old = trained("gpt2", book.parent, steps=3)
     for changes, words in (({"context": 100_000}, "longer than the whole text"), ({"device": "abacus"}, "abacus")):
-        with pytest.raises(BadInput, match=words):
+        with pytest.raises(InputError, match=words):
             replaced(book, **changes)
     assert weights(RunFolder.open(old.path)) == weights(old)
 
@@ -40,7 +40,7 @@ def test_where_beginning_fails_the_old_run_comes_back(book: Path, monkeypatch: p
         (old.path / "tokenizer.json").write_text("half")
         raise ForebearError("No space left on device")
 
-    monkeypatch.setattr(RunFolder, "begin", full)
+    monkeypatch.setattr(RunFolder, "create", full)
     with pytest.raises(ForebearError, match="No space"):
         replaced(book, steps=4)
     assert weights(RunFolder.open(old.path)) == weights(old)
@@ -61,10 +61,10 @@ def test_a_kill_while_replacing_blocks_nothing(book: Path, monkeypatch: pytest.M
             patch.setattr(Path, "rename", lambda *_: None)
             raise Killed
 
-        patch.setattr(RunFolder, "begin", killed)
+        patch.setattr(RunFolder, "create", killed)
         with pytest.raises(Killed):
             replaced(book, steps=4)
     assert not (book.parent / "run").exists()
-    assert replaced(book, steps=4).facts["step"] == 4
-    assert replaced(book, steps=5).facts["step"] == 5
+    assert replaced(book, steps=4).metadata["step"] == 4
+    assert replaced(book, steps=5).metadata["step"] == 5
     assert not (book.parent / ".run.replaced").exists()

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from command_line import Captured, refused
-from forebear.errors import BadInput, ForebearError, Interrupted
-from forebear.training.folder import RunFolder
+from forebear.errors import ForebearError, InputError, UserInterrupt
+from forebear.experiments import pipeline
 from forebear.training.line import Leader
-from forebear.training.metrics import Metrics
-from forebear.training.together import Together, together
-from forebear.training.trainer import Report
-from forebear.using import adapting, pretraining
+from forebear.training.run_folder import MetricsLog, RunFolder
+from forebear.training.together import ProcessGroup, launch_processes
+from forebear.training.trainer import ProgressReport
 from labelled_texts import file_of
 from small_runs import Notes, plan, text, trained, weights
 
@@ -54,65 +53,68 @@ class At(Notes):
         super().__init__()
         self.step, self.deed = step, deed
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         if report.step >= self.step:
             self.step = sys.maxsize
             self.deed()
 
 
-def begun(folder: Path, to: str, group: Together, watcher: Notes | None = None, **changes: Any) -> RunFolder:
+def begun(folder: Path, to: str, group: ProcessGroup, watcher: Notes | None = None, **changes: Any) -> RunFolder:
     what = plan("gpt2", folder / "text.txt", **BEGUN | changes)
-    return pretraining.pretrain(what, folder / to, watcher=watcher, group=group)
+    return pipeline.run_pretraining(what, folder / to, watcher=watcher, group=group)
 
 
 def losses(run: RunFolder) -> list[Any]:
-    return [(line["step"], line["losses"], line.get("held_out")) for line in Metrics(run.path / "metrics.jsonl").read()]
+    return [
+        (line["step"], line["losses"], line.get("held_out"))
+        for line in MetricsLog(run.path / "metrics.jsonl").read_lines()
+    ]
 
 
-def of(group: Together) -> list[subprocess.Popen[bytes]]:
+def of(group: ProcessGroup) -> list[subprocess.Popen[bytes]]:
     """The other processes."""
     assert isinstance(group.line, Leader)
     return group.line.processes
 
 
 def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: RunFolder, folder: Path):
-    with together(2) as group:
+    with launch_processes(2) as group:
         assert group is not None
         run = begun(folder, "two", group)
-        assert run.facts["processes"] == 2
+        assert run.metadata["processes"] == 2
         others = of(group)
     assert [process.poll() for process in others] == [0]
     assert weights(run) == weights(whole)
     assert losses(run) == losses(whole)
-    assert run.facts["asked"]["recipe"] == whole.facts["asked"]["recipe"] | {"accumulate": 1}
-    assert weights(pretraining.again(run.path, folder / "again")) == weights(run)
+    assert run.metadata["asked"]["recipe"] == whole.metadata["asked"]["recipe"] | {"accumulate": 1}
+    assert weights(pipeline.repeat_run(run.path, folder / "again")) == weights(run)
 
 
 def test_a_run_is_gone_on_with_by_another_number_of_processes(whole: RunFolder, folder: Path):
     """From two to one to two. The same command finds the same run."""
     for processes, step in ((2, 10), (1, 20)):
-        with pytest.raises(Interrupted, match="everything is saved"):
+        with pytest.raises(UserInterrupt, match="everything is saved"):
             by(processes, folder, At(step, lambda: signal.raise_signal(signal.SIGINT)))
         run = RunFolder.open(folder / "run")
-        assert run.facts["state"] == "interrupted"
-        assert run.facts["step"] >= step
+        assert run.metadata["state"] == "interrupted"
+        assert run.metadata["step"] >= step
     run = by(2, folder, Notes())
-    assert run.finished
-    assert run.facts["step"] == STEPS
+    assert run.is_finished
+    assert run.metadata["step"] == STEPS
     assert losses(run)[0] == losses(whole)[0]
-    found, wanted = (one.facts["metrics"]["held_out"]["bits_per_byte"] for one in (run, whole))
+    found, wanted = (one.metadata["metrics"]["held_out"]["bits_per_byte"] for one in (run, whole))
     assert found == pytest.approx(wanted, rel=0.02)  # one process adds up in another order, and small ones wander
 
 
 def by(processes: int, folder: Path, watcher: Notes) -> RunFolder:
-    with together(processes) as group:
+    with launch_processes(processes) as group:
         assert group is not None
         return begun(folder, "run", group, watcher)
 
 
 def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, folder: Path):
     def fail() -> None:
-        with together(2) as group:
+        with launch_processes(2) as group:
             assert group is not None
             begun(folder, "run", group, At(20, lambda: os.kill(of(group)[0].pid, signal.SIGKILL)))
 
@@ -154,7 +156,7 @@ def until(done: Callable[[], object], seconds: float = 60) -> None:
 
 
 def reached(run: Path) -> int:
-    return max((line["step"] for line in Metrics(run / "metrics.jsonl").read()), default=0)
+    return max((line["step"] for line in MetricsLog(run / "metrics.jsonl").read_lines()), default=0)
 
 
 def test_no_process_outlives_the_first_and_ctrl_c_saves(folder: Path):
@@ -172,8 +174,8 @@ def test_no_process_outlives_the_first_and_ctrl_c_saves(folder: Path):
         told = process.stderr.read()
         assert ("everything is saved" in told) == (how == signal.SIGINT)
     run = RunFolder.open(folder / "run")
-    assert run.facts["state"] == "interrupted"
-    assert run.checkpoints.good()[0].step == run.facts["step"]  # pyright: ignore[reportOptionalMemberAccess]
+    assert run.metadata["state"] == "interrupted"
+    assert run.checkpoints.newest_valid()[0].step == run.metadata["step"]  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def torchrun(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -205,16 +207,16 @@ def test_what_is_refused_ends_all_that_torchrun_started(tmp_path: Path):
 
 def test_a_task_is_learned_by_two_processes(folder: Path):
     parent = trained("bert", folder, steps=5, context=48, to="bert")
-    from forebear.training.labelled import labelled_source
+    from forebear.data.labeled.source import labeled_source
 
-    source, _ = labelled_source(str(file_of("tagging", folder, 60)), task=None, form={})
+    source, _ = labeled_source(str(file_of("tagging", folder, 60)), task=None, form={})
     made = []
     for to, processes, parts in (("one", 1, 2), ("two", 2, 1)):
         settings = {"steps": 12, "threads": 1, "accumulate": parts}
-        what = adapting.plan(str(parent.path), source, options={"crf": True}, settings=settings)
-        with together(processes) as group:
+        what = pipeline.plan_adaptation(str(parent.path), source, options={"crf": True}, settings=settings)
+        with launch_processes(processes) as group:
             assert group is not None
-            made.append(adapting.adapt(what, folder / to, group=group))
+            made.append(pipeline.run_adaptation(what, folder / to, group=group))
     assert weights(made[0]) == weights(made[1])
     assert made[0].facts["metrics"] == made[1].facts["metrics"]
 
@@ -227,5 +229,5 @@ def test_what_means_nothing_is_refused(folder: Path, capsys: Captured, monkeypat
     assert not (folder / "run").exists()
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.setenv(name, "1")
-    with pytest.raises(BadInput, match="was started as one of several"), together(2):
+    with pytest.raises(InputError, match="was started as one of several"), launch_processes(2):
         raise AssertionError

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from forebear.cli.main import main
-from forebear.errors import BadInput, ForebearError
-from forebear.training.checkpoint import digest
-from forebear.training.folder import RunFolder
-from forebear.training.trainer import Report, Watcher
-from forebear.using import pretraining
-from forebear.using.run import Run
+from forebear.errors import ForebearError, InputError
+from forebear.experiments import pipeline
+from forebear.inference.run import Run
+from forebear.training.checkpoint import file_digest
+from forebear.training.run_folder import RunFolder
+from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import NEURAL, WAYS, Notes, opened, plan, text, trained, weights
 
 
-class Breaking(Watcher):
+class Breaking(TrainingCallback):
     """Ends training with an error of its own once a step is reached, as a crash would."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         if report.step >= self.at:
             raise RuntimeError("crash")
 
@@ -84,21 +84,21 @@ def test_bad_use_is_named_with_its_remedy(
 
 def test_a_vocabulary_larger_than_the_text(book: Path):
     """It becomes as large as the text can fill, and no larger."""
-    run = pretraining.pretrain(plan("gpt2", book, tokenizer="words", steps=2), book.parent / "run")
-    assert run.facts["tokenizer"]["size"] < 200
+    run = pipeline.run_pretraining(plan("gpt2", book, tokenizer="words", steps=2), book.parent / "run")
+    assert run.metadata["tokenizer"]["size"] < 200
 
 
 def test_another_run_in_the_way(book: Path):
     trained("ngram", book.parent)
-    with pytest.raises(BadInput, match="holds another run"):
+    with pytest.raises(InputError, match="holds another run"):
         trained("ngram", book.parent, order=2)
     (book.parent / "stranger").mkdir()
     (book.parent / "stranger" / "diary.txt").write_text("mine")
-    with pytest.raises(BadInput, match="is no run"):
+    with pytest.raises(InputError, match="is no run"):
         trained("ngram", book.parent, to="stranger")
     assert (book.parent / "stranger" / "diary.txt").read_text() == "mine"
-    replaced = pretraining.pretrain(plan("ngram", book, order=2), book.parent / "run", overwrite=True)
-    assert replaced.milestone.order == 2  # pyright: ignore[reportAttributeAccessIssue]
+    replaced = pipeline.run_pretraining(plan("ngram", book, order=2), book.parent / "run", overwrite=True)
+    assert replaced.spec.order == 2  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_finished_run_is_opened_not_made_again(book: Path):
@@ -111,17 +111,17 @@ def test_a_finished_run_is_opened_not_made_again(book: Path):
 def test_text_that_changed_since_a_run_began(book: Path):
     with pytest.raises(RuntimeError):
         trained("gpt2", book.parent, watcher=Breaking(20))
-    corpus = Path(RunFolder.open(book.parent / "run").facts["data"]["folder"])
+    corpus = Path(RunFolder.open(book.parent / "run").metadata["data"]["folder"])
     shutil.rmtree(corpus)
     book.write_text(text() + "\nOne more line.\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="has changed since it began"):
-        pretraining.resume(book.parent / "run")
+    with pytest.raises(InputError, match="has changed since it began"):
+        pipeline.resume_pretraining(book.parent / "run")
     book.write_text(text(), encoding="utf-8")
-    assert pretraining.resume(book.parent / "run").finished  # the corpus is made again
+    assert pipeline.resume_pretraining(book.parent / "run").is_finished  # the corpus is made again
     book.unlink()
     shutil.rmtree(corpus)
-    with pytest.raises(BadInput, match="is gone"):
-        pretraining.again(book.parent / "run", book.parent / "again")
+    with pytest.raises(InputError, match="is gone"):
+        pipeline.repeat_run(book.parent / "run", book.parent / "again")
 
 
 # -- weights
@@ -142,7 +142,7 @@ def test_weights_with_a_missing_extra_or_misshapen_tensor_are_named(book: Path):
     }
     for words, tensors in wrong.items():
         save_file(tensors, file)
-        run.tell(weights={"sha256": digest(file), "bytes": file.stat().st_size, "step": 2})
+        run.update(weights={"sha256": file_digest(file), "bytes": file.stat().st_size, "step": 2})
         with pytest.raises(ForebearError, match="do not fit") as raised:
             Run.open(run.path).score("the")
         assert words in str(raised.value)
@@ -161,7 +161,7 @@ def test_counts_with_a_missing_or_extra_array_are_named(book: Path):
         "stranger": whole | {"stranger": np.zeros(2)},
     }.items():
         save_file(arrays, file)
-        run.tell(weights={"sha256": digest(file), "bytes": file.stat().st_size, "step": 2})
+        run.update(weights={"sha256": file_digest(file), "bytes": file.stat().st_size, "step": 2})
         with pytest.raises(ForebearError) as raised:
             Run.open(run.path).score("the")
         assert words in str(raised.value)
@@ -199,10 +199,10 @@ def test_a_torn_checkpoint_is_passed_over(name: str, tear: str, book: Path):
     with pytest.raises(RuntimeError):
         trained(name, book.parent, to="torn", watcher=Breaking(20), **changes)
     torn = RunFolder.open(book.parent / "torn")
-    newest = torn.checkpoints.all()[-1]
+    newest = torn.checkpoints.list_all()[-1]
     TEARS[tear](newest.folder)
     notes = Notes()
-    again = pretraining.resume(torn.path, watcher=notes)
+    again = pipeline.resume_pretraining(torn.path, watcher=notes)
     assert any(str(newest.folder) in words and "fell back to step" in words for words in notes.words), notes.words
     assert weights(again) == weights(whole)
 
@@ -211,22 +211,22 @@ def test_where_no_checkpoint_is_good_the_files_are_named(book: Path):
     with pytest.raises(RuntimeError):
         trained("gpt2", book.parent, watcher=Breaking(30), steps=40, evaluate_every=4, keep=2)
     run = RunFolder.open(book.parent / "run")
-    for one in run.checkpoints.all():
+    for one in run.checkpoints.list_all():
         _flip(one.folder / "weights.safetensors")
     with pytest.raises(ForebearError, match="no checkpoint of this run is whole") as raised:
-        pretraining.resume(run.path)
-    for one in run.checkpoints.all():
+        pipeline.resume_pretraining(run.path)
+    for one in run.checkpoints.list_all():
         assert str(one.folder / "weights.safetensors") in str(raised.value)
 
 
 def test_damaged_final_weights_fall_back_to_the_checkpoint(book: Path):
     run = opened("gpt2", book.parent, steps=4)
-    before = run.score("the cat")[0].log_probability
+    before = run.score("the cat")[0].log_prob
     file = run.folder.path / "weights.safetensors"
     with open(file, "r+b") as opened_again:  # in place, as a failing disk does it
         opened_again.truncate(file.stat().st_size - 5)
     again = Run.open(run.folder.path)
-    assert again.score("the cat")[0].log_probability == before
+    assert again.score("the cat")[0].log_prob == before
     assert any("used the checkpoint of step 4 instead" in note for note in again.notes)
     shutil.rmtree(run.folder.path / "checkpoints")
     with pytest.raises(ForebearError, match="no checkpoint to fall back to"):
@@ -247,17 +247,17 @@ def test_a_second_process_is_refused(book: Path):
     """While one process trains, another that wants the same run is told so, and the first is not disturbed."""
     told: list[str] = []
 
-    class Meanwhile(Watcher):
-        def report(self, report: Report) -> None:
+    class Meanwhile(TrainingCallback):
+        def report(self, report: ProgressReport) -> None:
             if report.step == 20:
-                code = "import sys; from forebear.using import pretraining; pretraining.resume(sys.argv[1])"
+                code = "import sys; from forebear.experiments import pipeline; pipeline.resume_pretraining(sys.argv[1])"
                 done = subprocess.run(
                     [sys.executable, "-c", code, book.parent / "run"], capture_output=True, text=True, timeout=100
                 )
                 told.append(done.stderr)
 
     run = trained("gpt2", book.parent, watcher=Meanwhile(), steps=30)
-    assert run.finished
+    assert run.is_finished
     assert "another process is training this run" in told[0]
     assert weights(run) == weights(trained("gpt2", book.parent, to="alone", steps=30))
 
@@ -265,22 +265,22 @@ def test_a_second_process_is_refused(book: Path):
 def test_a_torn_best_checkpoint_is_not_published(book: Path):
     """The best is damaged while training goes on: the last is kept instead, and that is said."""
     changes = {"steps": 120, "rate": 2e-2, "evaluate_every": 10, "fall": 1000}
-    best = trained("gpt2", book.parent, to="whole", **changes).facts["best_step"]
+    best = trained("gpt2", book.parent, to="whole", **changes).metadata["best_step"]
 
     class Tearing(Notes):
-        def report(self, report: Report) -> None:
+        def report(self, report: ProgressReport) -> None:
             if report.step == best + 10:
                 _flip(book.parent / "run" / "checkpoints" / f"{best:08d}" / "weights.safetensors")
 
     notes = Tearing()
     run = trained("gpt2", book.parent, watcher=notes, **changes)
-    assert run.facts["best_step"] == 120
+    assert run.metadata["best_step"] == 120
     assert any("the last one is kept instead" in words for words in notes.words)
 
 
 def test_counting_keeps_the_last_even_where_something_is_impossible(book: Path):
     run = trained("ngram", book.parent, smoothing="none", batch=20, evaluate_every=4)
-    assert run.facts["weights"]["step"] == run.facts["step"] > 8
+    assert run.metadata["weights"]["step"] == run.metadata["step"] > 8
     assert "Infinity" not in (run.path / "run.json").read_text()
 
 
@@ -289,8 +289,8 @@ def test_the_same_command_goes_on_with_the_threads_of_then(book: Path):
     with pytest.raises(RuntimeError):
         trained("gpt2", book.parent, watcher=Breaking(20), **changes)
     run = RunFolder.open(book.parent / "run")
-    run.tell(recipe=run.facts["recipe"] | {"threads": 1})
-    assert trained("gpt2", book.parent, **changes).facts["recipe"]["threads"] == 1
+    run.update(recipe=run.metadata["recipe"] | {"threads": 1})
+    assert trained("gpt2", book.parent, **changes).metadata["recipe"]["threads"] == 1
     import torch
 
     assert torch.get_num_threads() == 1
@@ -299,4 +299,4 @@ def test_the_same_command_goes_on_with_the_threads_of_then(book: Path):
 def test_a_run_killed_before_it_was_one_is_begun_again(book: Path):
     (book.parent / "run").mkdir()
     (book.parent / "run" / "tokenizer.json").write_text("half")
-    assert trained("ngram", book.parent).finished
+    assert trained("ngram", book.parent).is_finished

@@ -14,15 +14,14 @@ import torch
 from safetensors.torch import load_file
 
 from forebear.errors import ForebearError
-from forebear.milestones.bert import Bert
-from forebear.milestones.gpt2 import Gpt2
-from forebear.objectives.batch import NOTHING, Batch
-from forebear.training.descending import Descending
-from forebear.training.device import Device
+from forebear.models.bert import BertSpec
+from forebear.models.gpt2 import GPT2Spec
+from forebear.objectives.batch import IGNORE_INDEX, Batch
 from forebear.training.distributed import Buckets
+from forebear.training.gradient import DeviceConfig, GradientLearner
 from forebear.training.leading import Leading, Way
 from forebear.training.line import Leader
-from forebear.training.recipe import Recipe
+from forebear.training.settings import Recipe
 from forebear.training.sharded import Sharded
 from forebear.training.shared_memory import SharedMemory
 
@@ -43,28 +42,28 @@ def line() -> Iterator[Leader]:
     assert [process.poll() for process in made.processes] == [0]
 
 
-def learner(milestone: Any = Gpt2, *, dropout: float = 0.0, **recipe: Any) -> Descending:
+def learner(milestone: Any = GPT2Spec, *, dropout: float = 0.0, **recipe: Any) -> GradientLearner:
     torch.set_num_threads(1)
     tokenizer: Any = SimpleNamespace(size=40)
     made = milestone(**FIELDS, dropout=dropout)
     settings = Recipe(steps=1, threads=1, **({"clip": 1e6} | recipe))
-    return Descending(made.network(tokenizer), settings, Device("cpu", 1, "float32"))
+    return GradientLearner(made.network(tokenizer), settings, DeviceConfig("cpu", 1, "float32"))
 
 
-def batch(step: int, milestone: Any = Gpt2, rows: int = 7) -> Batch:
+def batch(step: int, milestone: Any = GPT2Spec, rows: int = 7) -> Batch:
     """Rows of very different lengths."""
     rng = np.random.default_rng([step, rows])
     lengths = rng.integers(2, FIELDS["context"] + 1, rows)
     tokens, target = rng.integers(5, 40, (2, lengths.sum()))
     inputs = {"tokens": tokens, "lengths": lengths}
-    target[rng.random(len(target)) < 0.4] = NOTHING
-    if milestone is Gpt2:
+    target[rng.random(len(target)) < 0.4] = IGNORE_INDEX
+    if milestone is GPT2Spec:
         return Batch(inputs, {"next": target})
     inputs["segments"] = rng.integers(0, 2, len(tokens))
     return Batch(inputs, {"token": target, "pair": rng.integers(0, 2, rows)})
 
 
-def taught(one: Any, milestone: Any = Gpt2, rows: int = 7, first: int = 0) -> list[dict[str, float]]:
+def taught(one: Any, milestone: Any = GPT2Spec, rows: int = 7, first: int = 0) -> list[dict[str, float]]:
     return [one.step(batch(step, milestone, rows), step, 0.7) for step in range(first, first + STEPS)]
 
 
@@ -85,28 +84,28 @@ def close(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("way", EXACT)
-@pytest.mark.parametrize("milestone", [Gpt2, Bert])
+@pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
 def test_two_processes_are_one_that_divides_its_steps(line: Leader, tmp_path: Path, way: type[Way], milestone: Any):
     """Weights, moments, losses and held-out losses, with dropout too."""
     alone = learner(milestone, dropout=0.1, accumulate=2)
     led = Leading(learner(milestone, dropout=0.1), line, way)
-    alone.begin()
-    led.begin()
+    alone.initialize()
+    led.initialize()
     assert taught(led, milestone) == taught(alone, milestone)
-    assert led.examine(batch(99, milestone)) == alone.examine(batch(99, milestone))
+    assert led.evaluate(batch(99, milestone)) == alone.evaluate(batch(99, milestone))
     assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
     assert taught(led, milestone, first=STEPS) == taught(alone, milestone, first=STEPS)  # and on, after a look
 
 
-@pytest.mark.parametrize("milestone", [Gpt2, Bert])
+@pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
 def test_sharded_processes_nearly_are(line: Leader, tmp_path: Path, milestone: Any):
     """A slice of a vector ends elsewhere, and its last numbers are rounded otherwise."""
     alone = learner(milestone, dropout=0.1, accumulate=2)
     led = Leading(learner(milestone, dropout=0.1), line, Sharded)
-    alone.begin()
-    led.begin()
+    alone.initialize()
+    led.initialize()
     assert close(taught(led, milestone), taught(alone, milestone))
-    assert close(led.examine(batch(99, milestone)), alone.examine(batch(99, milestone)))
+    assert close(led.evaluate(batch(99, milestone)), alone.evaluate(batch(99, milestone)))
     assert close(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
     assert close(taught(led, milestone, first=STEPS), taught(alone, milestone, first=STEPS))
 
@@ -116,7 +115,7 @@ def test_gradients_are_clipped_as_by_one(line: Leader, tmp_path: Path, way: type
     """Norms of shards are added up in another order."""
     alone, led = learner(clip=0.01, accumulate=2), Leading(learner(clip=0.01), line, way)
     for one in (alone, led):
-        one.begin()
+        one.initialize()
         one.step(batch(0), 0, 1.0)
     as_good = close if way is Sharded else same
     assert as_good(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
@@ -125,11 +124,11 @@ def test_gradients_are_clipped_as_by_one(line: Leader, tmp_path: Path, way: type
 @pytest.mark.parametrize("way", WAYS)
 def test_what_several_save_one_goes_on_with_and_back(line: Leader, tmp_path: Path, way: type[Way]):
     alone, first, last = learner(accumulate=2), learner(accumulate=2), Leading(learner(), line, way)
-    alone.begin()
+    alone.initialize()
     taught(alone)
     taught(alone, first=STEPS)
     led = Leading(learner(), line, way)
-    led.begin()
+    led.initialize()
     taught(led)
     saved(led, tmp_path / "two")
     first.load(tmp_path / "two")
@@ -144,17 +143,17 @@ def test_what_several_save_one_goes_on_with_and_back(line: Leader, tmp_path: Pat
 @pytest.mark.parametrize("way", WAYS)
 def test_a_batch_of_one_row_leaves_nothing_to_do_for_the_others(line: Leader, tmp_path: Path, way: type[Way]):
     alone, led = learner(), Leading(learner(), line, way)
-    alone.begin()
-    led.begin()
+    alone.initialize()
+    led.initialize()
     assert taught(led, rows=1) == taught(alone, rows=1)
-    assert led.examine(batch(9, rows=1)) == alone.examine(batch(9, rows=1))
+    assert led.evaluate(batch(9, rows=1)) == alone.evaluate(batch(9, rows=1))
     assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_step_that_is_no_number_is_taken_by_none(line: Leader, tmp_path: Path, way: type[Way]):
     led = Leading(learner(), line, way)
-    led.begin()
+    led.initialize()
     before = saved(led, tmp_path / "before")
     assert np.isnan(led.step(replace(batch(0), weights={"next": float("nan")}), 0, 1.0)["next"])
     assert same(saved(led, tmp_path / "after"), before)
@@ -165,11 +164,11 @@ def test_a_step_that_is_no_number_is_taken_by_none(line: Leader, tmp_path: Path,
 def test_what_is_frozen_stays(line: Leader, tmp_path: Path, way: type[Way]):
     made = [learner(accumulate=2), learner()]
     for one in made:
-        for parameter in one.network.encoder.embedding.parameters():
+        for parameter in one.model.encoder.embedding.parameters():
             parameter.requires_grad_(False)
     alone, led = made[0], Leading(made[1], line, way)
-    alone.begin()
-    led.begin()
+    alone.initialize()
+    led.initialize()
     assert taught(led) == taught(alone)
     assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
 
@@ -178,23 +177,23 @@ class Small:
     """A memory that holds so many tokens of a batch at a time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
-        whole, self.refused = Descending._losses, 0
+        whole, self.refused = GradientLearner._losses, 0
 
-        def losses(learner: Descending, given: Batch) -> dict[str, torch.Tensor]:
-            if given.tokens > tokens:
+        def losses(learner: GradientLearner, given: Batch) -> dict[str, torch.Tensor]:
+            if given.num_target_tokens > tokens:
                 self.refused += 1
                 torch.empty(1 << 60)  # what torch itself says
             return whole(learner, given)
 
-        monkeypatch.setattr(Descending, "_losses", losses)
+        monkeypatch.setattr(GradientLearner, "_losses", losses)
 
 
 def test_a_step_too_large_for_memory_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     divided, small = learner(accumulate=4), learner()
-    divided.begin()
-    small.begin()
+    divided.initialize()
+    small.initialize()
     expected = taught(divided)
-    memory = Small(monkeypatch, max(part.tokens for step in range(STEPS) for part in batch(step).parts(4)))
+    memory = Small(monkeypatch, max(part.num_target_tokens for step in range(STEPS) for part in batch(step).split(4)))
     assert taught(small)[1:] == expected[1:]
     assert memory.refused == 2  # in one, in two; from then on in four
     assert same(saved(small, tmp_path / "small"), saved(divided, tmp_path / "divided"))
@@ -208,10 +207,10 @@ def test_a_step_too_large_for_memory_is_divided(tmp_path: Path, monkeypatch: pyt
 def test_all_divide_what_is_too_large_for_one(line: Leader, way: type[Way], monkeypatch: pytest.MonkeyPatch):
     """Only the first process lacks memory; the other has to do its part anew."""
     whole, led = learner(), Leading(learner(), line, way)
-    whole.begin()
-    led.begin()
+    whole.initialize()
+    led.initialize()
     expected = taught(whole)
-    memory = Small(monkeypatch, max(part.tokens for step in range(STEPS) for part in batch(step).parts(4)))
+    memory = Small(monkeypatch, max(part.num_target_tokens for step in range(STEPS) for part in batch(step).split(4)))
     found = taught(led)
     assert [one["next"] for one in found] == pytest.approx([one["next"] for one in expected], rel=1e-4)
     assert memory.refused == 1
@@ -220,19 +219,19 @@ def test_all_divide_what_is_too_large_for_one(line: Leader, way: type[Way], monk
 
 def test_memory_too_small_for_anything_is_said(monkeypatch: pytest.MonkeyPatch):
     one = learner()
-    one.begin()
+    one.initialize()
     Small(monkeypatch, 0)
     with pytest.raises(ForebearError, match="a single example at a time"):
         one.step(batch(0), 0, 1.0)
 
 
 def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch):
-    def losses(learner: Descending, given: Batch) -> dict[str, torch.Tensor]:
+    def losses(learner: GradientLearner, given: Batch) -> dict[str, torch.Tensor]:
         return {"next": torch.ones(2, 3, requires_grad=True) @ torch.ones(2, 3)}
 
-    monkeypatch.setattr(Descending, "_losses", losses)
+    monkeypatch.setattr(GradientLearner, "_losses", losses)
     one = learner()
-    one.begin()
+    one.initialize()
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         one.step(batch(0), 0, 1.0)
     assert one.notes == []
@@ -242,8 +241,8 @@ def test_three_add_up_in_their_order_and_a_failure_of_one_is_told(tmp_path: Path
     three = Leader(3)
     try:
         alone, led = learner(accumulate=3), Leading(learner(), three, SharedMemory)
-        alone.begin()
-        led.begin()
+        alone.initialize()
+        led.initialize()
         assert taught(led) == taught(alone)
         assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
         three.tell(["what nobody understands"] * 2)

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forebear.errors import BadInput, ForebearError
-from forebear.training.metrics import Metrics
-from forebear.training.together import Together
-from forebear.using import planning, pretraining
-from forebear.using.run import Run
+from forebear.errors import ForebearError, InputError
+from forebear.experiments import pipeline
+from forebear.experiments import plan as planning
+from forebear.inference.run import Run
+from forebear.training.run_folder import MetricsLog
+from forebear.training.together import ProcessGroup
 from small_runs import TABLES, Notes, plan, text, trained, weights
 
 LEARNED = [name for name in TABLES if name != "onehot"]
@@ -32,37 +33,37 @@ def test_threads_change_nothing_where_it_is_asked(name: str, tmp_path: Path):
 def test_several_threads_learn_too(name: str, tmp_path: Path):
     first = trained(name, tmp_path, to="first", threads=2, steps=1, rate=0.1)
     last = trained(name, tmp_path, to="last", threads=2, steps=200, rate=0.1)
-    assert last.facts["recipe"]["threads"] == 2
-    assert last.facts["metrics"]["held_out"]["loss"] < 0.9 * first.facts["metrics"]["held_out"]["loss"]
+    assert last.metadata["recipe"]["threads"] == 2
+    assert last.metadata["metrics"]["held_out"]["loss"] < 0.9 * first.metadata["metrics"]["held_out"]["loss"]
 
 
 @pytest.mark.parametrize("kind", [{}, {"architecture": "cbow"}, {"output": "tree"}, {"subwords": True}, {"phrases": 1}])
 def test_every_kind_of_word2vec_learns(kind: dict, tmp_path: Path):
     kind = {"sample": 0.0, **kind}  # of so small a text little would be left
     first, last = (trained("word2vec", tmp_path, to=str(steps), steps=steps, rate=0.1, **kind) for steps in (1, 150))
-    assert last.facts["metrics"]["held_out"]["loss"] < 0.92 * first.facts["metrics"]["held_out"]["loss"]
+    assert last.metadata["metrics"]["held_out"]["loss"] < 0.92 * first.metadata["metrics"]["held_out"]["loss"]
     run = Run(last)
-    assert run.words.vector("cat") is not None
-    assert (run.words.vector("catfish") is not None) == kind.get("subwords", False)
+    assert run.word_table.vector("cat") is not None
+    assert (run.word_table.vector("catfish") is not None) == kind.get("subwords", False)
 
 
 def test_the_held_out_loss_is_told_after_every_epoch(tmp_path: Path):
     run = trained("word2vec", tmp_path, epochs=4, batch=300)
-    steps = [line["step"] for line in Metrics(run.path / "metrics.jsonl").read() if line.get("held_out")]
-    assert steps == [run.facts["step"] * part // 4 for part in (1, 2, 3, 4)]
+    steps = [line["step"] for line in MetricsLog(run.path / "metrics.jsonl").read_lines() if line.get("held_out")]
+    assert steps == [run.metadata["step"] * part // 4 for part in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("setting", [{"clip": 1.0}, {"precision": "bfloat16"}, {"accumulate": 2}, {"patience": 3}])
 def test_what_means_nothing_is_refused(name: str, setting: dict):
-    with pytest.raises(BadInput, match=f"--{next(iter(setting))} means nothing to {name}"):
-        planning.plan(name, ["text.txt"], settings=setting)
+    with pytest.raises(InputError, match=f"--{next(iter(setting))} means nothing to {name}"):
+        planning.plan_pretraining(name, ["text.txt"], settings=setting)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "ngram"])
 def test_others_are_not_asked_to_be_deterministic(name: str):
-    with pytest.raises(BadInput, match="--deterministic means nothing"):
-        planning.plan(name, ["text.txt"], settings={"deterministic": True})
+    with pytest.raises(InputError, match="--deterministic means nothing"):
+        planning.plan_pretraining(name, ["text.txt"], settings={"deterministic": True})
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -79,31 +80,33 @@ def test_a_line_of_a_million_words_is_used_to_its_last(tmp_path: Path):
     file = tmp_path / "line.txt"
     file.write_text(" ".join(words + ["omega", "psi"] * 50) + "\n" + "the end . " * 20, encoding="utf-8")
     settings = {"epochs": 1, "width": 8, "window": 2, "held_out": 0.0001, "threads": 1, "sample": 0.0}
-    what = planning.plan("word2vec", [str(file)], settings=settings)
-    run = Run(pretraining.pretrain(what, tmp_path / "run"))
-    assert run.facts["tokens"] > 999_000
-    known = run.words
-    if known.row("omega") is not None:  # else it was held out
-        begun = Run(pretraining.pretrain(planning.plan("word2vec", [str(file)], settings=settings | {"rate": 1e-12}),
-                                         tmp_path / "still")).words  # fmt: skip
+    what = planning.plan_pretraining("word2vec", [str(file)], settings=settings)
+    run = Run(pipeline.run_pretraining(what, tmp_path / "run"))
+    assert run.to_dict["tokens"] > 999_000
+    known = run.word_table
+    if known.row_of("omega") is not None:  # else it was held out
+        begun = Run(pipeline.run_pretraining(planning.plan_pretraining("word2vec", [str(file)], settings=settings | {"rate": 1e-12}),
+                                         tmp_path / "still")).word_table  # fmt: skip
         assert not np.allclose(known.vector("omega"), begun.vector("omega"), atol=1e-4)  # pyright: ignore
 
 
 def test_a_vocabulary_of_one_word(tmp_path: Path):
     file = tmp_path / "text.txt"
     file.write_text("\n\n".join(["la la la la la"] * 40))
-    what = planning.plan("word2vec", [str(file)], settings={"epochs": 2, "width": 1, "threads": 1})
-    run = Run(pretraining.pretrain(what, tmp_path / "run"))
-    assert list(run.words.words) == ["la"]
-    assert run.words.matrix.shape == (1, 1)
+    what = planning.plan_pretraining("word2vec", [str(file)], settings={"epochs": 2, "width": 1, "threads": 1})
+    run = Run(pipeline.run_pretraining(what, tmp_path / "run"))
+    assert list(run.word_table.words) == ["la"]
+    assert run.word_table.matrix.shape == (1, 1)
 
 
 def test_a_text_without_two_words_side_by_side(tmp_path: Path):
     file = tmp_path / "text.txt"
     file.write_text("\n\n".join(["one", "two"] * 20))
     for name in LEARNED:
-        with pytest.raises(BadInput):
-            pretraining.pretrain(planning.plan(name, [str(file)], settings={"epochs": 1}), tmp_path / name)
+        with pytest.raises(InputError):
+            pipeline.run_pretraining(
+                planning.plan_pretraining(name, [str(file)], settings={"epochs": 1}), tmp_path / name
+            )
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -122,30 +125,30 @@ def test_word_vectors_are_learned_and_asked_without_torch(name: str, tmp_path: P
 def test_the_plan_of_a_run_is_its_command(tmp_path: Path):
     (tmp_path / "text.txt").write_text(text())
     made = plan("word2vec", tmp_path / "text.txt", deterministic=True)
-    assert "--deterministic" in made.command(tmp_path / "run")
+    assert "--deterministic" in made.command_line(tmp_path / "run")
 
 
 def test_a_word_must_be_seen_so_often_is_told_with_the_remedy(tmp_path: Path):
     (tmp_path / "text.txt").write_text(text())
-    what = planning.plan("word2vec", [str(tmp_path / "text.txt")], settings={"min_count": 100_000})
-    with pytest.raises(BadInput, match="no word of this text is seen 100000 times") as raised:
-        pretraining.pretrain(what, tmp_path / "run")
+    what = planning.plan_pretraining("word2vec", [str(tmp_path / "text.txt")], settings={"min_count": 100_000})
+    with pytest.raises(InputError, match="no word of this text is seen 100000 times") as raised:
+        pipeline.run_pretraining(what, tmp_path / "run")
     assert raised.value.file == str(tmp_path / "text.txt")
 
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_several_processes_are_refused_before_any_work(name: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text())
-    with pytest.raises(BadInput, match="--processes 2 means nothing") as raised:
-        pretraining.pretrain(plan(name, tmp_path / "text.txt"), tmp_path / "run", group=Together(2))
+    with pytest.raises(InputError, match="--processes 2 means nothing") as raised:
+        pipeline.run_pretraining(plan(name, tmp_path / "text.txt"), tmp_path / "run", group=ProcessGroup(2))
     assert raised.value.remedy == "give --threads 2 instead"
 
 
 @pytest.mark.parametrize("kind", ["characters", "wordpiece", "bytepair"])
 def test_any_tokens_have_vectors(kind: str, tmp_path: Path):
     run = Run(trained("word2vec", tmp_path, tokenizer=kind, steps=20))
-    assert run.words.matrix.shape[1] == 32
-    assert "analogy" in run.verbs
+    assert run.word_table.matrix.shape[1] == 32
+    assert "analogy" in run.capabilities
 
 
 def test_a_rate_at_which_vectors_grow_without_end_is_named(tmp_path: Path):

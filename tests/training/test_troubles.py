@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from forebear.cli.main import main
+from forebear.data.corpora import TextSource
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.io.reader import TextFormat
+from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import ForebearError
-from forebear.text.preparing import prepare
-from forebear.text.reading import Reading
-from forebear.text.training import train
-from forebear.training.corpora import TextSource
-from forebear.training.folder import RunFolder
-from forebear.training.troubles import NoNumber, Troubles, unigram_entropy
-from forebear.using import planning, pretraining
-from forebear.using.listing import runs
+from forebear.experiments import pipeline
+from forebear.experiments import plan as planning
+from forebear.training.diagnostics import Diagnostics, NonFiniteLossError, unigram_entropy
+from forebear.training.run_folder import RunFolder, list_runs
 from small_runs import Notes, plan, text, trained
 
 
@@ -34,7 +34,7 @@ def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
     with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
         trained("gpt2", book.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
     assert "--rate" in raised.value.remedy
-    (line,) = runs(book.parent)
+    (line,) = list_runs(book.parent)
     assert line.state == "failed"
     assert line.reason == raised.value.what
 
@@ -43,26 +43,28 @@ def test_words_never_seen_cost_what_words_seen_once_do(tmp_path: Path):
     """a b a c is learned from: b, c and the end of the document are there once, so three unknown words are expected."""
     (tmp_path / "text.txt").write_text("a b a c", encoding="utf-8")
     (tmp_path / "asked.txt").write_text("a d", encoding="utf-8")
-    tokenizer = train("words", ["a b a c"], min_count=1)
+    tokenizer = train_tokenizer("words", ["a b a c"], min_count=1)
     whole = [
-        prepare([tmp_path / name], tokenizer, to=tmp_path / name[:4], workers=1).whole()
+        prepare_corpus([tmp_path / name], tokenizer, to=tmp_path / name[:4], workers=1).all_documents()
         for name in ("text.txt", "asked.txt")
     ]
-    end, unknown = tokenizer.roles["end"], tokenizer.roles["unknown"]
+    end, unknown = tokenizer.special_roles["end"], tokenizer.special_roles["unknown"]
     counts = {"a": 2, "b": 1, "c": 1, "end": 1, "unknown": 3}
-    total = sum(counts.values()) + tokenizer.size
+    total = sum(counts.values()) + tokenizer.vocab_size
     wanted = -sum(math.log((counts[one] + 1) / total) for one in ("a", "unknown", "end")) / 3
-    assert unigram_entropy(*whole, tokenizer.size, end, unknown) == pytest.approx(wanted)
+    assert unigram_entropy(*whole, tokenizer.vocab_size, end, unknown) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("kind", ["words", "characters"])
 def test_tags_taken_for_text_are_told(tmp_path: Path, kind: str):
     lines = text().replace(".", " .").split("\n")
     (tmp_path / "text.txt").write_text("\n".join(" ".join(f"{word}/n" for word in line.split()) for line in lines))
-    for reading in (Reading(), Reading(format="tagged")):
+    for reading in (TextFormat(), TextFormat(format="tagged")):
         notes = Notes()
-        pretraining.pretrain(
-            planning.plan("ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)),
+        pipeline.run_pretraining(
+            planning.plan_pretraining(
+                "ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)
+            ),
             tmp_path / reading.format,
             watcher=notes,
         )
@@ -83,20 +85,20 @@ def test_text_shown_too_often_is_named(book: Path):
 
 def test_early_stopping_keeps_the_best(book: Path):
     run = trained("gpt2", book.parent, steps=2000, rate=1e-2, evaluate_every=20, patience=2, width=64)
-    assert run.facts["step"] < 2000
-    assert run.facts["best_step"] == run.facts["step"] - 2 * 20
+    assert run.metadata["step"] < 2000
+    assert run.metadata["best_step"] == run.metadata["step"] - 2 * 20
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     examined = {line["step"]: line["held_out"]["next"] for line in lines if "held_out" in line}
-    assert min(examined, key=lambda step: examined[step]) == run.facts["best_step"]
+    assert min(examined, key=lambda step: examined[step]) == run.metadata["best_step"]
 
 
 def test_everything_unknown(tmp_path: Path):
     (tmp_path / "text.txt").write_text("一二三。四五六。七八九。" * 30, encoding="utf-8")
-    from forebear.text.training import train
+    from forebear.data.tokenizers.train import train_tokenizer
 
-    train("words", ["only english here"]).save(tmp_path / "english.json")
+    train_tokenizer("words", ["only english here"]).save(tmp_path / "english.json")
     with pytest.raises(ForebearError, match="every token of this text is unknown"):
-        pretraining.pretrain(
+        pipeline.run_pretraining(
             plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")), tmp_path / "r"
         )
 
@@ -122,7 +124,7 @@ def test_an_interrupted_command_says_how_to_go_on(book: Path):
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"forebear pretrain --resume {book.parent / 'run'}" in told
-    assert RunFolder.open(book.parent / "run").facts["state"] == "interrupted"
+    assert RunFolder.open(book.parent / "run").metadata["state"] == "interrupted"
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -132,8 +134,8 @@ def test_an_evaluation_without_a_number_is_never_the_best(steps: int, tmp_path: 
         trained("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
     assert "--rate" in raised.value.remedy
     run = RunFolder.open(tmp_path / "run")
-    assert run.facts["state"] == "failed"
-    assert run.checkpoints.all() == []
+    assert run.metadata["state"] == "failed"
+    assert run.checkpoints.list_all() == []
     assert "NaN" not in (run.path / "run.json").read_text()
 
 
@@ -141,7 +143,7 @@ def test_a_run_that_ends_above_mere_frequencies_says_so(tmp_path: Path):
     notes = Notes()
     run = trained("gpt2", tmp_path, steps=2, rate=1e-5, watcher=notes)
     assert any("little is learned" in words for words in notes.words)
-    assert any("little is learned" in words for words in run.facts["notes"])
+    assert any("little is learned" in words for words in run.metadata["notes"])
 
 
 def test_a_rate_far_too_high_is_named_as_the_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -155,8 +157,8 @@ def test_a_rate_far_too_high_is_named_as_the_cause(tmp_path: Path, capsys: pytes
 
 BUSY = """
 import hashlib
-from forebear.training.interruption import Interruption
-with Interruption():
+from forebear.training.trainer import SignalGuard
+with SignalGuard():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes, with Python's lock let go of, as in a step of a network
 """
@@ -177,11 +179,11 @@ def test_a_second_interrupt_ends_even_a_long_step():
 
 def test_vectors_that_grow_without_end_are_a_failure_and_bad_ones_are_told():
     said: list[str] = []
-    troubles = Troubles(None, 0, 10, lambda kind, words: said.append(words), usual=0.025)
+    troubles = Diagnostics(None, 0, 10, lambda kind, words: said.append(words), typical_lr=0.025)
     troubles.of_vectors(3, 4.0, 4.16, 0.025)
     assert said == []
     troubles.of_vectors(3, 5.0, 4.16, 0.025)
     assert "the rate is too high" in said[0]
-    with pytest.raises(NoNumber, match=r"the held-out loss is 1e\+20 at step 3") as raised:
+    with pytest.raises(NonFiniteLossError, match=r"the held-out loss is 1e\+20 at step 3") as raised:
         troubles.of_vectors(3, 1e20, 4.16, 0.5)
     assert raised.value.remedy == "a lower rate: --rate 0.025 --overwrite"

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from forebear.cli.examined import headline
-from forebear.cli.labels import ExamplesOptions
+from forebear.cli.measure import metrics_headline
+from forebear.cli.options import LabeledDataOptions
+from forebear.cli.output import Output, format_clock, make_table, text_bar, watching
 from forebear.cli.pretrain import TrainingOptions
-from forebear.cli.printing import Speaking, bar, table
-from forebear.cli.watching import clock, watching
-from forebear.errors import BadInput
-from forebear.objectives.layout import Place, Read, ReaderKind
+from forebear.errors import InputError
+from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.training.folder import RunFolder
-    from forebear.training.together import Together
-    from forebear.training.trainer import Watcher
-    from forebear.using.task_plans import Plan
+    from forebear.experiments.plan import AdaptPlan
+    from forebear.training.run_folder import RunFolder
+    from forebear.training.together import ProcessGroup
+    from forebear.training.trainer import TrainingCallback
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
 How = Literal["finetune", "freeze", "features", "prompt"]
@@ -34,7 +33,7 @@ NOT_OF_ADAPTATION = ("crf", "ordered", "dropout", "head_dropout")  # of the opti
 
 @Parameter(name="*", group=ADAPTING)
 @dataclass(frozen=True)
-class AdaptingOptions:
+class AdaptOptions:
     """What of the network learns, and how."""
 
     how: How = "finetune"
@@ -43,7 +42,7 @@ class AdaptingOptions:
     "With --how freeze: layers that stay as they are, beside the embedding. [default: half of them]"
     layer_decay: float = 1.0
     "Each layer learns with this share of the rate of the one above it."
-    read: Read | None = None
+    read: Pooling | None = None
     "The vector that stands for a text: of its first token, its last, their mean, or the largest of each number.\
  [default: as in the paper]"
     language: float | None = None
@@ -58,11 +57,11 @@ class AdaptingOptions:
     "Tagging: judge the tags of a sentence together, by what may follow what."
     ordered: bool | None = None
     "Pairs: the first text is not to the second what the second is to the first. [default: by the labels' names]"
-    reader: ReaderKind | None = None
+    reader: TaskEncoderKind | None = None
     "What reads word vectors, of which a run may have no more: each word alone, with its neighbours, with all. [mean]"
     reader_width: int | None = None
     "Numbers for each word in that network. [default: those of the vectors]"
-    mixture: Place | None = None
+    mixture: PromptSide | None = None
     "Where a recurrent encoder's layers, mixed as the task learns, stand: before a reader ([x; ELMo]), after it, both."
     mixture_norm: Annotated[bool, Parameter(negative="", show_default=False)] = False
     "Bring layers to one scale before they are mixed."
@@ -78,7 +77,7 @@ class AdaptingOptions:
         means = {"crf": "tagging", "ordered": "pairs"}
         for name, value in given.items():
             if value is not None and task != means[name]:
-                raise BadInput(f"--{name} means nothing to {task}", remedy=f"it is for {means[name]}")
+                raise InputError(f"--{name} means nothing to {task}", remedy=f"it is for {means[name]}")
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -98,10 +97,10 @@ def adapt(
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     processes: int | None = None,
     shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    adapting: AdaptingOptions = AdaptingOptions(),
+    adapting: AdaptOptions = AdaptOptions(),
     training: TrainingOptions = TrainingOptions(),
-    examples: ExamplesOptions = ExamplesOptions(),
-    speaking: Speaking = Speaking(),
+    examples: LabeledDataOptions = LabeledDataOptions(),
+    speaking: Output = Output(),
 ) -> None:
     """Teach a run a task from your labelled examples; Ctrl-C saves, and the same command (or --resume) goes on.
 
@@ -144,32 +143,32 @@ def adapt(
     shard
         Divide the network itself among the processes, where it is too large for each of them.
     """
-    from forebear.training.labelled import labelled_source
-    from forebear.training.together import together
-    from forebear.using import adapting as using
-    from forebear.using.tag_plans import only_task
+    from forebear.data.labeled.source import labeled_source
+    from forebear.experiments import pipeline as using
+    from forebear.experiments.tag_plans import implied_task
+    from forebear.training.together import launch_processes
 
-    with together(processes, shard=shard) as group, watching(speaking) as watcher:
+    with launch_processes(processes, shard=shard) as group, watching(speaking) as watcher:
         if group is None:
             return
         if resume is not None:
             if run is not None or data is not None:
-                raise BadInput("--resume takes everything from the run's folder", remedy="leave out the rest")
-            made = using.resume(resume, watcher=watcher, group=group)
+                raise InputError("--resume takes everything from the run's folder", remedy="leave out the rest")
+            made = using.resume_adaptation(resume, watcher=watcher, group=group)
         elif run is None or data is None:
-            raise BadInput("what to adapt to what?", remedy="forebear adapt RUN DATA, or --resume RUN")
+            raise InputError("what to adapt to what?", remedy="forebear adapt RUN DATA, or --resume RUN")
         else:
-            source, notes = labelled_source(
+            source, notes = labeled_source(
                 str(data),
-                task=task or only_task(run, data),
+                task=task or implied_task(run, data),
                 dev=None if dev is None else str(dev),
                 test=None if test is None else str(test),
                 form=examples.form(),
                 **examples.settings(),
             )
             for note in notes:
-                watcher.note(note)
-            what = using.plan(
+                watcher.on_note(note)
+            what = using.plan_adaptation(
                 run,
                 source,
                 how=adapting.fields(),
@@ -179,56 +178,62 @@ def adapt(
                 dropout=adapting.dropout,
             )
             made = _adapted(what, to, seeds, learning_curve, overwrite, watcher, group)
-    speaking.tell({"folder": str(made.path), **made.facts}, lambda console: drawn(console, made))
+    speaking.emit({"folder": str(made.path), **made.metadata}, lambda console: print_adaptation(console, made))
 
 
 def _adapted(
-    what: Plan, to: Path | None, seeds: int | None, curve: bool, overwrite: bool, watcher: Watcher, group: Together
+    what: AdaptPlan,
+    to: Path | None,
+    seeds: int | None,
+    curve: bool,
+    overwrite: bool,
+    watcher: TrainingCallback,
+    group: ProcessGroup,
 ) -> RunFolder:
-    from forebear.using import repeating
-    from forebear.using.adapting import adapt as once
+    from forebear.experiments import adapt
+    from forebear.experiments.pipeline import run_adaptation as once
 
     how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
     how["command"] = shlex.join(["forebear", *sys.argv[1:]])
     if (curve or seeds is not None) and to is None:
-        raise BadInput("several runs need a place", remedy="name the folder with --to")
+        raise InputError("several runs need a place", remedy="name the folder with --to")
     if seeds is not None:
-        repeating.check_seeds(what, seeds)
-    points = repeating.with_fewer(what, to, **how) if curve and to is not None else []
+        adapt.check_seeds(what, seeds)
+    points = adapt.learning_curve(what, to, **how) if curve and to is not None else []
     if seeds is not None and to is not None:
-        made = repeating.with_seeds(what, to, seeds, **how)
+        made = adapt.adapt_with_seeds(what, to, seeds, **how)
     else:
         made = once(what, to, **how)
     if points:
-        last = {side: repeating.figure(made, side) for side in made.facts["metrics"]}
-        made.tell(learning_curve=[*points, {"examples": len(what.data.train), **last}])
+        last = {side: adapt.task_figure(made, side) for side in made.metadata["metrics"]}
+        made.update(learning_curve=[*points, {"examples": len(what.labeled_data.train), **last}])
     return made
 
 
-def drawn(console: Console, run: RunFolder) -> None:
+def print_adaptation(console: Console, run: RunFolder) -> None:
     """What came of it."""
-    facts, task = run.facts, run.task
-    from forebear.training.trainer import EARLY
+    facts, task = run.metadata, run.task
+    from forebear.training.trainer import STOPPED_EARLY
 
     assert task is not None
-    steps = f"{facts['step']:,} step{'s' * (facts['step'] != 1)} in {clock(facts['seconds'])}"
+    steps = f"{facts['step']:,} step{'s' * (facts['step'] != 1)} in {format_clock(facts['seconds'])}"
     console.print(f"[bold]{facts['milestone']}[/] for {task.name}: {facts['parameters']:,} parameters, {steps}")
-    if early := next((note for note in facts.get("notes", ()) if note.startswith(EARLY)), None):
+    if early := next((note for note in facts.get("notes", ()) if note.startswith(STOPPED_EARLY)), None):
         console.print(early, markup=False, soft_wrap=True)
     elif facts.get("best_step", facts["step"]) != facts["step"]:
         console.print(f"the weights of step {facts['best_step']:,} are kept: they did best on held-out examples")
     for side, told in facts["metrics"].items():
-        console.print(f"{side}: {headline(told)}")
+        console.print(f"{side}: {metrics_headline(told)}")
     if (blind := facts.get("baseline")) and blind["score"]:
         console.print(f"{blind['side']}, without a model: {blind['score']:.4f}, {blind['meaning']}", markup=False)
     for side, told in facts.get("spread", {}).items():
         words = f"{told['mean']:.4f} ± {told['deviation']:.4f}, from {told['least']:.4f} to {told['most']:.4f}"
         console.print(f"{side}, {len(facts['seeds'])} seeds: {task.score.replace('_', ' ')} {words}")
     if points := facts.get("learning_curve"):
-        made = table(">examples", *(f">{side}" for side in facts["metrics"]), "", title="Learning curve")
+        made = make_table(">examples", *(f">{side}" for side in facts["metrics"]), "", title="Learning curve")
         for point in points:
             figures = [point.get(side) for side in facts["metrics"]]
-            made.add_row(f"{point['examples']:,}", *(f"{one:.4f}" for one in figures), bar(figures[-1] or 0.0, 20))
+            made.add_row(f"{point['examples']:,}", *(f"{one:.4f}" for one in figures), text_bar(figures[-1] or 0.0, 20))
         console.print(made)
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
     console.print(f"what now: forebear {task.verb} {run.path} …", markup=False, soft_wrap=True)

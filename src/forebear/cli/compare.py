@@ -4,39 +4,103 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,  # noqa: F401 - cyclopts looks here for what types of inherited fields are written with
-)
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from forebear.cli.compared_words import draw_other_figures, on_words
-from forebear.cli.labels import EXAMPLES, ExamplesOptions, Names
-from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions
-from forebear.errors import BadInput
+from forebear.cli.batch_io import printable_cell
+from forebear.cli.options import EXAMPLES_GROUP, ColumnNames, LabeledDataOptions, ReadingOptions
+from forebear.cli.output import Output, make_table
+from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.comparing.outcomes import Comparison, Row, Trial
-    from forebear.comparing.task_outcomes import TaskComparison, TaskTrial
+    from forebear.experiments.comparison.results import (
+        TaskComparison,
+        TaskTrial,
+        TextComparison,
+        TextComparisonRow,
+        TextTrial,
+    )
+    from forebear.experiments.comparison.trials import WordEvalRow
+
+# Word vectors beside each other, for people: what milestones or finished runs reach on files of judged words.
+
+
+LEGEND = (
+    "files of words: Spearman's correlation with what people say of all pairs, a missing one having the mean cosine; "
+    "or the share of all analogies that are solved, a missing one being wrong; in brackets how many are covered"
+)
+NOTHING = "—"
+
+
+def compare_words_command(
+    runs: Sequence[str], files: Sequence[str], given: Mapping[str, Any], speaking: Output
+) -> None:
+    """Finished runs by files of words; whatever is about training means nothing here."""
+    from forebear.experiments.comparison.trials import compare_words
+
+    for name, value in given.items():
+        if value:
+            remedy = "leave it out: the runs are finished, and are measured as they are"
+            raise InputError(f"{name} means nothing beside --runs and --words", remedy=remedy)
+    found = compare_words(runs, files)
+    speaking.emit({"runs": [one.to_dict() for one in found]}, lambda console: _draw(console, found))
+
+
+def _draw(console: Console, found: Sequence[WordEvalRow]) -> None:
+    names = list(dict.fromkeys(name for one in found for name in one.results))
+    made = make_table("run", ">year", "milestone", ">words", *(f">{name}" for name in names))
+    for one in found:
+        words = NOTHING if one.num_words is None else f"{one.num_words:,}"
+        told = (one.results.get(name) for name in names)
+        cells = (NOTHING if at is None else _cell(at.metric, (at.num_covered, at.total)) for at in told)
+        made.add_row(printable_cell(one.run), str(one.year), printable_cell(one.title), words, *cells)
+    console.print(made)
+    console.print(LEGEND, style="dim", soft_wrap=True)
+    for one in found:
+        if one.error:
+            console.print(f"{one.run}: {one.error}", style="red", markup=False, soft_wrap=True)
+        for why in dict.fromkeys(file.why for file in one.files if file.why):
+            console.print(f"{one.run}: {why}", style="yellow", markup=False, soft_wrap=True)
+
+
+def print_other_metrics(console: Console, found: TextComparison) -> None:
+    """What is no bits per byte, where a milestone has it: of neighbours, of hidden tokens, and of files of words."""
+    shares = {"neighbours told apart": "told_apart", "hidden tokens found": "found"}
+    shares = {name: what for name, what in shares.items() if any(row.values(what) for row in found.rows)}
+    if not shares and not found.measured_rows:
+        return
+    made = make_table("milestone", *(f">{name}" for name in (*shares, *found.measured_rows)))
+    for row in found.rows:
+        cells = [NOTHING if (value := row.mean(what)) is None else f"{value:.1%}" for what in shares.values()]
+        cells += [_cell(row.word_figures(name), row.word_coverage(name)) for name in found.measured_rows]
+        if set(cells) != {NOTHING}:
+            made.add_row(printable_cell(f"{row.title} {row.size}".strip()), *cells)
+    if made.row_count:
+        console.print(made)
+        if found.measured_rows:
+            console.print(LEGEND, style="dim", soft_wrap=True)
+
+
+def _cell(figure: float | None, covered: tuple[int, int] | None) -> str:
+    told = NOTHING if figure is None else f"{figure:.3f}"
+    return told if covered is None else f"{told} ({covered[0]:,} of {covered[1]:,})"
+
 
 PLACE = Path("comparison")
 TASK = Group("A task of your own")
 TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
 
 
-@Parameter(name="*", group=EXAMPLES)
+@Parameter(name="*", group=EXAMPLES_GROUP)
 @dataclass(frozen=True)
-class TestedOptions(ExamplesOptions):
+class ComparisonDataOptions(LabeledDataOptions):
     """How files become examples, and what becomes of them."""
 
     encoding: Annotated[str, Parameter(name="--examples-encoding")] = "utf-8"
@@ -47,7 +111,7 @@ class TestedOptions(ExamplesOptions):
 
 @Parameter(name="*", group=TASK)
 @dataclass(frozen=True)
-class TaskOptions:
+class ComparisonTaskOptions:
     """What is asked of everyone, beside the text."""
 
     task: Annotated[tuple[str, str] | None, Parameter(negative="")] = None
@@ -56,7 +120,7 @@ class TaskOptions:
     "Labelled examples to measure on. [default: a share of the others, by what they say]"
     dev: str | None = None
     "Labelled examples that choose the best weights. [default: a tenth of the others]"
-    runs: Names = None
+    runs: ColumnNames = None
     "Finished runs that take part; with them no text is needed."
     adapt_time: str | None = None
     "How long each may learn the task, with each seed. [default: as many epochs as the examples want]"
@@ -64,7 +128,7 @@ class TaskOptions:
     "Variants of BERT instead of milestones, with commas: nsp, direction, whole-words, pretraining."
 
 
-USUAL_TASK, USUAL_EXAMPLES = TaskOptions(), TestedOptions()
+USUAL_TASK, USUAL_EXAMPLES = ComparisonTaskOptions(), ComparisonDataOptions()
 
 
 def compare(
@@ -86,10 +150,10 @@ def compare(
     limit: float | None = None,
     words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    on_task: TaskOptions = USUAL_TASK,
-    examples: TestedOptions = USUAL_EXAMPLES,
+    on_task: ComparisonTaskOptions = USUAL_TASK,
+    examples: ComparisonDataOptions = USUAL_EXAMPLES,
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Speaking = Speaking(),
+    speaking: Output = Output(),
 ) -> None:
     """Train every milestone on the same text, split and budget; a table, and a page with a cost–quality plot.
 
@@ -136,15 +200,15 @@ def compare(
     overwrite
         Replace another comparison at --to.
     """
-    from forebear.training.corpora import TextSource
+    from forebear.data.corpora import TextSource
 
     if on_task.runs and words and on_task.task is None and not texts:
         given = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
         given |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
-        on_words(on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != PLACE}, speaking)
+        compare_words_command(on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != PLACE}, speaking)
         return
     if seeds < 1:
-        raise BadInput(f"--seeds is {seeds}", remedy="give a number of at least 1")
+        raise InputError(f"--seeds is {seeds}", remedy="give a number of at least 1")
     _refuse_useless(on_task, examples, prompt, limit, words)
     given: dict[str, Any] = {
         "to": to,
@@ -167,7 +231,11 @@ def compare(
 
 
 def _refuse_useless(
-    on_task: TaskOptions, examples: TestedOptions, prompt: str | None, limit: float | None, words: list[str] | None
+    on_task: ComparisonTaskOptions,
+    examples: ComparisonDataOptions,
+    prompt: str | None,
+    limit: float | None,
+    words: list[str] | None,
 ) -> None:
     """A setting that would change nothing is refused: who gives it believes that it does."""
     if on_task.task is None:
@@ -175,11 +243,11 @@ def _refuse_useless(
         if given:
             remedy = "say which task and examples: --task classification train.tsv"
             remedy += "; or compare runs by words, without a text: --words FILE" if given[0] == "runs" else ""
-            raise BadInput(f"--{given[0]} means nothing without --task", remedy=remedy)
+            raise InputError(f"--{given[0]} means nothing without --task", remedy=remedy)
     elif prompt is not None or limit is not None or words:
-        raise BadInput("--prompt, --limit and --words mean nothing beside --task", remedy="leave them out")
+        raise InputError("--prompt, --limit and --words mean nothing beside --task", remedy="leave them out")
     elif on_task.test is not None and examples.test_share != USUAL_EXAMPLES.test_share:
-        raise BadInput("--test-share means nothing beside --test", remedy="leave one of them out")
+        raise InputError("--test-share means nothing beside --test", remedy="leave one of them out")
 
 
 def _changed(options: Any, usual: Any) -> list[str]:
@@ -188,26 +256,35 @@ def _changed(options: Any, usual: Any) -> list[str]:
     return [names.get(name, name.replace("_", "-")) for name in given]
 
 
-def _on_text(texts: list[str], words: dict[str, Any], speaking: Speaking) -> None:
-    from forebear.comparing.comparing import PAGE, compare_on_text
-    from forebear.comparing.verdict import sentences
+def _on_text(texts: list[str], words: dict[str, Any], speaking: Output) -> None:
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_text
+    from forebear.experiments.comparison.verdict import text_conclusions
 
-    with hearing(speaking) as hear:
+    with comparison_progress(speaking) as hear:
         found = compare_on_text(texts, **words, hear=hear)
     to = words["to"]
-    facts = {**found.to_json(), "folder": str(to), "page": str(to / PAGE), "verdict": sentences(found)}
-    speaking.tell(facts, lambda console: draw(console, found, facts))
+    facts = {
+        **found.to_dict(),
+        "folder": str(to),
+        "page": str(to / COMPARISON_PAGE),
+        "verdict": text_conclusions(found),
+    }
+    speaking.emit(facts, lambda console: print_comparison(console, found, facts))
 
 
 def _on_task(
-    texts: list[str], words: dict[str, Any], on_task: TaskOptions, examples: TestedOptions, speaking: Speaking
+    texts: list[str],
+    words: dict[str, Any],
+    on_task: ComparisonTaskOptions,
+    examples: ComparisonDataOptions,
+    speaking: Output,
 ) -> None:
-    from forebear.comparing.comparing import PAGE
-    from forebear.comparing.task_comparing import compare_on_task, use
-    from forebear.comparing.task_verdict import sentences
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE
+    from forebear.experiments.comparison.task_comparing import compare_on_task, usage_command
+    from forebear.experiments.comparison.verdict import task_conclusions
 
     assert on_task.task is not None
-    with hearing(speaking, unit="") as hear:
+    with comparison_progress(speaking, unit="") as hear:
         found = compare_on_task(
             texts,
             task=on_task.task,
@@ -223,9 +300,14 @@ def _on_task(
             **words,
         )
     to = words["to"]
-    facts = {**found.to_json(), "folder": str(to), "page": str(to / PAGE), "verdict": sentences(found)}
-    facts["use"] = use(found, found.best, to) if found.best is not None else None
-    speaking.tell(facts, lambda console: _draw_task(console, found, facts))
+    facts = {
+        **found.to_dict(),
+        "folder": str(to),
+        "page": str(to / COMPARISON_PAGE),
+        "verdict": task_conclusions(found),
+    }
+    facts["use"] = usage_command(found, found.best, to) if found.best is not None else None
+    speaking.emit(facts, lambda console: _draw_task(console, found, facts))
 
 
 def _sizes(text: str | None) -> dict[str, str]:
@@ -233,21 +315,21 @@ def _sizes(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")] if text else []
     for name, equals, value in pairs:
         if not (name and equals and value):
-            raise BadInput(f"--size is {text!r}", remedy="say which milestone's: --size gpt2=mini,ngram=five")
+            raise InputError(f"--size is {text!r}", remedy="say which milestone's: --size gpt2=mini,ngram=five")
     return {name: value for name, _, value in pairs}
 
 
 @contextmanager
-def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
+def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """What goes on, on stderr: a line that moves on a terminal, and a line for each result."""
     from rich.console import Console
 
-    from forebear.comparing.task_outcomes import TaskTrial
+    from forebear.experiments.comparison.results import TaskTrial
 
     screen = Console(stderr=True, highlight=False, quiet=speaking.quiet)
     with screen.status("reading the text") as status:
 
-        def hear(name: str, seed: int, told: dict[str, Any] | Trial | TaskTrial) -> None:
+        def hear(name: str, seed: int, told: dict[str, Any] | TextTrial | TaskTrial) -> None:
             if isinstance(told, dict):
                 losses = told.get("held_out") or told.get("losses") or {}
                 more = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
@@ -264,8 +346,8 @@ def hearing(speaking: Speaking, unit: str = " nats") -> Iterator[Callable[[str, 
         yield hear
 
 
-def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
-    made = table(
+def print_comparison(console: Console, found: TextComparison, facts: dict[str, Any]) -> None:
+    made = make_table(
         ">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning", ">tokens\nper s",
         ">memory", "tokenizer",
     )  # fmt: skip
@@ -276,7 +358,7 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     if found.limit is not None:
         made.add_row("", "true entropy", f"{found.limit:.3f}", *[""] * 6, "limit", style="dim")
     console.print(made)
-    draw_other_figures(console, found)
+    print_other_metrics(console, found)
     for row in found.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)
@@ -285,24 +367,24 @@ def draw(console: Console, found: Comparison, facts: dict[str, Any]) -> None:
     console.print(f"the page: {facts['page']}", markup=False, soft_wrap=True)
 
 
-def _add(made: Any, row: Row, *, best: bool) -> None:
+def _add(made: Any, row: TextComparisonRow, *, best: bool) -> None:
     from rich.markup import escape
 
-    from forebear.comparing.wording import duration, short, size
+    from forebear.settings.units import format_bytes, format_count, format_duration
 
     bits, spread = row.mean("bits_per_byte"), row.spread
     marks = [f"± {spread:.3f}"] if spread is not None else []
     marks += ["best"] if best else []
     if row.error:
         marks.append("[red]failed[/]")
-    elif bits is None and sum(row.of("impossible")):
-        marks.append(f"infinite: {sum(row.of('impossible')):,} tokens are impossible to it")
+    elif bits is None and sum(row.values("impossible")):
+        marks.append(f"infinite: {sum(row.values('impossible')):,} tokens are impossible to it")
     shown = [
         (row.mean("perplexity"), lambda value: f"{value:,.1f}"),
-        (row.mean("parameters"), short),
-        (row.mean("seconds"), duration),
-        (row.mean("speed"), short),
-        (row.mean("memory"), size),
+        (row.mean("parameters"), format_count),
+        (row.mean("seconds"), format_duration),
+        (row.mean("speed"), format_count),
+        (row.mean("memory"), format_bytes),
     ]
     kind = next((f"{trial.tokenizer}, {trial.vocabulary:,}" for trial in row.trials if trial.vocabulary), "")
     made.add_row(
@@ -319,19 +401,19 @@ def _add(made: Any, row: Row, *, best: bool) -> None:
 def _draw_task(console: Console, found: TaskComparison, facts: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    from forebear.comparing.task_table import cells, columns, legend
-    from forebear.comparing.task_verdict import points
+    from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
+    from forebear.experiments.comparison.verdict import format_points
 
-    names = columns(found)
-    made = table(">year", "model", *(f">{name}" for name in names))
+    names = table_columns(found)
+    made = make_table(">year", "model", *(f">{name}" for name in names))
     for row in found.rows:
         title = escape(f"{row.title} {row.size}".strip())
-        shown = ["[red]failed[/]"] if row.error and row.score is None else [str(one) for one in cells(row, found)]
+        shown = ["[red]failed[/]"] if row.error and row.score is None else [str(one) for one in table_cells(row, found)]
         made.add_row(str(row.year), title, *shown, style="bold" if facts["best"] == row.name else "")
     for base in found.baselines:
-        made.add_row("", base.name, points(base.score), style="dim")
+        made.add_row("", base.name, format_points(base.score), style="dim")
     console.print(made)
-    console.print(legend(found), style="dim", markup=False)
+    console.print(table_legend(found), style="dim", markup=False)
     for row in found.rows:
         if row.error:
             console.print(f"{row.title}: {row.error}", style="red", markup=False, soft_wrap=True)

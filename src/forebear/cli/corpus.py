@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from forebear.cli.printing import Speaking, bar, ledger_table, table
-from forebear.cli.reading import ReadingOptions, Texts
-from forebear.errors import BadInput, shown
-from forebear.text.cleaning import Cleaning
+from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
+from forebear.cli.output import Output, ledger_notes, ledger_table, make_table, text_bar
+from forebear.data.cleaning import CleaningRules
+from forebear.data.sentences import SentenceMode
+from forebear.data.source import TOKENIZER_KINDS
+from forebear.errors import InputError, printable_path
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.text.documents import Document
-    from forebear.text.findings import Finding, Report
-    from forebear.text.ledger import Ledger
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.corpus.corpus import Corpus
+    from forebear.data.corpus_report import CorpusReport, Issue
+    from forebear.data.io.documents import Document
+    from forebear.data.io.ledger import Ledger
+    from forebear.data.tokenizers.tokenizer import Tokenizer
 
 CLEANING = Group("Cleaning (with --clean)")
 COLOURS = {"problem": "bold red", "warning": "yellow", "note": "cyan", "good": "green"}
 
 
 def corpus(
-    texts: Texts,
+    texts: TextFiles,
     /,
     *,
     tokenizer: Annotated[list[Path], Parameter(negative="", show_default=False)] = [],  # noqa: B006 - never changed
     clean: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    cleaning: Annotated[Cleaning, Parameter(name="*", group=CLEANING)] = Cleaning(),
+    cleaning: Annotated[CleaningRules, Parameter(name="*", group=CLEANING)] = CleaningRules(),
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Speaking = Speaking(),
+    speaking: Output = Output(),
 ) -> None:
     """Examine text: what it is, what is wrong with it, what would be dropped; and clean it.
 
@@ -55,57 +59,59 @@ def corpus(
     overwrite
         Replace the cleaned text if it is there already.
     """
-    from forebear.text.doctor import examine
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.corpus_report import text_report
+    from forebear.data.tokenizers.tokenizer import Tokenizer
 
     how = reading.reading()
-    if clean is None and (cleaning != Cleaning() or overwrite):
-        raise BadInput("rules for cleaning have no effect without --clean", remedy="add --clean OUT, or leave them out")
+    if clean is None and (cleaning != CleaningRules() or overwrite):
+        raise InputError(
+            "rules for cleaning have no effect without --clean", remedy="add --clean OUT, or leave them out"
+        )
     if clean is not None:
         _refuse_input(clean, texts)
     given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with speaking.progress("examining") as progress:
         documents, read = _watched(texts, how, progress)
-        report = examine(documents, ledger=read, tokenizers=given or None)
-    read.check()
-    facts: dict[str, Any] = {**report.to_json(), "ledger": read.to_json()}
+        report = text_report(documents, ledger=read, tokenizers=given or None)
+    read.verify()
+    facts: dict[str, Any] = {**report.to_dict(), "ledger": read.to_dict()}
     cleaned: Ledger | None = None
     if clean is not None:
-        from forebear.text.cleaning import clean as cleaned_documents
-        from forebear.text.writing import write_clean
+        from forebear.data.cleaning import clean_documents as cleaned_documents
+        from forebear.data.cleaning import write_documents
 
         with speaking.progress("cleaning") as progress:
             documents, cleaned = _watched(texts, how, progress)
-            write_clean(cleaned_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
-        facts["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_json()}
-    speaking.tell(facts, lambda console: _draw(console, report, cleaned or read, clean))
+            write_documents(cleaned_documents(documents, cleaning, cleaned), clean, cleaned, overwrite=overwrite)
+        facts["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": cleaned.to_dict()}
+    speaking.emit(facts, lambda console: _draw(console, report, cleaned or read, clean))
 
 
 def _watched(texts: list[str], how: Any, progress: Any) -> tuple[Iterator[Document], Ledger]:
     """The documents and the ledger that reading them fills, with progress by bytes read."""
-    from forebear.text.ledger import Ledger
-    from forebear.text.sources import find
+    from forebear.data.io.files import find_sources
+    from forebear.data.io.ledger import Ledger
 
     ledger = Ledger()
-    total = sum(source.stamp()[2] for source in find(texts))
+    total = sum(source.file_stamp()[2] for source in find_sources(texts))
 
     def passing(documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
             progress(ledger.position, total)
             yield document
 
-    return passing(how.read(find(texts, ledger), ledger)), ledger
+    return passing(how.read(find_sources(texts, ledger), ledger)), ledger
 
 
 def _refuse_input(clean: Path, texts: list[str]) -> None:
     """The cleaned text must not take the place of what it is made from."""
-    from forebear.text.sources import find
+    from forebear.data.io.files import find_sources
 
-    if clean.exists() and any(os.path.samefile(clean, source.path) for source in find(texts)):
-        raise BadInput("is one of the texts to be cleaned", file=clean, remedy="choose another name for --clean")
+    if clean.exists() and any(os.path.samefile(clean, source.path) for source in find_sources(texts)):
+        raise InputError("is one of the texts to be cleaned", file=clean, remedy="choose another name for --clean")
 
 
-def _draw(console: Console, report: Report, ledger: Ledger, cleaned: Path | None) -> None:
+def _draw(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
     from rich.markup import escape
 
     size = report.size
@@ -117,7 +123,7 @@ def _draw(console: Console, report: Report, ledger: Ledger, cleaned: Path | None
         console.print(
             f"Half of the documents have up to about {size['median']:,} characters, nine in ten up to"
             f" {size['ninety_percent']:,}; the longest has {size['longest']['characters']:,}"
-            f" ({escape(shown(size['longest']['file']))}:{size['longest']['line']})."
+            f" ({escape(printable_path(size['longest']['file']))}:{size['longest']['line']})."
         )
     _draw_shares(console, report)
     _draw_tokenizers(console, report)
@@ -130,25 +136,25 @@ def _draw(console: Console, report: Report, ledger: Ledger, cleaned: Path | None
         _draw_finding(console, finding)
 
 
-def _draw_shares(console: Console, report: Report) -> None:
+def _draw_shares(console: Console, report: CorpusReport) -> None:
     letters = report.scripts["letters"]
-    made = table("", ">", "", title="Languages of the documents, scripts of the letters")
+    made = make_table("", ">", "", title="Languages of the documents, scripts of the letters")
     for counts in (report.languages, letters):
         whole = max(sum(counts.values()), 1)
         for name, number in sorted(counts.items(), key=lambda it: -it[1])[:6]:
-            made.add_row(name, f"{number / whole:.1%}", bar(number / whole))
+            made.add_row(name, f"{number / whole:.1%}", text_bar(number / whole))
         made.add_section()
     console.print(made)
     if report.chinese["is"] not in ("", None):
         console.print(f"Chinese: {report.chinese['is']}")
 
 
-def _draw_tokenizers(console: Console, report: Report) -> None:
+def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
     from rich.markup import escape
 
     sample = report.tokenizers["sample"]["characters"]
     title = f"Tokenizers on a sample of {sample:,} characters"
-    made = table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
+    made = make_table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
     for name, facts in report.tokenizers["kinds"].items():
         unknown = f"{facts['unknown_share']:.2%}"
         examples = escape(" ".join(facts["examples"][:5]))
@@ -160,8 +166,8 @@ def _draw_tokenizers(console: Console, report: Report) -> None:
         console.print(f"(learned from {others} characters of the same text)")
 
 
-def _draw_loss(console: Console, report: Report) -> None:
-    made = table("rule", ">documents", ">characters", title="What cleaning would change or drop")
+def _draw_loss(console: Console, report: CorpusReport) -> None:
+    made = make_table("rule", ">documents", ">characters", title="What cleaning would change or drop")
     for counts in report.would_drop:
         if counts["documents"] or counts["characters"]:
             made.add_row(counts["option"], f"{counts['documents']:,}", f"{counts['characters']:,}")
@@ -169,10 +175,119 @@ def _draw_loss(console: Console, report: Report) -> None:
         console.print(made)
 
 
-def _draw_finding(console: Console, finding: Finding) -> None:
+def _draw_finding(console: Console, finding: Issue) -> None:
     from rich.markup import escape
 
     colour = COLOURS[finding.severity]
     console.print(f"[{colour}]{finding.severity:>8}[/]  {escape(finding.what)}", soft_wrap=True)
     if finding.remedy:
         console.print(f"          → {escape(finding.remedy)}", soft_wrap=True)
+
+
+# `forebear prepare`: text becomes a corpus on disk.
+
+
+def prepare(
+    texts: TextFiles,
+    /,
+    *,
+    tokenizer: str = "wordpiece",
+    to: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    sentences: SentenceMode = "split",
+    segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    user_dict: Path | None = None,
+    entities: Path | None = None,
+    workers: int | None = None,
+    reading: ReadingOptions = ReadingOptions(),
+    learning: TokenizerOptions = TokenizerOptions(),
+    speaking: Output = Output(),
+) -> None:
+    """Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost.
+
+    A second call with the same text and settings opens what is there; an interrupted one is finished.
+
+    ```
+    forebear prepare book.txt --tokenizer wordpiece --to corpora/book
+    forebear prepare news.jsonl.gz --field body --tokenizer bert-base-chinese-vocab.txt --segment
+    cat *.txt | forebear prepare - --documents lines --tokenizer characters --json
+    ```
+
+    Parameters
+    ----------
+    texts
+        Text files (also .gz, .zst), folders, quoted globs, or - for standard input.
+    tokenizer
+        words, characters, wordpiece or bytepair, learned from this text; or a tokenizer.json or vocab.txt.
+    to
+        The corpus folder. [default: kept in forebear's cache under the digest of text and settings]
+    overwrite
+        Replace a corpus at --to that was made of other text or with other settings.
+    sentences
+        split: at punctuation and line ends; lines: each line is one; flow: line ends are spaces (wrapped prose);
+        whole: a document is one, so that its tokens are those of the uncut text (beyond two million characters it
+        is cut all the same, into parts at line ends).
+    segment
+        Find Chinese words and store where they start (for whole-word masking).
+    user_dict
+        Your own words for the segmentation, a line each: word [frequency] [tag]. Implies --segment.
+    entities
+        Names of persons, places and organisations, a line each, that ernie hides whole. Implies --segment.
+    workers
+        Processes to use. [default: one, and soon as many as there are cores]
+    """
+    from forebear.data.corpus.prepare import prepare_corpus as prepared
+    from forebear.data.entities import EntityDictionary
+    from forebear.data.source import tokenizer_for
+
+    if tokenizer not in TOKENIZER_KINDS and replace(learning, lower=None) != TokenizerOptions():
+        remedy = f"leave out --size and its like, or choose one of {', '.join(TOKENIZER_KINDS)}"
+        raise InputError(
+            "this tokenizer is given, not learned, so that options for learning have no effect",
+            file=tokenizer,
+            remedy=remedy,
+        )
+    how, cutter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
+    names = EntityDictionary.from_file(entities) if entities is not None else None
+    began = time.monotonic()
+    with speaking.progress("learning the tokenizer") as progress:
+        chosen = tokenizer_for(tokenizer, texts, how, learning.learning(), cutter, progress)
+    done: list[int] = []
+    with speaking.progress("preparing") as progress:
+        corpus = prepared(
+            texts,
+            chosen,
+            reading=how,
+            sentences=sentences,
+            segmenter=cutter,
+            entities=names,
+            to=to,
+            overwrite=overwrite,
+            workers=workers,
+            progress=lambda at, total: (done.append(at), progress(at, total)),
+        )
+    facts = {"seconds": round(time.monotonic() - began, 3), "was_there": not done}
+    speaking.emit({**_facts(corpus), **facts}, lambda console: _prepare_draw(console, corpus, facts))
+
+
+def _facts(corpus: Corpus) -> dict[str, Any]:
+    told = {"folder": str(corpus.folder), **corpus.facts, "ledger": corpus.ledger.to_dict()}
+    return {**told, "tokenizer": corpus.tokenizer.describe()}
+
+
+def _prepare_draw(console: Console, corpus: Corpus, facts: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    counts, tokenizer = corpus.facts["counts"], corpus.tokenizer
+    console.print(ledger_table(corpus.ledger))
+    unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""
+    entries = f"{tokenizer.kind}, {tokenizer.vocab_size:,} entries{unknown}"
+    how = "were there already" if facts["was_there"] else f"in {facts['seconds']:.1f} s"
+    console.print(f"[bold]{counts['tokens']:,} tokens[/] {how} ({entries})")
+    if counts.get("entities"):
+        console.print(f"{counts['entities']:,} entities")
+    for note in ledger_notes(corpus.ledger):
+        console.print(f"[yellow]{escape(note)}[/]", soft_wrap=True)
+    console.print(f"corpus: {corpus.folder}", soft_wrap=True, markup=False)
+    if corpus.ledger.drops:
+        console.print(f"what was dropped, one by one: {corpus.folder / 'dropped.jsonl'}", soft_wrap=True, markup=False)

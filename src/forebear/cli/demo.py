@@ -2,27 +2,107 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forebear.cli.compare import draw, hearing
-from forebear.cli.demo_tasks import SHOWN, TAUGHT, learned
-from forebear.cli.demo_tasks import drawn as drawn_tasks
-from forebear.cli.demo_tasks import further as further_tasks
-from forebear.cli.printing import Speaking
+from forebear.cli.compare import comparison_progress, print_comparison
+from forebear.cli.output import Output, make_table, watching
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.comparing.outcomes import Comparison
-    from forebear.demo.world import Story
+    from forebear.demo.world import DemoDocument
+    from forebear.experiments.comparison.results import TextComparison
+
+# The demo's second half: four tasks, learned by counting, by one that looks back and by one that looks both ways.
+
+
+DEMO_MODELS = ("ngram", "gpt2", "bert")  # one of each kind
+EXAMPLES, TESTS = 2000, 300
+# What is asked, in the words of the small world's files; and a text to try it on.
+TASK_QUESTIONS = {
+    "coherence": ("is this a sentence?", '"The tall doctor sold a red kite."'),
+    "paraphrase": ("do two sentences say the same?", '"我很喜欢你。" "我很中意你。"'),
+    "names": ("who, where, which organisation?", '"何娜在柳岸镇遇见了陈志远。"'),
+    "answers": ("where is the answer?", '"谁卖了茶壶？" "星期三，何娜卖了一把茶壶。"'),
+}
+
+
+def adapt_demo_runs(
+    folder: Path, found: TextComparison, home: Path, seconds: float, speaking: Output
+) -> list[dict[str, Any]]:
+    """Adapts the runs of the comparison to each task for so many seconds; a row for each, what is finished stays."""
+    from forebear.data.labeled.source import labeled_source
+    from forebear.demo.labeled_examples import TASK_FILES, write_demo_tasks
+    from forebear.experiments.pipeline import plan_adaptation, run_adaptation
+
+    runs = {row.name: home / trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
+    files = write_demo_tasks(folder, EXAMPLES, TESTS)
+    rows = []
+    with watching(Output(quiet=True)) as watcher:
+        for name, (what, _) in TASK_QUESTIONS.items():
+            train, test = map(str, files[name])
+            source, _notes = labeled_source(train, task=TASK_FILES[name][0], test=test)
+            for milestone in DEMO_MODELS:
+                begin = "ngram" if milestone == "ngram" else str(runs.get(milestone, ""))
+                if not begin:
+                    continue
+                if not speaking.quiet:
+                    _say(f"{milestone} learns: {what}")
+                settings: dict[str, Any] = {"time": seconds}
+                made = run_adaptation(
+                    plan_adaptation(begin, source, settings=settings),
+                    home / "tasks" / f"{name}-{milestone}",
+                    watcher=watcher,
+                )
+                assert made.task is not None
+                score = made.metadata["metrics"]["test"][made.task.score]
+                rows.append({"task": name, "asks": what, "milestone": milestone, "score": score})
+                rows[-1] |= {"figure": made.task.score, "seconds": made.metadata["seconds"], "run": str(made.path)}
+                rows[-1] |= {"verb": made.task.verb}
+    return rows
+
+
+def _say(words: str) -> None:
+    import sys
+
+    print(words, file=sys.stderr)  # noqa: T201
+
+
+def print_task_table(console: Console, rows: list[dict[str, Any]]) -> None:
+    """A line for each task, a column for each who learned it."""
+    made = make_table("task", "figure", *(f">{name}" for name in DEMO_MODELS), title="Four tasks, scores on the test")
+    for name, (what, _) in TASK_QUESTIONS.items():
+        own = {row["milestone"]: row for row in rows if row["task"] == name}
+        if own:
+            figure = next(iter(own.values()))["figure"].replace("_", " ")
+            scores = [f"{own[one]['score']:.3f}" if one in own else "" for one in DEMO_MODELS]
+            made.add_row(what, figure, *scores)
+    console.print(made)
+    console.print(
+        "(ngram: a linear model over words and pairs of words; gpt2 and bert go on from what they read)", style="dim"
+    )
+
+
+def next_steps(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What to try with the best of each task."""
+    best: Mapping[str, dict[str, Any]] = {
+        name: max((row for row in rows if row["task"] == name), key=lambda row: row["score"])
+        for name in TASK_QUESTIONS
+        if rows
+    }
+    return [
+        (f"forebear {row['verb']} {row['run']} {TASK_QUESTIONS[name][1]}", row["asks"]) for name, row in best.items()
+    ]
+
 
 SIZE = 2_000_000  # bytes of text
 SEED = 7
 OF_TASKS = 0.4  # of the time
-LEARNED = len(SHOWN) * (len(TAUGHT) - 1)  # adaptations that take their time; counting does not
+LEARNED = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # adaptations that take their time; counting does not
 # A blank to fill, how a text may begin, a word, and two sentences to weigh against each other: as the text speaks.
 ASKED = {
     "world": (
@@ -43,7 +123,7 @@ def demo(
     time: str = "4m",
     tasks: bool = True,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    speaking: Speaking = Speaking(),
+    speaking: Output = Output(),
 ) -> None:
     """Train every milestone on text that comes with forebear, compare them, teach some of them four tasks.
 
@@ -68,46 +148,52 @@ def demo(
     overwrite
         Replace what an earlier demo with another --time left there.
     """
-    from forebear.comparing.comparing import PAGE, compare
-    from forebear.comparing.verdict import sentences
-    from forebear.lineage import learning_from_text, milestone_named
-    from forebear.text.aside import disk_told
-    from forebear.training.recipe import duration
+    from forebear.data.io.atomic import explain_disk_errors
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare
+    from forebear.experiments.comparison.verdict import text_conclusions
+    from forebear.registry import model_spec, text_models
+    from forebear.training.settings import parse_duration
 
-    with disk_told(to):
+    with explain_disk_errors(to):
         to.mkdir(parents=True, exist_ok=True)
         file, limit = write_text(to, text)
-    kinds = [milestone_named(name) for name in learning_from_text()]
+    kinds = [model_spec(name) for name in text_models()]
     timed = sum(kind.learning != "counting" or kind.counts_again for kind in kinds)
     share = OF_TASKS if tasks and text == "world" else 0.0
-    with hearing(speaking) as hear:
+    with comparison_progress(speaking) as hear:
         found = compare(
             str(file),
             to=to / text,
-            time=(1 - share) * duration(time) / max(1, timed),
+            time=(1 - share) * parse_duration(time) / max(1, timed),
             limit=limit,
             overwrite=overwrite,
             command=f"forebear demo --text {text} --time {time} --to {to}",
             hear=hear,
         )
-    rows = learned(to, found, to / text, share * duration(time) / LEARNED, speaking) if share else []
-    facts = {**found.to_json(), "tasks": rows, "folder": str(to), "text": str(file), "page": str(to / text / PAGE)}
-    further = [*further_tasks(rows), *_further(to, text, found)]
-    facts |= {"verdict": sentences(found), "next": [command for command, _ in further]}
-    speaking.tell(facts, lambda console: _draw(console, found, facts, further))
+    rows = adapt_demo_runs(to, found, to / text, share * parse_duration(time) / LEARNED, speaking) if share else []
+    facts = {
+        **found.to_dict(),
+        "tasks": rows,
+        "folder": str(to),
+        "text": str(file),
+        "page": str(to / text / COMPARISON_PAGE),
+    }
+    further_ = [*next_steps(rows), *_further(to, text, found)]
+    facts |= {"verdict": text_conclusions(found), "next": [command for command, _ in further_]}
+    speaking.emit(facts, lambda console: _draw(console, found, facts, further_))
 
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
     """The chosen text as a file, and its true entropy in bits per byte where that is known."""
-    from forebear.demo import manual, mixing, world
+    from forebear.demo import demo_text, world
 
     limit = None
     if text == "world":
-        stories = list(world.documents("both", SIZE, SEED))
+        stories = list(world.world_documents("both", SIZE, SEED))
         documents = [story.text for story in stories]
         limit = _limit(stories)
     else:
-        documents = manual.documents() if text == "manual" else list(mixing.mixture(SIZE, SEED))
+        documents = demo_text.manual_documents() if text == "manual" else list(demo_text.mixed_documents(SIZE, SEED))
     file = folder / f"{text}.txt"
     told = "\n\n".join(documents) + "\n"
     if not file.exists() or file.read_text(encoding="utf-8") != told:
@@ -115,20 +201,20 @@ def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
     return file, limit
 
 
-def _limit(stories: list[Story]) -> float:
+def _limit(stories: list[DemoDocument]) -> float:
     """What the held-out stories tell, by their bytes: no model can predict them with less."""
     import numpy as np
 
-    from forebear.text.encoding import content_hash
-    from forebear.text.portion import held_out_by
-    from forebear.training.recipe import Recipe
+    from forebear.data.corpus.encode import content_hash
+    from forebear.data.corpus.subset import held_out_mask
+    from forebear.training.settings import Recipe
 
-    apart = held_out_by(np.array([content_hash(story.text) for story in stories], np.uint64), Recipe().held_out)
+    apart = held_out_mask(np.array([content_hash(story.text) for story in stories], np.uint64), Recipe().held_out)
     chosen = [story for story, examines in zip(stories, apart.tolist(), strict=True) if examines]
     return sum(story.bits for story in chosen) / sum(len(story.text.encode()) for story in chosen)
 
 
-def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
+def _further(to: Path, text: str, found: TextComparison) -> list[tuple[str, str]]:
     """What to try next, with what is there now."""
     runs = {row.name: trial.run for row in found.rows for trial in row.trials[:1] if trial.finished}
     blank, begun, word, *sentences = ASKED["manual" if text == "manual" else "world"]
@@ -153,17 +239,17 @@ def _further(to: Path, text: str, found: Comparison) -> list[tuple[str, str]]:
     return said
 
 
-def _draw(console: Console, found: Comparison, facts: dict[str, Any], further: list[tuple[str, str]]) -> None:
+def _draw(console: Console, found: TextComparison, facts: dict[str, Any], further: list[tuple[str, str]]) -> None:
     from rich.markup import escape
 
-    draw(console, found, facts)
+    print_comparison(console, found, facts)
     for row in found.rows:
         sample = next((trial.sample for trial in row.trials if trial.sample), "")
         if sample:
             words = " ".join(f"{found.prompt}{sample}".split())
             console.print(f"[bold]{escape(row.title)}[/] writes: {escape(words[:300])}", soft_wrap=True)
     if facts["tasks"]:
-        drawn_tasks(console, facts["tasks"])
+        print_task_table(console, facts["tasks"])
     console.print("\n[bold]try next[/]")
     for command, what in further:
         console.print(f"# {what}", style="dim", markup=False, soft_wrap=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from forebear.cli.printing import Speaking, table
+from forebear.cli.output import Output, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.using.explaining import Explained
+    from forebear.experiments.explain import ModelExplanation
 
 
 def explain(
@@ -18,7 +19,7 @@ def explain(
     *,
     size: str | None = None,
     vocabulary: int | None = None,
-    speaking: Speaking = Speaking(),
+    speaking: Output = Output(),
     **fields: str,
 ) -> None:
     """Explain a milestone: its paper, what it changed, what it predicts from what, its fields, what each size weighs.
@@ -40,14 +41,14 @@ def explain(
     vocabulary
         Entries of the vocabulary for which sizes are computed. [default: GPT-2's]
     """
-    from forebear.using.explaining import explain as explained
+    from forebear.experiments.explain import explain_model as explained
 
     settings = {name.replace("-", "_"): value for name, value in fields.items()}
     told = explained(milestone, size=size, settings=settings, vocabulary=vocabulary)
-    speaking.tell(told.facts(), lambda console: _draw(console, told))
+    speaking.emit(told.to_dict(), lambda console: _draw(console, told))
 
 
-def _draw(console: Console, told: Explained) -> None:
+def _draw(console: Console, told: ModelExplanation) -> None:
     from rich.markup import escape
 
     entry = told.entry
@@ -56,7 +57,7 @@ def _draw(console: Console, told: Explained) -> None:
     console.print(told.changed + "\n", markup=False)
     console.print(told.sentence, style="cyan", markup=False)
     _draw_example(console, told)
-    made = table("field", ">value", "meaning", title=f"Fields{f' of size {told.size}' if told.size else ''}")
+    made = make_table("field", ">value", "meaning", title=f"Fields{f' of size {told.size}' if told.size else ''}")
     for name, (value, meaning) in told.fields.items():
         made.add_row(f"--{name.replace('_', '-')}", escape(str(value)), escape(meaning))
     console.print(made)
@@ -71,38 +72,38 @@ def _shown(name: str, value: Any) -> str:
     return f"{value / 60:g}m" if name == "time" else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _draw_example(console: Console, told: Explained) -> None:
+def _draw_example(console: Console, told: ModelExplanation) -> None:
     """Tokens over what is asked of them, as a table whose columns are tokens."""
     from rich.markup import escape
 
     width = len(told.example["seen"])
-    made = table(*[""] * (width + 1))
+    made = make_table(*[""] * (width + 1))
     for name, tokens in told.example.items():
         made.add_row(f"[dim]{escape(name)}[/]", *(escape(token) for token in tokens))
     console.print(made)
 
 
-def _draw_sizes(console: Console, told: Explained) -> None:
-    from forebear.comparing.wording import short, size
+def _draw_sizes(console: Console, told: ModelExplanation) -> None:
+    from forebear.settings.units import format_bytes, format_count
 
     if told.remark:
-        made = table("size", "fields", title="Sizes")
+        made = make_table("size", "fields", title="Sizes")
         for name, one in told.sizes.items():
             made.add_row(name, _fields(one["fields"], told))
         console.print(made)
         console.print(told.remark, markup=False)
         return
     columns = (">parameters", ">longest input", ">FLOPs a token", ">to train", ">to use", "fields")
-    made = table("size", *columns, title="Sizes")
+    made = make_table("size", *columns, title="Sizes")
     for name, one in told.sizes.items():
         figures: dict[str, Any] = one["figures"]
         made.add_row(
             name,
             f"{figures['parameters']:,}",
             "any" if figures["longest_input"] is None else f"{figures['longest_input']:,}",
-            short(figures["flops_per_token"]),
-            size(figures["memory_to_train"]),
-            size(figures["memory_to_use"]),
+            format_count(figures["flops_per_token"]),
+            format_bytes(figures["memory_to_train"]),
+            format_bytes(figures["memory_to_use"]),
             _fields(one["fields"], told),
             style="bold" if name == told.size else "",
         )
@@ -119,7 +120,7 @@ def _draw_sizes(console: Console, told: Explained) -> None:
     )
 
 
-def _fields(own: dict[str, Any], told: Explained) -> str:
+def _fields(own: dict[str, Any], told: ModelExplanation) -> str:
     """What distinguishes the sizes: the fields in which they are not all alike."""
     alike = {
         name
@@ -127,3 +128,36 @@ def _fields(own: dict[str, Any], told: Explained) -> str:
         if len({str(one["fields"][name]) for one in told.sizes.values()}) == 1 and len(told.sizes) > 1
     }
     return ", ".join(f"{name} {value}" for name, value in own.items() if name not in alike)
+
+
+# `forebear lineage`: the table of contents.
+
+
+def lineage(*, speaking: Output = Output()) -> None:
+    """List every milestone in the order of history: its idea, and what a run of it can be asked.
+
+    ```
+    forebear lineage
+    forebear lineage --json
+    ```
+    """
+    from forebear.experiments.explain import model_capabilities
+    from forebear.registry import LINEAGE
+
+    told = []
+    for entry in LINEAGE.values():
+        verbs, wrong = model_capabilities(entry.name)
+        told.append({**asdict(entry), "verbs": verbs, "ready": not wrong, "error": wrong})
+    speaking.emit({"milestones": told}, lambda console: _lineage_draw(console, told))
+
+
+def _lineage_draw(console: Console, told: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+
+    made = make_table(">year", "name", "milestone", "idea", "by", "can")
+    for one in told:
+        can = ", ".join(one["verbs"]) if one["ready"] else f"[red]not ready: {escape(one['error'])}[/]"
+        name = f"[bold]{one['name']}[/]"
+        made.add_row(str(one["year"]), name, escape(one["title"]), escape(one["idea"]), escape(one["authors"]), can)
+    console.print(made)
+    console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")

@@ -5,24 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebear.cli.many import ONE, Given, ManyOptions, asked_singly, number, opened, plain
-from forebear.cli.printing import Speaking, bar, table
+from forebear.cli.batch_io import (
+    SINGLE_INPUT,
+    BatchInputOptions,
+    TextArguments,
+    format_number,
+    open_run,
+    printable_cell,
+    run_per_text,
+)
+from forebear.cli.output import Output, make_table, text_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.using.filling import Filled
+    from forebear.inference.fill import FilledText
 
 
 def fill(
     run: Path,
-    texts: Given = None,
+    texts: TextArguments = None,
     /,
     *,
     top: int = 5,
     tokens: int = 1,
-    many: ManyOptions = ONE,
-    speaking: Speaking = Speaking(),
+    many: BatchInputOptions = SINGLE_INPUT,
+    speaking: Output = Output(),
 ) -> None:
     """Fill the blanks of a text by a run that finds hidden tokens (bert and its kin), as many as there are.
 
@@ -46,8 +54,8 @@ def fill(
     tokens
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
-    using = opened(run, "fill", speaking)
-    asked_singly(
+    using = open_run(run, "fill", speaking)
+    run_per_text(
         using,
         texts,
         many,
@@ -59,11 +67,18 @@ def fill(
     )
 
 
-def _draw(console: Console, answer: Filled) -> None:
-    console.print(f"[bold]{plain(answer.whole)}[/]  (log P {number(answer.log_probability)})", soft_wrap=True)
-    made = table(">blank", "token", "text", ">P", "")
+def _draw(console: Console, answer: FilledText) -> None:
+    console.print(
+        f"[bold]{printable_cell(answer.filled_text)}[/]  (log P {format_number(answer.log_prob)})", soft_wrap=True
+    )
+    made = make_table(">blank", "token", "text", ">P", "")
     for at, candidates in enumerate(answer.blanks, 1):
         for rank, filler in enumerate(candidates):
-            cells = (plain(filler.token), plain(filler.text), f"{filler.probability:.4f}", bar(filler.probability))
+            cells = (
+                printable_cell(filler.token),
+                printable_cell(filler.text),
+                f"{filler.probability:.4f}",
+                text_bar(filler.probability),
+            )
             made.add_row(str(at) if rank == 0 else "", *cells)
     console.print(made)

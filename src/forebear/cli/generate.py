@@ -9,21 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, STDIN, Given, Line, ManyOptions, counting, listed, opened, plain
-from forebear.cli.printing import Speaking, bar, counted, table
+from forebear.cli.batch_io import (
+    SINGLE_INPUT,
+    STDIN_PATH,
+    BatchInputOptions,
+    InputLine,
+    TextArguments,
+    counting_progress,
+    open_run,
+    printable_cell,
+    read_choices,
+)
+from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.errors import InputError
+from forebear.inference.translate import TranslationUnit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.using.continuing import Generated
-    from forebear.using.run import Run
+    from forebear.inference.run import Run
+    from forebear.inference.stream_decode import GeneratedText
+    from forebear.inference.translate import TranslatedText
 
 SHOWN = 20  # choices in a table
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Chance:
+class SamplingOptions:
     """Drawn by chance. None: not said, so that what would change nothing can be refused."""
 
     temperature: float | None = None
@@ -42,7 +55,7 @@ class Chance:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Search:
+class SearchOptions:
     """Searched for, or chosen: nothing is drawn."""
 
     beams: int | None = None
@@ -55,20 +68,20 @@ class Search:
     "Continue by the likeliest of these, each an argument, or the lines of one file."
 
 
-BY_CHANCE, NO_SEARCH = Chance(), Search()
+BY_CHANCE, NO_SEARCH = SamplingOptions(), SearchOptions()
 
 
 def generate(
     run: Path,
-    prompts: Given = None,
+    prompts: TextArguments = None,
     /,
     *,
     length: Annotated[int | None, Parameter(show_default=False)] = None,
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
-    chance: Chance = BY_CHANCE,
-    search: Search = NO_SEARCH,
-    many: ManyOptions = ONE,
-    speaking: Speaking = Speaking(),
+    chance: SamplingOptions = BY_CHANCE,
+    search: SearchOptions = NO_SEARCH,
+    many: BatchInputOptions = SINGLE_INPUT,
+    speaking: Output = Output(),
 ) -> None:
     """Continue texts with a run; a single one is written as it comes.
 
@@ -94,42 +107,42 @@ def generate(
     stop
         End before this string; may be given several times.
     """
-    from forebear.using.writing import settled, way, write
+    from forebear.inference.generate import generate_texts, generation_method, resolve_generation_options
 
-    said = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": listed(search.choices)}
+    said = {"length": length, "stop": stop, **vars(chance), **vars(search), "choices": read_choices(search.choices)}
     how = {name: value for name, value in said.items() if value is not None}
-    meant = way(how)
-    using = opened(run, "generate", speaking)
-    single = many == ONE and len(prompts or [""]) == 1 and prompts != [STDIN]
+    meant = generation_method(how)
+    using = open_run(run, "generate", speaking)
+    single = many == SINGLE_INPUT and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
     streams = single and not meant and how.get("samples", 1) == 1
-    with counting(speaking, "tokens") as count:
+    with counting_progress(speaking, "tokens") as count:
         if streams and not (speaking.json or speaking.quiet):
             _stream(using, (prompts or [""])[0], {name: how[name] for name in how if name != "samples"}, count)
             return
-        lines = [Line("")] if many.input_file is None and not prompts else many.lines(prompts)
+        lines = [InputLine("")] if many.input_file is None and not prompts else many.valid_inputs(prompts)
         told = 0
 
-        def ask(group: list[str]) -> list[Generated]:
+        def ask(group: list[str]) -> list[GeneratedText]:
             nonlocal told
-            answers = write(using.predictor, using.tokenizer, group, **how)
+            answers = generate_texts(using.predictor, using.tokenizer, group, **how)
             told += len(answers)
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
-        answers: list[Generated] = many.answer(lines, ask, lambda answer: answer.facts())
-    facts: dict[str, Any] = {"run": using.name, "settings": settled(how)}
+        answers: list[GeneratedText] = many.answer(lines, ask, lambda answer: answer.to_dict())
+    facts: dict[str, Any] = {"run": using.name, "settings": resolve_generation_options(how)}
     if many.output_file is not None:
-        done = f"{counted(told, 'text')}: {many.output_file}"
+        done = f"{count_phrase(told, 'text')}: {many.output_file}"
         facts |= {"texts": told, "out": str(many.output_file)}
-        speaking.tell(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
+        speaking.emit(facts, lambda console: console.print(done, soft_wrap=True, markup=False))
     else:
-        facts |= {"texts": [answer.facts() for answer in answers]}
-        speaking.tell(facts, lambda console: _draw(console, answers))
+        facts |= {"texts": [answer.to_dict() for answer in answers]}
+        speaking.emit(facts, lambda console: _draw(console, answers))
 
 
 def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
     """Prompt and continuation as it comes; every call of `hear` is at least one token, `ids` has them all."""
-    from forebear.using.generating import generate as generated
+    from forebear.inference.sampling import sample_texts as generated
 
     using.stream(prompt, **how)  # refuses what is wrong before we write anything
     sys.stdout.write(_harmless(prompt))
@@ -149,7 +162,7 @@ def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
         print("the run ends the text here: another --seed or a higher --temperature may go on", file=sys.stderr)  # noqa: T201
 
 
-def _draw(console: Console, answers: list[Generated]) -> None:
+def _draw(console: Console, answers: list[GeneratedText]) -> None:
     prompt, several = 0, any(answer.sample for answer in answers)
     for answer in answers:
         prompt += answer.sample == 0
@@ -157,18 +170,116 @@ def _draw(console: Console, answers: list[Generated]) -> None:
             ranked = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
             which = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
             console.rule(f"{prompt}{which}", align="left", style="dim")
-        console.print(_harmless(answer.whole), markup=False, soft_wrap=True)
+        console.print(_harmless(answer.full_text), markup=False, soft_wrap=True)
         if answer.choices:
             _draw_choices(console, answer)
 
 
-def _draw_choices(console: Console, answer: Generated) -> None:
-    made = table("choice", ">P", "")
+def _draw_choices(console: Console, answer: GeneratedText) -> None:
+    made = make_table("choice", ">P", "")
     for name, share in sorted(answer.choices, key=lambda choice: -choice[1])[:SHOWN]:
-        made.add_row(plain(name), f"{share:.2%}", bar(share, 20))
+        made.add_row(printable_cell(name), f"{share:.2%}", text_bar(share, 20))
     console.print(made)
 
 
 def _harmless(text: str) -> str:
     """What a run says may hold control characters; none of them reaches the terminal but line ends and tabs."""
     return "".join("\ufffd" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
+
+
+# `forebear translate`: texts in another language.
+
+
+def translate(
+    run: Path,
+    texts: TextArguments = None,
+    /,
+    *,
+    beams: int = 4,
+    best: int = 1,
+    length_penalty: float = 1.0,
+    length: int | None = None,
+    sentences: TranslationUnit = "whole",
+    many: BatchInputOptions = SINGLE_INPUT,
+    speaking: Output = Output(),
+) -> None:
+    """Translate texts with a run that learned from pairs; what comes of a text does not depend on the others.
+
+    A file is translated line by line: --out FILE.txt has a translation a line (an empty one where the line is), .jsonl
+    an object a line with all versions and their probabilities. --quiet prints translations and nothing else.
+
+    ```
+    forebear translate runs/de-en "Ein Hund läuft durch den Schnee."
+    forebear translate runs/de-en "Zwei Männer spielen Schach." --beams 8 --best 3
+    forebear translate runs/de-en --in letters.de --out letters.en --sentences split
+    ```
+
+    Parameters
+    ----------
+    run
+        The run's folder: one that forebear pretrain transformer (or seq2seq) made.
+    texts
+        Texts, each by itself; - for the lines of standard input.
+    beams
+        Versions that are pursued at once; 1 takes the likeliest token each time.
+    best
+        Versions to tell, the best first.
+    length_penalty
+        1 compares versions by their mean log-probability a token, 0 by their sum; more favours longer ones.
+    length
+        The most tokens of a translation. [default: in proportion to the text]
+    sentences
+        split: each sentence of a text by itself; whole: only where the text is longer than the run's context.
+    """
+    using = open_run(run, "translate", speaking)
+    how: dict[str, Any] = {"beams": beams, "best": best, "penalty": length_penalty, "length": length}
+    how |= {"sentences": sentences}
+    output = many.output_file
+    as_text = output is not None and output.suffix not in (".jsonl", ".json")
+    if as_text and best > 1:
+        raise InputError(f"--best {best} does not fit into {output}, a line each", remedy="write to a .jsonl file")
+    count = cut = unknown = divided = 0
+
+    def ask(group: list[str]) -> list[TranslatedText]:
+        nonlocal count, cut, unknown, divided
+        done = 0  # of this group, as far as was told
+
+        def look(now: int, _: int) -> None:
+            nonlocal done
+            told(min(now, len(group)) - done)
+            done = max(done, min(now, len(group)))
+
+        made = using.translate(group, **how, progress=look)
+        count, cut = count + len(made), cut + sum(not one.is_finished for one in made)
+        unknown += sum(one.num_unknown > 0 for one in made)
+        divided += sum(one.num_parts > 1 for one in made) if sentences == "whole" else 0
+        told(len(made) - done)
+        return made
+
+    with counting_progress(speaking, "texts") as told:
+        write = (lambda one: one.text) if as_text else (lambda one: one.to_dict())
+        answers: list[TranslatedText] = many.answer(many.valid_inputs(texts), ask, write)
+    if not count:
+        raise InputError("there is no text to translate", remedy='forebear translate RUN "a text", or --in FILE')
+    told_of = ((unknown, "with words that the run does not know"), (divided, "too long for it: read in parts"))
+    notes = [f"{number:,} {'text' if number == 1 else 'texts'} {what}" for number, what in told_of if number]
+    for note in () if speaking.quiet else notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    facts: dict[str, Any] = {"run": using.name, "settings": how, "notes": [*using.notes, *notes]}
+    if output is not None:
+        facts |= {"texts": count, "cut_off": cut, "out": str(output)}
+        longest = f"; {cut:,} reached the greatest length" if cut else ""
+        said = f"{count_phrase(count, 'text')} translated: {output}{longest}"
+        speaking.emit(facts, lambda console: console.print(said, soft_wrap=True, markup=False))
+        return
+    facts |= {"texts": [answer.to_dict() for answer in answers]}
+    speaking.emit(facts, lambda console: [_translate_draw(console, answer) for answer in answers])
+
+
+def _translate_draw(console: Console, answer: TranslatedText) -> None:
+    if len(answer.hypotheses) == 1:
+        console.print(answer.text, markup=False, soft_wrap=True)
+        return
+    console.print(answer.source, markup=False, soft_wrap=True, style="dim")
+    for version in answer.hypotheses:
+        console.print(f"{version.score:8.3f}  {version.text}", markup=False, soft_wrap=True)

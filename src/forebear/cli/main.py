@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import cyclopts
 
 from forebear import __version__
-from forebear.cli.printing import console
-from forebear.errors import BadInput, ForebearError, Interrupted
+from forebear.cli.output import make_console
+from forebear.errors import ForebearError, InputError, UserInterrupt
 
 # Each command lives in its own file, imported only when it is called, so that `--help` costs nothing.
 COMMANDS = {
@@ -53,10 +53,41 @@ COMMANDS = {
     "tokenize": "Show how a tokenizer cuts a text, piece by piece, with offsets.",
     "tokenizer": "Train a tokenizer on your text, or look into one.",
 }
-PLACES = {  # where names differ
-    "import": ("importing", "imported"),
-    "export": ("exporting", "exported"),
-    "odd-one-out": ("odd_one_out", "odd_one_out"),
+PLACES = {  # module and function of each command
+    "lineage": "forebear.cli.explain:lineage",
+    "explain": "forebear.cli.explain:explain",
+    "preview": "forebear.cli.preview:preview",
+    "pretrain": "forebear.cli.pretrain:pretrain",
+    "adapt": "forebear.cli.adapt:adapt",
+    "distil": "forebear.cli.distill:distil",
+    "quantise": "forebear.cli.quantize:quantise",
+    "classify": "forebear.cli.predict:classify",
+    "tag": "forebear.cli.predict:tag",
+    "answer": "forebear.cli.predict:answer",
+    "choose": "forebear.cli.predict:choose",
+    "translate": "forebear.cli.generate:translate",
+    "score": "forebear.cli.score:score",
+    "next": "forebear.cli.next:next",
+    "generate": "forebear.cli.generate:generate",
+    "fill": "forebear.cli.fill:fill",
+    "ask": "forebear.cli.prompt:ask",
+    "embed": "forebear.cli.embed:embed",
+    "neighbours": "forebear.cli.embed:neighbours",
+    "similarity": "forebear.cli.words:similarity",
+    "odd-one-out": "forebear.cli.words:odd_one_out",
+    "analogy": "forebear.cli.words:analogy",
+    "measure": "forebear.cli.measure:measure",
+    "compare": "forebear.cli.compare:compare",
+    "inspect": "forebear.cli.inspect:inspect",
+    "runs": "forebear.cli.runs:runs",
+    "rerun": "forebear.cli.runs:rerun",
+    "import": "forebear.cli.exchange:imported",
+    "export": "forebear.cli.exchange:exported",
+    "demo": "forebear.cli.demo:demo",
+    "corpus": "forebear.cli.corpus:corpus",
+    "prepare": "forebear.cli.corpus:prepare",
+    "tokenize": "forebear.cli.tokenizer:tokenize",
+    "tokenizer": "forebear.cli.tokenizer:tokenizer",
 }
 WITH_FIELDS = ("preview", "pretrain", "explain", "distil")  # commands that take the fields of milestones as options
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
@@ -73,11 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _app(_command(tokens), config)(_switched(tokens), exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
         command = f"{given[0]} " if given and given[0] in COMMANDS else ""
-        return _fail(BadInput(str(error).strip(), remedy=f"see: forebear {command}--help"), given)
+        return _fail(InputError(str(error).strip(), remedy=f"see: forebear {command}--help"), given)
     except ForebearError as error:
         return _fail(error, given)
     except KeyboardInterrupt:
-        return _fail(Interrupted("interrupted; what was finished is kept, the same command goes on"), given)
+        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), given)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -96,16 +127,15 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
     """The application: the command that is called, whole, and the others by name only."""
     made = cyclopts.App(name="forebear", help=ABOUT, version=__version__, result_action="return_value")
     made.suppress_keyboard_interrupt = False  # ours to tell, see main
-    made.console = console(wide=False)
+    made.console = make_console(wide=False)
     if config is not None:
         made.config = cyclopts.config.Toml(config, must_exist=True, search_parents=False)
     for name, about in COMMANDS.items():
-        module, function = PLACES.get(name, (name, name))
-        place = f"forebear.cli.{module}"
+        module, _, function = PLACES[name].partition(":")
         if name == command:
-            made.command(getattr(importlib.import_module(place), function), name=name)
+            made.command(getattr(importlib.import_module(module), function), name=name)
         else:
-            made.command(f"{place}:{function}", name=name, help=about)
+            made.command(PLACES[name], name=name, help=about)
     return made
 
 
@@ -125,9 +155,9 @@ def _switched(tokens: list[str]) -> list[str]:
 def _switches() -> set[str]:
     from dataclasses import fields
 
-    from forebear.lineage import LINEAGE, milestone_named
+    from forebear.registry import LINEAGE, model_spec
 
-    found = (field for name in LINEAGE for field in fields(milestone_named(name)) if str(field.type) == "bool")
+    found = (field for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool")
     return {f"--{field.name.replace('_', '-')}" for field in found}
 
 
@@ -138,7 +168,7 @@ def _command(tokens: Sequence[str]) -> str | None:
     if tokens[0] not in COMMANDS:
         near = difflib.get_close_matches(tokens[0], COMMANDS, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
-        raise BadInput(f"no command named {tokens[0]!r}", remedy=remedy)
+        raise InputError(f"no command named {tokens[0]!r}", remedy=remedy)
     return tokens[0]
 
 
@@ -147,16 +177,16 @@ def _config(tokens: list[str]) -> tuple[list[str], str | None]:
     tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
-    from forebear.training.recipe import read_toml
+    from forebear.training.settings import read_toml
 
     at = tokens.index("--config")
     if at + 1 == len(tokens):
-        raise BadInput("--config needs a file", remedy="--config FILE.toml")
+        raise InputError("--config needs a file", remedy="--config FILE.toml")
     file = tokens[at + 1]
     form = "write a table for each command: [corpus], and below it documents = 'lines'"
     tables = read_toml(file, form)
     if strangers := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
-        raise BadInput(f"{strangers[0]!r} is no command's table", file=file, remedy=form)
+        raise InputError(f"{strangers[0]!r} is no command's table", file=file, remedy=form)
     return tokens[:at] + tokens[at + 2 :], file
 
 

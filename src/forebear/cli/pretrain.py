@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.labels import NO_TAGS, TagOptions
-from forebear.cli.printing import Speaking
-from forebear.cli.reading import ReadingOptions
-from forebear.cli.watching import clock, watching
-from forebear.errors import BadInput
-from forebear.text.sentences import Mode
+from forebear.cli.options import NO_TAG_OPTIONS, ReadingOptions, TaggedTextOptions
+from forebear.cli.output import Output, format_clock, watching
+from forebear.data.sentences import SentenceMode
+from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.training.corpora import TextSource
-    from forebear.training.folder import RunFolder
-    from forebear.training.together import Together
-    from forebear.using.planning import Plan
-    from forebear.using.task_plans import Plan as TaskPlan
+    from forebear.data.corpora import TextSource
+    from forebear.experiments.plan import AdaptPlan as TaskPlan
+    from forebear.experiments.plan import PretrainPlan
+    from forebear.training.run_folder import RunFolder
+    from forebear.training.together import ProcessGroup
 
 
 @Parameter(name="*")
@@ -88,7 +86,7 @@ class TrainingOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class PairOptions:
+class ParallelOptions:
     """Texts and their translations, for transformer."""
 
     pairs: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
@@ -103,18 +101,18 @@ class PairOptions:
 
     def or_else(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         if texts and self.pairs:
-            raise BadInput(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
+            raise InputError(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
         return texts or tuple(self.pairs or ())
 
-    def told(self, source: TextSource) -> TextSource:
+    def summary(self, source: TextSource) -> TextSource:
         return replace(source, pairs=self.pairs is not None, columns=self.columns)
 
     def of_target(self) -> dict[str, Any]:
         return {"target_tokenizer": self.target_tokenizer, "target_vocabulary": self.target_vocabulary}
 
-    def but_for(self, milestone: str | None, settings: dict[str, Any]) -> PairOptions:
+    def but_for(self, milestone: str | None, settings: dict[str, Any]) -> ParallelOptions:
         """To BERT `pairs` are another thing, a field of its own: there they are taken for that."""
-        from forebear.using.pair_plans import has_field
+        from forebear.experiments.plan import has_field
 
         if self.pairs is None or not has_field(milestone, "pairs"):
             return self
@@ -122,7 +120,7 @@ class PairOptions:
         return replace(self, pairs=None)
 
 
-NO_PAIRS = PairOptions()
+NO_PAIRS = ParallelOptions()
 ENORMOUS = 1e12  # a perplexity that is not written out any more
 
 
@@ -139,18 +137,18 @@ def pretrain(
     from_run: Annotated[Path | None, Parameter(name="--from")] = None,
     add_words: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    sentences: Mode = "split",
+    sentences: SentenceMode = "split",
     segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
     entities: Path | None = None,
     workers: int | None = None,
     processes: int | None = None,
     shard: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    parallel: PairOptions = NO_PAIRS,
+    parallel: ParallelOptions = NO_PAIRS,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    tags: TagOptions = NO_TAGS,
-    speaking: Speaking = Speaking(),
+    tags: TaggedTextOptions = NO_TAG_OPTIONS,
+    speaking: Output = Output(),
     **fields: str,
 ) -> None:
     """Train a milestone on your text; Ctrl-C saves, and the same command (or --resume) goes on.
@@ -211,41 +209,43 @@ def pretrain(
     fields
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
-    from forebear.training.recipe import read_recipe
-    from forebear.training.together import together
-    from forebear.using.beginning import begun
-    from forebear.using.planning import WRITTEN, plan
-    from forebear.using.tag_plans import going_on, learns_by_tags, tag_plan
+    from forebear.experiments.plan import RECIPE_FILE_KEYS, plan_pretraining
+    from forebear.experiments.tag_plans import is_tagged_training, plan_tagging, resume_any
+    from forebear.experiments.warm_start import init_from
+    from forebear.training.settings import read_recipe
+    from forebear.training.together import launch_processes
 
     settings = training.settings() | tags.settings()
     settings |= {name.replace("-", "_"): value for name, value in fields.items()}
     parallel = parallel.but_for(milestone, settings)
-    written = read_recipe(recipe, WRITTEN) if recipe else None
-    source = parallel.told(_source(reading, sentences, segment, user_dict, entities))
+    written = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
+    source = parallel.summary(_source(reading, sentences, segment, user_dict, entities))
     how: dict[str, Any] = {"size": size, "source": source, "recipe": written, "settings": settings}
-    with together(processes, shard=shard) as group:
+    with launch_processes(processes, shard=shard) as group:
         if group is None:
             return
         if resume is not None:
             _alone(milestone, (*texts, *(parallel.pairs or ())), settings)
             with watching(speaking) as watcher:
-                run = going_on(resume, watcher=watcher, group=group)
+                run = resume_any(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
-            raise BadInput("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
-        elif learns_by_tags(milestone, texts, source.reading):
+            raise InputError("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+        elif is_tagged_training(milestone, texts, source.reading):
             idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
-            run = _taught(tag_plan(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
+            run = _taught(plan_tagging(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
         else:
-            how |= {**parallel.of_target(), "beginning": begun(from_run, add_words)}
-            what = plan(milestone, parallel.or_else(texts), **how, tokenizer=tokenizer, vocabulary=vocabulary)
+            how |= {**parallel.of_target(), "beginning": init_from(from_run, add_words)}
+            what = plan_pretraining(
+                milestone, parallel.or_else(texts), **how, tokenizer=tokenizer, vocabulary=vocabulary
+            )
             run = _trained(what, to, overwrite, workers, speaking, group)
-    speaking.tell({"folder": str(run.path), **run.facts}, lambda console: _draw(console, run))
+    speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw(console, run))
 
 
 def _source(
-    reading: ReadingOptions, sentences: Mode, segment: bool, user_dict: Path | None, entities: Path | None
+    reading: ReadingOptions, sentences: SentenceMode, segment: bool, user_dict: Path | None, entities: Path | None
 ) -> TextSource:
-    from forebear.training.corpora import TextSource
+    from forebear.data.corpora import TextSource
 
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
@@ -253,9 +253,9 @@ def _source(
 
 
 def _trained(
-    what: Plan, to: Path | None, overwrite: bool, workers: int | None, speaking: Speaking, group: Together
+    what: PretrainPlan, to: Path | None, overwrite: bool, workers: int | None, speaking: Output, group: ProcessGroup
 ) -> RunFolder:
-    from forebear.using.pretraining import pretrain as trained
+    from forebear.experiments.pipeline import run_pretraining as trained
 
     with (
         speaking.progress("learning the tokenizer") as learned,
@@ -276,37 +276,37 @@ def _trained(
 
 
 def _taught(
-    planned: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Speaking, group: Together
+    planned: tuple[TaskPlan, list[str]], to: Path | None, overwrite: bool, speaking: Output, group: ProcessGroup
 ) -> RunFolder:
     """By words and their tags: what `adapt` does from nothing."""
-    from forebear.using.adapting import adapt
+    from forebear.experiments.pipeline import run_adaptation
 
     what, notes = planned
     with watching(speaking) as watcher:
         for note in notes:
-            watcher.note(note)
+            watcher.on_note(note)
         command = shlex.join(["forebear", *sys.argv[1:]])
-        return adapt(what, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
+        return run_adaptation(what, to, overwrite=overwrite, command=command, watcher=watcher, group=group)
 
 
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
     given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
     if given:
         remedy = "leave out the rest, or train a new run with these settings"
-        raise BadInput(f"--resume takes everything from the run's folder, but {given[0]} is given too", remedy=remedy)
+        raise InputError(f"--resume takes everything from the run's folder, but {given[0]} is given too", remedy=remedy)
 
 
 def _draw(console: Console, run: RunFolder) -> None:
-    from forebear.cli.adapt import drawn
-    from forebear.using.explaining import abilities
+    from forebear.cli.adapt import print_adaptation
+    from forebear.experiments.explain import model_capabilities
 
     if run.task is not None:  # words and their tags have taught it
-        drawn(console, run)
+        print_adaptation(console, run)
         return
-    facts = run.facts
+    facts = run.metadata
     held_out = facts.get("metrics", {}).get("held_out", {})
     steps = "1 step" if facts["step"] == 1 else f"{facts['step']:,} steps"
-    what = f"{facts['parameters']:,} parameters, {steps} in {clock(facts['seconds'])}"
+    what = f"{facts['parameters']:,} parameters, {steps} in {format_clock(facts['seconds'])}"
     best = facts.get("best_step", facts["step"])
     kept = f"; the best weights, of step {best:,}, are kept" if best != facts["step"] else ""
     console.print(f"[bold]{facts['milestone']}[/]: {what}{kept}")
@@ -326,7 +326,7 @@ def _draw(console: Console, run: RunFolder) -> None:
         own = f"perplexity {_perplexity(held_out)}, {held_out['nats_per_token']:.4f} nats a token"
         console.print(f"held out: [bold]{held_out['bits_per_byte']:.4f} bits per byte[/], {own}")
     console.print(f"run: {run.path}", markup=False, soft_wrap=True)
-    able, _ = abilities(facts["milestone"])
+    able, _ = model_capabilities(facts["milestone"])
     first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in able), "runs")
     asked = [word for word in (first, str(run.path), facts.get("example")) if word]
     console.print(f"what now: forebear {shlex.join(asked)}  ({', '.join(able)})", markup=False, soft_wrap=True)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.labels import NO_TAGS, TagOptions
-from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions, Texts
-from forebear.text.sentences import Mode
+from forebear.cli.options import NO_TAG_OPTIONS, ReadingOptions, TaggedTextOptions, TextFiles
+from forebear.cli.output import Output, make_table
+from forebear.data.sentences import SentenceMode
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from forebear.using.previewing import Preview, Seen
-    from forebear.using.staging import Stage
+    from forebear.experiments.preview import PipelineStage, Preview, PreviewRow
 
 LONGEST = 60  # tokens of a row that are drawn; --json has them all
 FATES = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
@@ -27,7 +25,7 @@ SECOND = "cyan"  # the second half of a row
 
 def preview(
     milestone: str,
-    texts: Texts,
+    texts: TextFiles,
     /,
     *,
     size: str | None = None,
@@ -37,13 +35,13 @@ def preview(
     rows: int = 4,
     step: int = 0,
     stages: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    sentences: Mode = "split",
+    sentences: SentenceMode = "split",
     segment: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     user_dict: Path | None = None,
     entities: Path | None = None,
     reading: ReadingOptions = ReadingOptions(),
-    tags: TagOptions = NO_TAGS,
-    speaking: Speaking = Speaking(),
+    tags: TaggedTextOptions = NO_TAG_OPTIONS,
+    speaking: Output = Output(),
     **fields: str,
 ) -> None:
     """Show what a milestone will see and must predict: a batch of its objective on your text, and figures of it.
@@ -89,26 +87,26 @@ def preview(
     fields
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
-    from forebear.lineage import milestone_named
-    from forebear.training.corpora import TextSource
-    from forebear.using.planning import plan
-    from forebear.using.previewing import preview as previewed
-    from forebear.using.previewing_tags import tags_preview
-    from forebear.using.staging import stages as staged
-    from forebear.using.tag_plans import learns_by_tags, tag_plan
+    from forebear.data.corpora import TextSource
+    from forebear.experiments.plan import plan_pretraining
+    from forebear.experiments.preview import pipeline_summary as staged
+    from forebear.experiments.preview import preview_batch as previewed
+    from forebear.experiments.preview import preview_tags
+    from forebear.experiments.tag_plans import is_tagged_training, plan_tagging
+    from forebear.registry import model_spec
 
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None
-    translates = milestone_named(milestone).learns_from == "pairs"
+    translates = model_spec(milestone).learns_from == "pairs"
     source = TextSource((), reading.reading(), sentences, segment, dictionary, names, translates, columns)
     settings = tags.settings() | {name.replace("-", "_"): value for name, value in fields.items()}
-    if learns_by_tags(milestone, texts, source.reading):
+    if is_tagged_training(milestone, texts, source.reading):
         idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "stages": stages, "step": step}
-        taught, _ = tag_plan(milestone, texts, source, size=size, settings=settings, idle=idle)
-        seen = tags_preview(taught, rows=rows)
-        speaking.tell(seen.facts(), lambda console: _draw(console, seen))
+        taught, _ = plan_tagging(milestone, texts, source, size=size, settings=settings, idle=idle)
+        seen = preview_tags(taught, rows=rows)
+        speaking.emit(seen.to_dict(), lambda console: _draw(console, seen))
         return
-    what = plan(
+    what = plan_pretraining(
         milestone,
         texts,
         size=size,
@@ -120,11 +118,11 @@ def preview(
     if stages:
         with speaking.progress("preparing") as progress:
             nine = staged(what, progress=progress)
-        speaking.tell({"stages": [one.facts() for one in nine]}, lambda console: _draw_stages(console, nine))
+        speaking.emit({"stages": [one.to_dict() for one in nine]}, lambda console: _draw_stages(console, nine))
         return
     with speaking.progress("preparing") as progress:
         told = previewed(what, rows=rows, step=step, progress=progress)
-    speaking.tell(told.facts(), lambda console: _draw(console, told))
+    speaking.emit(told.to_dict(), lambda console: _draw(console, told))
 
 
 def _draw(console: Console, told: Preview) -> None:
@@ -148,7 +146,7 @@ def _windows(windows: list[dict[str, Any]]):
     from rich.markup import escape
 
     drawn = "turns in the tree" if any(one["turns"] for one in windows) else "drawn by chance"
-    made = table("word", "around", drawn, title="The first windows")
+    made = make_table("word", "around", drawn, title="The first windows")
     for one in windows:
         against = one["turns"] or " ".join(map(_plain, one["drawn"]))
         around = " ".join(map(_plain, one["around"]))
@@ -159,15 +157,15 @@ def _windows(windows: list[dict[str, Any]]):
 def _together(entries: list[dict[str, Any]]):
     from rich.markup import escape
 
-    made = table("word", "beside", ">how often", ">its weight", title="The first entries")
+    made = make_table("word", "beside", ">how often", ">its weight", title="The first entries")
     for one in entries:
         words = (escape(_plain(one[name])) for name in ("word", "beside"))
         made.add_row(*words, f"{one['count']:,.2f}", f"{one['weight']:.3f}")
     return made
 
 
-def _draw_stages(console: Console, nine: list[Stage]) -> None:
-    made = table(">", "step", "")
+def _draw_stages(console: Console, nine: list[PipelineStage]) -> None:
+    made = make_table(">", "step", "")
     for stage in nine:
         made.add_row(str(stage.number), f"[bold]{stage.name}[/]", stage.words)
     console.print(made)
@@ -189,12 +187,12 @@ def _legend(told: Preview) -> Text:
     return made.append("seeing it and what the milestone may see", "dim")
 
 
-def _of_row(row: Seen) -> str:
+def _of_row(row: PreviewRow) -> str:
     told = ", ".join(f"{name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
     return f", {told}" if told else ""
 
 
-def _columns(told: Preview, row: Seen, margin: int, width: int) -> Text:
+def _columns(told: Preview, row: PreviewRow, margin: int, width: int) -> Text:
     """Tokens with their targets beneath, broken into as many lines as the terminal wants."""
     from rich.cells import cell_len
     from rich.text import Text
@@ -220,7 +218,7 @@ def _columns(told: Preview, row: Seen, margin: int, width: int) -> Text:
     return made
 
 
-def _style(told: Preview, row: Seen, name: str, at: int) -> str:
+def _style(told: Preview, row: PreviewRow, name: str, at: int) -> str:
     """Of the token at a place of one of the lines."""
     token = row.tokens[at] if name == "seen" else row.asked[name][at]
     if token is None:
@@ -242,7 +240,7 @@ def _plain(token: str | None) -> str:
 
 
 def _figures(told: Preview):
-    made = table("this batch", "")
+    made = make_table("this batch", "")
     figures = told.figures
     made.add_row("rows", f"{figures['rows']:,}, of {figures['shortest_row']:,} to {figures['longest_row']:,} tokens")
     made.add_row("tokens", f"{figures['tokens']:,}, {figures['distinct_tokens']:,} different ones")

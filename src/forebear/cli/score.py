@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from forebear.cli.many import ONE, Given, ManyOptions, brief, number, opened, plain
-from forebear.cli.partly import Partly, Unanswered
-from forebear.cli.printing import Speaking, bar, counted, table
-from forebear.errors import BadInput
+from forebear.cli.batch_io import (
+    SINGLE_INPUT,
+    BatchInputOptions,
+    FailedInput,
+    PartialResults,
+    TextArguments,
+    format_number,
+    open_run,
+    printable_cell,
+    shorten,
+)
+from forebear.cli.output import Output, count_phrase, make_table, text_bar
+from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.text.tokenizer import Tokenizer
-    from forebear.using.scoring import Scored, ScoredToken
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.inference.score import ScoredText, ScoredToken
 
 COLOURS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
 COLUMNS = (">bits/byte", ">tokens", "text")
@@ -27,13 +36,13 @@ WIDEST = 16  # bits that fill a bar
 
 def score(
     run: Path,
-    texts: Given = None,
+    texts: TextArguments = None,
     /,
     *,
     tokens: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     ends: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    many: ManyOptions = ONE,
-    speaking: Speaking = Speaking(),
+    many: BatchInputOptions = SINGLE_INPUT,
+    speaking: Output = Output(),
 ) -> None:
     """Say how probable a run finds texts: log-probability, perplexity, bits per byte; several are ranked.
 
@@ -58,39 +67,41 @@ def score(
     ends
         Score also that each text ends where it does.
     """
-    from forebear.using.scoring import ranks
-    from forebear.using.scoring import score as scored
+    from forebear.inference.score import score_ranks
+    from forebear.inference.score import score_texts as scored
 
-    using = opened(run, "score", speaking)
-    partly = Partly() if many.reads_lines(texts) else None
+    using = open_run(run, "score", speaking)
+    partly = PartialResults() if many.reads_lines(texts) else None
     counts = {"texts": 0, "tokens": 0}
     joined = 0
 
-    def ask(group: list[str]) -> list[Scored]:
+    def ask(group: list[str]) -> list[ScoredText]:
         nonlocal joined
         answers = scored(using.scorer, using.tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
-        joined += sum(len(using.parts_of(text)) > 1 for text in group)
+        joined += sum(len(using.training_units(text)) > 1 for text in group)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
     asked = ask if partly is None else lambda group: _but_blank(group, ask, using.tokenizer)
-    answers: list[Any] = many.answer(many.lines(texts), asked, lambda answer: _facts(answer, tokens), partly=partly)
+    answers: list[Any] = many.run_batch(
+        many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partly=partly
+    )
     if not counts["texts"]:
-        raise BadInput("there is no text to score", remedy='forebear score RUN "some text", or --in FILE')
+        raise InputError("there is no text to score", remedy='forebear score RUN "some text", or --in FILE')
     facts: dict[str, Any] = {"run": using.name}
     if partly is not None:
         partly.tell(facts, quiet=speaking.quiet)
     _tell_joined(facts, joined, speaking)
     if many.output_file is not None:
         facts |= {**counts, "out": str(many.output_file)}
-        told = f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')} scored: {many.output_file}"
-        speaking.tell(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        told = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')} scored: {many.output_file}"
+        speaking.emit(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
         return
-    shown: list[Scored] = [answer for answer in answers if not isinstance(answer, Unanswered)]
-    places = ranks(shown)
+    shown: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
+    places = score_ranks(shown)
     numbers = iter(places)
-    ranked = [None if isinstance(answer, Unanswered) else next(numbers) for answer in answers]
+    ranked = [None if isinstance(answer, FailedInput) else next(numbers) for answer in answers]
     listed = [{"rank": rank, **_facts(answer, tokens)} for rank, answer in zip(ranked, answers, strict=True)]
 
     def draw(console: Console) -> None:
@@ -98,10 +109,10 @@ def score(
             _draw_tokens(console, answer, using.tokenizer)
         _draw(console, shown, places)
 
-    speaking.tell({**facts, "texts": listed}, draw)
+    speaking.emit({**facts, "texts": listed}, draw)
 
 
-def _tell_joined(facts: dict[str, Any], joined: int, speaking: Speaking) -> None:
+def _tell_joined(facts: dict[str, Any], joined: int, speaking: Output) -> None:
     """Says how many texts are several to a run that learned sentences, so that `measure` has other figures."""
     if not joined:
         return
@@ -112,68 +123,68 @@ def _tell_joined(facts: dict[str, Any], joined: int, speaking: Speaking) -> None
         print(f"note: {what}, as the run learned them, with their ends", file=sys.stderr)  # noqa: T201
 
 
-def _but_blank(group: list[str], ask: Callable[[list[str]], list[Scored]], tokenizer: Tokenizer) -> list[Any]:
+def _but_blank(group: list[str], ask: Callable[[list[str]], list[ScoredText]], tokenizer: Tokenizer) -> list[Any]:
     """What is scored, and an error in the place of every blank line: files have many, and all are told at once."""
-    from forebear.using.scoring import nothing_to_score
+    from forebear.inference.score import empty_text_error
 
     blank = [not text.strip() and not len(tokenizer.encode(text).ids) for text in group]
     scored = iter(ask([text for text, lacks in zip(group, blank, strict=True) if not lacks]))
-    return [nothing_to_score() if lacks else next(scored) for lacks in blank]
+    return [empty_text_error() if lacks else next(scored) for lacks in blank]
 
 
-def _facts(answer: Scored | Unanswered, tokens: bool) -> dict[str, Any]:
-    return answer.facts() if isinstance(answer, Unanswered) else answer.facts(tokens=tokens)
+def _facts(answer: ScoredText | FailedInput, tokens: bool) -> dict[str, Any]:
+    return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
 
 
-def _draw(console: Console, answers: list[Scored], places: list[int]) -> None:
-    unknown = sum(answer.unknown for answer in answers)
-    made = table(">rank", ">log P", ">perplexity", *([">without unknown"] if unknown else []), *COLUMNS)
+def _draw(console: Console, answers: list[ScoredText], places: list[int]) -> None:
+    unknown = sum(answer.num_unknown for answer in answers)
+    made = make_table(">rank", ">log P", ">perplexity", *([">without unknown"] if unknown else []), *COLUMNS)
     for rank, answer in sorted(zip(places, answers, strict=True), key=lambda pair: pair[0]):
         made.add_row(
             str(rank),
-            number(answer.log_probability),
-            number(answer.perplexity, 2),
+            format_number(answer.log_prob),
+            format_number(answer.perplexity, 2),
             *([_known(answer)] if unknown else []),
-            number(answer.bits_per_byte),
+            format_number(answer.bits_per_byte),
             str(len(answer.tokens)),
-            brief(answer.text),
+            shorten(answer.text),
         )
     console.print(made)
-    if any(answer.pseudo for answer in answers):
+    if any(answer.is_pseudo_likelihood for answer in answers):
         told = "pseudo-likelihood: each token was told by all others, which ranks texts but is no probability of them"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
     if unknown:
-        told = (
-            f"{counted(unknown, 'unknown token')}: bits, and the rank, charge the spelling; log P and perplexity do not"
-        )
+        told = f"{count_phrase(unknown, 'unknown token')}: bits, and the rank, charge the spelling; log P and perplexity do not"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
-    if impossible := sum(answer.impossible for answer in answers):
+    if impossible := sum(answer.num_impossible for answer in answers):
         has = "1 token has" if impossible == 1 else f"{impossible:,} tokens have"
         told = f"{has} the probability 0 for this run, which makes the text impossible (-inf)"
         console.print(f"[yellow]{told}[/]", soft_wrap=True)
 
 
-def _known(answer: Scored) -> str:
-    return "" if answer.perplexity_known is None else number(answer.perplexity_known, 2)
+def _known(answer: ScoredText) -> str:
+    return "" if answer.perplexity_known is None else format_number(answer.perplexity_known, 2)
 
 
-def _draw_tokens(console: Console, answer: Scored, tokenizer: Tokenizer) -> None:
-    from forebear.using.continuing import readable
+def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> None:
+    from forebear.inference.stream_decode import readable_token
 
     ends = [0, *(token.end for token in answer.tokens)]
     spaced = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))
-    coloured = (f"[{_colour(token)}]{plain(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True))
+    coloured = (
+        f"[{_colour(token)}]{printable_cell(text)}[/]" for token, text in zip(answer.tokens, spaced, strict=True)
+    )
     console.print("".join(coloured), soft_wrap=True)
     counts = any(token.ngram_length is not None for token in answer.tokens)
-    made = table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
+    made = make_table("token", "original", ">P", ">log P", ">bits", "", *([">n-gram"] if counts else []))
     for token in answer.tokens:
         made.add_row(
-            plain(readable(tokenizer, token.id)),
-            plain(token.original),
+            printable_cell(readable_token(tokenizer, token.id)),
+            printable_cell(token.original),
             f"{token.probability:.4g}",
-            number(token.log_probability),
-            number(token.bits, 2),
-            bar(min(token.bits / WIDEST, 1)),
+            format_number(token.log_prob),
+            format_number(token.bits, 2),
+            text_bar(min(token.bits / WIDEST, 1)),
             *([str(token.ngram_length)] if counts else []),
             style=_colour(token),
         )

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from forebear.cli.learning import LearningOptions, segmenter_of
-from forebear.cli.printing import Speaking, table
-from forebear.cli.reading import ReadingOptions, Texts
-from forebear.errors import BadInput
-from forebear.text.choosing import Kind
+from forebear.cli.options import ReadingOptions, TextFiles, TokenizerOptions, segmenter_for
+from forebear.cli.output import Output, make_table
+from forebear.data.source import TokenizerKind
+from forebear.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
 
 tokenizer = App(
     name="tokenizer", help="Train a tokenizer on your text, or look into one.", result_action="return_value"
@@ -25,16 +24,16 @@ tokenizer = App(
 
 @tokenizer.command
 def train(
-    texts: Texts,
+    texts: TextFiles,
     /,
     *,
     to: Path,
-    kind: Kind = "wordpiece",
+    kind: TokenizerKind = "wordpiece",
     user_dict: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     reading: ReadingOptions = ReadingOptions(),
-    learning: LearningOptions = LearningOptions(),
-    speaking: Speaking = Speaking(),
+    learning: TokenizerOptions = TokenizerOptions(),
+    speaking: Output = Output(),
 ) -> None:
     """Train a tokenizer on your text and save it as one tokenizer.json, which Hugging Face's tools read too.
 
@@ -56,20 +55,22 @@ def train(
     overwrite
         Replace the file if it exists.
     """
-    from forebear.text.aside import disk_told
-    from forebear.text.choosing import learn
+    from forebear.data.io.atomic import explain_disk_errors
+    from forebear.data.source import train_on_files
 
     if user_dict is not None and kind != "words":
-        raise BadInput(f"--user-dict has no effect on {kind}", remedy="leave it out, or choose --kind words")
+        raise InputError(f"--user-dict has no effect on {kind}", remedy="leave it out, or choose --kind words")
     if to.is_dir() or (to.exists() and not overwrite):
-        raise BadInput("exists already", file=to, remedy="add --overwrite, or choose another file with --to")
+        raise InputError("exists already", file=to, remedy="add --overwrite, or choose another file with --to")
     if not to.parent.is_dir():
-        raise BadInput("the folder of this file does not exist", file=to, remedy=f"mkdir -p {to.parent}")
+        raise InputError("the folder of this file does not exist", file=to, remedy=f"mkdir -p {to.parent}")
     with speaking.progress("learning the tokenizer") as progress:
-        made = learn(kind, texts, reading.reading(), learning.learning(), segmenter_of(False, user_dict), progress)
-    with disk_told(to):
+        made = train_on_files(
+            kind, texts, reading.reading(), learning.learning(), segmenter_for(False, user_dict), progress
+        )
+    with explain_disk_errors(to):
         made.save(to)
-    speaking.tell({"file": str(to), **made.describe()}, lambda console: _draw(console, made, str(to), 0))
+    speaking.emit({"file": str(to), **made.describe()}, lambda console: _draw(console, made, str(to), 0))
 
 
 @tokenizer.command
@@ -79,7 +80,7 @@ def show(
     *,
     top: int = 20,
     lower: bool | None = None,
-    speaking: Speaking = Speaking(),
+    speaking: Output = Output(),
 ) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
@@ -97,17 +98,17 @@ def show(
     lower
         For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]
     """
-    from forebear.text.tokenizer import Tokenizer
+    from forebear.data.tokenizers.tokenizer import Tokenizer
 
     made = Tokenizer.load(file, lower=lower)
-    facts: dict[str, Any] = {"file": str(file), **made.describe(), "tokens": made.tokens()[:top]}
-    speaking.tell(facts, lambda console: _draw(console, made, str(file), top))
+    facts: dict[str, Any] = {"file": str(file), **made.describe(), "tokens": made.vocabulary()[:top]}
+    speaking.emit(facts, lambda console: _draw(console, made, str(file), top))
 
 
 def _draw(console: Console, made: Tokenizer, file: str, top: int) -> None:
     from rich.markup import escape
 
-    facts = table("", "", title=escape(file))
+    facts = make_table("", "", title=escape(file))
     for name, value in made.describe().items():
         if name == "roles":
             value = ", ".join(f"{role} {it['token']} ({it['id']})" for role, it in value.items())
@@ -116,6 +117,120 @@ def _draw(console: Console, made: Tokenizer, file: str, top: int) -> None:
         facts.add_row(name, escape(str(value)))
     console.print(facts)
     if top:
-        ordinary = [token for i, token in enumerate(made.tokens()) if i not in made.specials]
+        ordinary = [token for i, token in enumerate(made.vocabulary()) if i not in made.special_ids]
         console.print("first: " + escape("  ".join(map(repr, ordinary[:top]))))
         console.print("last:  " + escape("  ".join(map(repr, ordinary[-top:]))))
+
+
+# `forebear tokenize`: how a tokenizer cuts a text, piece by piece.
+
+
+STDIN = "/dev/stdin"  # what the front door makes of a lone -
+
+
+def tokenize(
+    texts: Annotated[list[str] | None, Parameter(negative="")] = None,
+    /,
+    *,
+    tokenizer: Path,
+    input_file: Annotated[Path | None, Parameter(name="--in")] = None,
+    specials: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    lower: bool | None = None,
+    spaced: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    speaking: Output = Output(),
+) -> None:
+    """Show how a tokenizer cuts a text, piece by piece, with offsets into the original.
+
+    ```
+    forebear tokenize "我很喜欢你" --tokenizer corpora/book/tokenizer.json
+    forebear tokenize "the [MASK] sat" --tokenizer bert-base-uncased-vocab.txt --specials --json
+    forebear tokenize --in test.txt --tokenizer runs/ngram --spaced > test.cut
+    ```
+
+    Parameters
+    ----------
+    texts
+        What to cut, each argument by itself; - for the lines of standard input.
+    tokenizer
+        A tokenizer.json, a vocab.txt, GPT-2's encoder.json, or the folder of one of them, such as a run.
+    input_file
+        A file whose lines are cut one by one, after the texts.
+    specials
+        Take special tokens written in the text, such as [MASK], for what they are.
+    lower
+        For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]
+    spaced
+        Write the tokens alone, a line a text, with a space between: what programs for n-grams, such as KenLM with an
+        ARPA file of the run, take for words. What the vocabulary lacks stays as it is written.
+    """
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+
+    given = [text for text in texts or () if text != STDIN]
+    if input_file is None and STDIN in (texts or ()):
+        input_file = Path(STDIN)
+    if input_file is not None:
+        from forebear.data.io.files import find_sources
+        from forebear.data.io.ledger import Ledger
+        from forebear.data.io.reader import TextFormat
+
+        given += [
+            document.text
+            for document in TextFormat(documents="lines", format="text").documents_in(
+                find_sources([input_file]), Ledger()
+            )
+        ]
+    if not given:
+        raise InputError(
+            "there is no text to cut", remedy='forebear tokenize "some text" --tokenizer FILE, or --in FILE'
+        )
+    chosen = Tokenizer.load(tokenizer, lower=lower)
+    cut = [(text, chosen.encode(text, specials=specials)) for text in given]
+    if spaced:
+        lines = [_spaced(text, pieces, chosen) for text, pieces in cut]
+        facts = {"tokenizer": chosen.describe(), "texts": lines}
+        speaking.emit(facts, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
+        return
+    speaking.emit(
+        {"tokenizer": chosen.describe(), "texts": [_facts(text, pieces) for text, pieces in cut]},
+        lambda console: [_tokenize_draw(console, text, pieces, chosen) for text, pieces in cut],
+    )
+
+
+def _spaced(text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> str:
+    """Its tokens with a space between; those that are unknown as they are written."""
+    rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
+    return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)
+
+
+def _facts(text: str, pieces: TokenEncoding) -> dict[str, Any]:
+    rows = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True)
+    return {
+        "text": text,
+        "pieces": [{"token": token, "id": i, "start": a, "end": b, "original": text[a:b]} for token, i, (a, b) in rows],
+    }
+
+
+def _tokenize_draw(console: Console, text: str, pieces: TokenEncoding, tokenizer: Tokenizer) -> None:
+    made = make_table("piece", ">id", ">start", ">end", "original")
+    for token, i, (start, end) in zip(pieces.texts, pieces.ids.tolist(), pieces.spans, strict=True):
+        made.add_row(
+            _plain(token),
+            str(i),
+            str(start),
+            str(end),
+            _plain(text[start:end]),
+            style="red" if i == tokenizer.unk_id else "",
+        )
+    console.print(made)
+    unknown = int((pieces.ids == tokenizer.unk_id).sum()) if tokenizer.unk_id is not None else 0
+    told = f", {unknown} unknown" if unknown else ""
+    console.print(
+        f"{len(pieces.ids)} tokens for {len(text)} characters{told} ({tokenizer.kind}, {tokenizer.vocab_size:,} entries)"
+    )
+
+
+def _plain(text: str) -> str:
+    """The text as it may be shown in a cell: white space and controls by their escapes, brackets not as markup."""
+    from rich.markup import escape
+
+    return escape(text if text.isprintable() else repr(text)[1:-1])

@@ -302,7 +302,7 @@ street.end
 """
 
 
-def rules(language: str) -> list[str]:
+def clause_rules(language: str) -> list[str]:
     """The sentences, and the predicate in each tense; what only happens to people is never wanted or promised."""
     text, predicate, chance = (
         (ENGLISH, ENGLISH_PREDICATE, ENGLISH_CHANCE)

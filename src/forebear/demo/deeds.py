@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from forebear.demo.inflection import with_article
-from forebear.demo.lexicon import Entry, Lexicon, actions, grouped, lexicon
+from forebear.demo.lexicon import DemoLexicon, LexiconEntry, action_lexicon, grouped_rows, make_lexicon, with_article
 
 # What one can mean to do with a thing ...
 HANDLING = """
@@ -226,7 +225,7 @@ it was a holiday | 那天放假
 """
 
 
-def lexicons() -> list[Lexicon]:
+def lexicons() -> list[DemoLexicon]:
     verbs = {
         "handle": HANDLING, "chance": CHANCING, "meet": MEETING, "encounter": ENCOUNTERING, "eat": EATING,
         "sip": DRINKING, "tend": TENDING, "move": MOVING, "study": STUDYING, "pursue": PURSUING, "harm": HARMING,
@@ -234,10 +233,10 @@ def lexicons() -> list[Lexicon]:
     }  # fmt: skip
     words = {"quality": QUALITIES, "nature": NATURES, "manner": MANNERS, "reason": REASONS}
     return [
-        *(actions(name, table) for name, table in verbs.items()),
-        *(lexicon(name, [_word(kind, row) for kind, row in grouped(table)]) for name, table in words.items()),
+        *(action_lexicon(name, table) for name, table in verbs.items()),
+        *(make_lexicon(name, [_word(kind, row) for kind, row in grouped_rows(table)]) for name, table in words.items()),
     ]
 
 
-def _word(kind: str, row: list[str]) -> Entry:
-    return Entry(kind, {"en.": row[0], "en.a": with_article(row[0]), "zh.": row[1]})
+def _word(kind: str, row: list[str]) -> LexiconEntry:
+    return LexiconEntry(kind, {"en.": row[0], "en.a": with_article(row[0]), "zh.": row[1]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forebear.demo.lexicon import Lexicon, actions, lexicon
+from forebear.demo.lexicon import DemoLexicon, action_lexicon, make_lexicon
 
 DOINGS = """
 calm:
@@ -77,13 +77,13 @@ upset the soup | 打翻 一锅汤
 """
 
 
-def lexicons() -> list[Lexicon]:
-    doing, luck = actions("doing", DOINGS), actions("luck", LUCK)
+def lexicons() -> list[DemoLexicon]:
+    doing, luck = action_lexicon("doing", DOINGS), action_lexicon("luck", LUCK)
     return [
         doing,
         luck,
-        lexicon("fortune", [entry for entry in luck.entries if entry.kind == "good"]),
-        lexicon("misfortune", [entry for entry in luck.entries if entry.kind == "bad"]),
-        lexicon("calm", [entry for entry in doing.entries if entry.kind == "calm"]),
-        lexicon("busy", [entry for entry in doing.entries if entry.kind == "busy"]),
+        make_lexicon("fortune", [entry for entry in luck.entries if entry.kind == "good"]),
+        make_lexicon("misfortune", [entry for entry in luck.entries if entry.kind == "bad"]),
+        make_lexicon("calm", [entry for entry in doing.entries if entry.kind == "calm"]),
+        make_lexicon("busy", [entry for entry in doing.entries if entry.kind == "busy"]),
     ]

@@ -201,7 +201,7 @@ zh
 
 
 @cache
-def meanings() -> dict[str, dict[str, str]]:
+def coherence_meanings() -> dict[str, dict[str, str]]:
     """Name → its parts: `things` (the silent picks), and the wordings of each language as the lines of a rule."""
     found: dict[str, dict[str, str]] = {}
     here: dict[str, str] = {}
@@ -220,5 +220,6 @@ def meanings() -> dict[str, dict[str, str]]:
 def rules(language: str) -> str:
     """Each meaning as a rule `things.NAME`, which says nothing, and a rule `meaning.NAME`."""
     return "\n".join(
-        f"things.{name}\n    {parts['things']}\nmeaning.{name}\n{parts[language]}" for name, parts in meanings().items()
+        f"things.{name}\n    {parts['things']}\nmeaning.{name}\n{parts[language]}"
+        for name, parts in coherence_meanings().items()
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon, plain
+from forebear.demo.lexicon import DemoLexicon, LexiconEntry, grouped_rows, make_lexicon, plain_lexicon
 
 DAYS = """
 Monday | 星期一
@@ -57,31 +57,31 @@ thick mist | misty | 大雾 | 有大雾
 DEGREES = {"warm": range(22, 39), "mild": range(9, 24), "cold": range(-12, 5)}
 
 
-def lexicons() -> list[Lexicon]:
+def lexicons() -> list[DemoLexicon]:
     return [
-        plain("day", DAYS),
-        plain("when", PARTS),
-        plain("season", SEASONS),
-        lexicon("weather", [_weather(kind, row) for kind, row in grouped(WEATHERS)]),
+        plain_lexicon("day", DAYS),
+        plain_lexicon("when", PARTS),
+        plain_lexicon("season", SEASONS),
+        make_lexicon("weather", [_weather(kind, row) for kind, row in grouped_rows(WEATHERS)]),
         *(
-            lexicon(name, [_degrees(name, degrees) for degrees in span], [1.0] * len(span))
+            make_lexicon(name, [_degrees(name, degrees) for degrees in span], [1.0] * len(span))
             for name, span in DEGREES.items()
         ),
         *numbers(),
     ]
 
 
-def _weather(kind: str, row: list[str]) -> Entry:
+def _weather(kind: str, row: list[str]) -> LexiconEntry:
     noun, sky, chinese, chinese_sky = row
-    return Entry(kind, {"en.": noun, "en.sky": sky, "zh.": chinese, "zh.sky": chinese_sky})
+    return LexiconEntry(kind, {"en.": noun, "en.sky": sky, "zh.": chinese, "zh.sky": chinese_sky})
 
 
-def _degrees(kind: str, degrees: int) -> Entry:
+def _degrees(kind: str, degrees: int) -> LexiconEntry:
     forms = {}
     for name, value in (("", degrees), *((f"less{fall}", degrees - fall) for fall in (5, 6, 7, 8, 9))):
         forms[f"en.{name}"] = f"{value} degrees" if value >= 0 else f"minus {-value} degrees"
         forms[f"zh.{name}"] = f" {value} 摄氏度" if value >= 0 else f"零下 {-value} 摄氏度"
-    return Entry(kind, forms)
+    return LexiconEntry(kind, forms)
 
 
 ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -100,21 +100,25 @@ def counted(number: int) -> str:
     return "两" if number == 2 else chinese_number(number)
 
 
-def numbers() -> list[Lexicon]:
-    def entry(number: int) -> Entry:
+def numbers() -> list[DemoLexicon]:
+    def entry(number: int) -> LexiconEntry:
         english = ENGLISH[number] if number < len(ENGLISH) else str(number)
-        return Entry("", {"en.": english, "en.digits": str(number), "zh.": counted(number), "zh.digits": str(number)})
+        return LexiconEntry(
+            "", {"en.": english, "en.digits": str(number), "zh.": counted(number), "zh.digits": str(number)}
+        )
 
     few, many = [entry(number) for number in range(2, 10)], [entry(number) for number in range(11, 80)]
-    years = [Entry("", {"en.": str(year), "zh.": str(year)}) for year in range(1931, 2000)]
-    hours = [Entry("", {"en.": ENGLISH[hour], "zh.": counted(hour)}) for hour in range(1, 13)]
-    prices = [Entry("", {"en.": str(price), "zh.": str(price)}) for price in (*range(8, 60, 2), *range(60, 200, 10))]
-    goals = [Entry("", {"en.": ENGLISH[goal], "zh.": chinese_number(goal)}) for goal in range(2, 7)]
+    years = [LexiconEntry("", {"en.": str(year), "zh.": str(year)}) for year in range(1931, 2000)]
+    hours = [LexiconEntry("", {"en.": ENGLISH[hour], "zh.": counted(hour)}) for hour in range(1, 13)]
+    prices = [
+        LexiconEntry("", {"en.": str(price), "zh.": str(price)}) for price in (*range(8, 60, 2), *range(60, 200, 10))
+    ]
+    goals = [LexiconEntry("", {"en.": ENGLISH[goal], "zh.": chinese_number(goal)}) for goal in range(2, 7)]
     return [
-        lexicon("few", few),
-        lexicon("many", many, [1.0] * len(many)),
-        lexicon("year", years, [1.0] * len(years)),
-        lexicon("hour", hours),
-        lexicon("price", prices),
-        lexicon("goals", goals),
+        make_lexicon("few", few),
+        make_lexicon("many", many, [1.0] * len(many)),
+        make_lexicon("year", years, [1.0] * len(years)),
+        make_lexicon("hour", hours),
+        make_lexicon("price", prices),
+        make_lexicon("goals", goals),
     ]

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from forebear.demo.chooser import zipf
-from forebear.demo.inflection import with_article
-from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon, nouns, plain, rows
+from forebear.demo.lexicon import (
+    DemoLexicon,
+    LexiconEntry,
+    grouped_rows,
+    make_lexicon,
+    noun_lexicon,
+    plain_lexicon,
+    table_rows,
+    with_article,
+    zipf_weights,
+)
 
 # Some names are spelt the same in Latin letters whatever the character; each spelling stands once.
 CHINESE_SURNAMES = """
@@ -36,7 +44,7 @@ PRONOUNS = ("en.he", "en.him", "en.his", "en.self")
 NAMING = frozenset({"", "given", "mr"})
 
 
-def people() -> Lexicon:
+def people() -> DemoLexicon:
     """Every surname with every given name; the common with the common are the most common."""
     entries, weights = [], []
     for surnames, given, chinese in (
@@ -46,15 +54,15 @@ def people() -> Lexicon:
         families = _names(surnames)
         for sex in ("m", "f"):
             own = _given(given, sex)
-            for family, familiar in zip(families, zipf(len(families), 4), strict=True):
-                for name, common in zip(own, zipf(len(own), 4), strict=True):
+            for family, familiar in zip(families, zipf_weights(len(families), 4), strict=True):
+                for name, common in zip(own, zipf_weights(len(own), 4), strict=True):
                     if family[0] != name[0]:  # Li Li would read like a slip
                         entries.append(_person(family, name, sex, chinese=chinese))
                         weights.append(familiar * common * (1.0 if chinese else 1.2))
-    return lexicon("person", entries, weights)
+    return make_lexicon("person", entries, weights)
 
 
-def friends() -> Lexicon:
+def friends() -> DemoLexicon:
     """People who call one another by their given names, and whose surnames nobody can know."""
     given = [(sex, pair) for sex in "mf" for pair in _given(ENGLISH_GIVEN, sex)]
     given += [(sex, pair) for sex in "mf" for pair in _given(CHINESE_GIVEN, sex) if len(pair[1]) > 1]
@@ -63,8 +71,8 @@ def friends() -> Lexicon:
     for sex, (english, chinese) in given:
         forms = {"en.": english, "zh.": chinese, "zh.he": "他" if sex == "m" else "她"}
         forms |= dict(zip(PRONOUNS, _pronouns(sex == "m"), strict=True))
-        entries.append(Entry(sex, forms, "PER", NAMING))
-    return lexicon("friend", entries)
+        entries.append(LexiconEntry(sex, forms, "PER", NAMING))
+    return make_lexicon("friend", entries)
 
 
 def _given(names: str, sex: str) -> list[tuple[str, str]]:
@@ -75,7 +83,7 @@ def _names(text: str) -> list[tuple[str, str]]:
     return [(pair.split()[0], pair.split()[1]) for pair in text.replace("\n", " ").split(",")]
 
 
-def _person(family: tuple[str, str], given: tuple[str, str], sex: str, *, chinese: bool) -> Entry:
+def _person(family: tuple[str, str], given: tuple[str, str], sex: str, *, chinese: bool) -> LexiconEntry:
     if chinese:
         names = {"en.": f"{family[0]} {given[0]}", "zh.": family[1] + given[1]}
         # One syllable alone is no form of address: 李明 stays 李明, 王建国 is 建国 to friends.
@@ -91,7 +99,7 @@ def _person(family: tuple[str, str], given: tuple[str, str], sex: str, *, chines
         "en.man": "man" if man else "woman",
         "zh.man": "小伙子" if man else "姑娘",
     }
-    return Entry(sex, names, "PER", NAMING)
+    return LexiconEntry(sex, names, "PER", NAMING)
 
 
 def _pronouns(man: bool) -> tuple[str, ...]:
@@ -201,21 +209,22 @@ lonely | 孤单
 """
 
 
-def lexicons() -> list[Lexicon]:
+def lexicons() -> list[DemoLexicon]:
     relations = [
-        Entry("", {"en.": row[0].split("/")[0] if "/" not in row[0] else "partner", "zh.": row[1]})
-        for row in rows(RELATIONS)
+        LexiconEntry("", {"en.": row[0].split("/")[0] if "/" not in row[0] else "partner", "zh.": row[1]})
+        for row in table_rows(RELATIONS)
     ]
     traits = [
-        Entry(kind, {"en.": row[0], "en.a": with_article(row[0]), "zh.": row[1]}) for kind, row in grouped(TRAITS)
+        LexiconEntry(kind, {"en.": row[0], "en.a": with_article(row[0]), "zh.": row[1]})
+        for kind, row in grouped_rows(TRAITS)
     ]
     return [
         people(),
         friends(),
-        nouns("job", JOBS),
-        lexicon("relation", relations),
-        lexicon("trait", traits),
-        plain("feeling", FEELINGS),
-        lexicon("goodtrait", [entry for entry in traits if entry.kind == "good"]),
-        lexicon("badtrait", [entry for entry in traits if entry.kind == "bad"]),
+        noun_lexicon("job", JOBS),
+        make_lexicon("relation", relations),
+        make_lexicon("trait", traits),
+        plain_lexicon("feeling", FEELINGS),
+        make_lexicon("goodtrait", [entry for entry in traits if entry.kind == "good"]),
+        make_lexicon("badtrait", [entry for entry in traits if entry.kind == "bad"]),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon
+from forebear.demo.lexicon import DemoLexicon, LexiconEntry, grouped_rows, make_lexicon
 
 TOWNS = """
 river:
@@ -138,28 +138,28 @@ the Pinecrest Owls | 松顶猫头鹰队
 """
 
 
-def lexicons() -> list[Lexicon]:
-    everywhere = [_place(kind, row) for kind, row in grouped(PLACES)]
-    organisations = [_named(kind, row, "ORG") for kind, row in grouped(ORGANISATIONS)]
+def lexicons() -> list[DemoLexicon]:
+    everywhere = [_place(kind, row) for kind, row in grouped_rows(PLACES)]
+    organisations = [_named(kind, row, "ORG") for kind, row in grouped_rows(ORGANISATIONS)]
     return [
-        lexicon("town", [_named(kind, row, "LOC") for kind, row in grouped(TOWNS)]),
-        lexicon("spot", [_named(kind, row, "LOC") for kind, row in grouped(SPOTS)]),
-        lexicon("place", everywhere),
-        lexicon("outside", [entry for entry in everywhere if entry.kind == "out"]),
-        lexicon("inside", [entry for entry in everywhere if entry.kind == "in"]),
-        lexicon("organisation", organisations),
-        lexicon("company", [entry for entry in organisations if entry.kind == "company"]),
-        lexicon("paper", [entry for entry in organisations if entry.kind == "paper"]),
-        lexicon("school", [entry for entry in organisations if entry.kind == "school"]),
-        lexicon("team", [_named("team", row, "ORG") for _, row in grouped(TEAMS)]),
+        make_lexicon("town", [_named(kind, row, "LOC") for kind, row in grouped_rows(TOWNS)]),
+        make_lexicon("spot", [_named(kind, row, "LOC") for kind, row in grouped_rows(SPOTS)]),
+        make_lexicon("place", everywhere),
+        make_lexicon("outside", [entry for entry in everywhere if entry.kind == "out"]),
+        make_lexicon("inside", [entry for entry in everywhere if entry.kind == "in"]),
+        make_lexicon("organisation", organisations),
+        make_lexicon("company", [entry for entry in organisations if entry.kind == "company"]),
+        make_lexicon("paper", [entry for entry in organisations if entry.kind == "paper"]),
+        make_lexicon("school", [entry for entry in organisations if entry.kind == "school"]),
+        make_lexicon("team", [_named("team", row, "ORG") for _, row in grouped_rows(TEAMS)]),
     ]
 
 
-def _named(kind: str, row: list[str], label: str) -> Entry:
-    return Entry(kind, {"en.": row[0], "zh.": row[1]}, label, frozenset({""}))
+def _named(kind: str, row: list[str], label: str) -> LexiconEntry:
+    return LexiconEntry(kind, {"en.": row[0], "zh.": row[1]}, label, frozenset({""}))
 
 
-def _place(kind: str, row: list[str]) -> Entry:
+def _place(kind: str, row: list[str]) -> LexiconEntry:
     article = row[0].index("the ")
     forms = {"en.": row[0][article:], "en.at": row[0], "en.to": f"to {row[0][article:]}"}
-    return Entry(kind, forms | {"zh.": row[1], "zh.at": "在" + "".join(row[1:])})
+    return LexiconEntry(kind, forms | {"zh.": row[1], "zh.at": "在" + "".join(row[1:])})

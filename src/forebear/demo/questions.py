@@ -38,7 +38,7 @@ tale T P | in which town does the story of <P> take place? | <P>的故事发生�
 
 
 @cache
-def questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
+def story_questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
     """Kind of story → (thing that answers, things that must be known as well, number of the question)."""
     found: dict[str, list[tuple[str, Sequence[str], int]]] = {}
     for number, line in enumerate(QUESTIONS.strip().splitlines()):

@@ -147,7 +147,7 @@ CHINESE = """
 
 
 @cache
-def senses(language: str) -> dict[str, dict[str, list[str]]]:
+def sense_sentences(language: str) -> dict[str, dict[str, list[str]]]:
     """Word → sense → sentences."""
     found: dict[str, dict[str, list[str]]] = {}
     here: list[str] = []
@@ -164,7 +164,7 @@ def rules(language: str) -> str:
     """The sentences as rules `sense.WORD.SENSE`, and `scene.sense`, which stays with one of them."""
     assert language in LANGUAGES
     written, scenes = [], ["scene.sense"]
-    for word, meanings in senses(language).items():
+    for word, meanings in sense_sentences(language).items():
         for sense, sentences in meanings.items():
             written += [f"sense.{word}.{sense}", *(f"    {sentence}" for sentence in sentences)]
             scenes += [f"    <sense.{word}.{sense}*{count}>" for count in (2, 3)]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from forebear.demo.inflection import with_article
-from forebear.demo.lexicon import Entry, Lexicon, grouped, lexicon, nouns, plain
+from forebear.demo.lexicon import (
+    DemoLexicon,
+    LexiconEntry,
+    grouped_rows,
+    make_lexicon,
+    noun_lexicon,
+    plain_lexicon,
+    with_article,
+)
 
 DISHES = """
 noodle soup | 汤面
@@ -198,25 +205,26 @@ poetry reading | 诗歌朗诵会 | 场
 """
 
 
-def lexicons() -> list[Lexicon]:
+def lexicons() -> list[DemoLexicon]:
     colours = [
-        Entry("", {"en.": row[0], "en.a": with_article(row[0]), "zh.": f"{row[1]}色"}) for _, row in grouped(COLOURS)
+        LexiconEntry("", {"en.": row[0], "en.a": with_article(row[0]), "zh.": f"{row[1]}色"})
+        for _, row in grouped_rows(COLOURS)
     ]
     return [
-        lexicon("dish", [_dish(row) for _, row in grouped(DISHES)]),
-        plain("drink", DRINKS),
-        nouns("good", GOODS),
-        nouns("fruit", FRUITS),
-        nouns("animal", ANIMALS),
-        lexicon("colour", colours),
-        plain("book", BOOKS),
-        plain("subject", SUBJECTS),
-        plain("hobby", HOBBIES),
-        nouns("event", EVENTS),
+        make_lexicon("dish", [_dish(row) for _, row in grouped_rows(DISHES)]),
+        plain_lexicon("drink", DRINKS),
+        noun_lexicon("good", GOODS),
+        noun_lexicon("fruit", FRUITS),
+        noun_lexicon("animal", ANIMALS),
+        make_lexicon("colour", colours),
+        plain_lexicon("book", BOOKS),
+        plain_lexicon("subject", SUBJECTS),
+        plain_lexicon("hobby", HOBBIES),
+        noun_lexicon("event", EVENTS),
     ]
 
 
-def _dish(row: list[str]) -> Entry:
+def _dish(row: list[str]) -> LexiconEntry:
     several = row[0].endswith("s")
     forms = {"en.": row[0], "en.is": "are" if several else "is", "en.was": "were" if several else "was"}
-    return Entry("", forms | {"zh.": row[1]})
+    return LexiconEntry("", forms | {"zh.": row[1]})

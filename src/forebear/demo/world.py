@@ -36,18 +36,17 @@ from forebear.demo import (
     senses,
     things,
 )
-from forebear.demo.chooser import Chooser, Odds
-from forebear.demo.lexicon import LANGUAGES, Lexicon
-from forebear.demo.notation import Grammar
-from forebear.errors import BadInput
+from forebear.demo.grammar import DemoGrammar
+from forebear.demo.lexicon import LANGUAGES, ChoiceProbabilities, DemoLexicon, RandomSource
+from forebear.errors import InputError
 
-Language = Literal["en", "zh", "both"]
+DemoLanguage = Literal["en", "zh", "both"]
 # What is told, and how often against the others.
 KINDS = {
     "street": 4, "case": 4, "tale": 4, "diary": 3, "letter": 3, "talk": 3, "people": 2, "weather": 2, "food": 2,
     "sport": 1, "travel": 1, "business": 1, "notice": 1, "scene": 2,
 }  # fmt: skip
-_EVEN = Odds([1.0, 1.0])
+_EVEN = ChoiceProbabilities([1.0, 1.0])
 
 _RULES = {
     "en": (english_public.RULES, english_private.RULES, english_talk.RULES),
@@ -56,7 +55,7 @@ _RULES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class DemoDocument:
     """A text, and how much it tells: −log2 of its probability."""
 
     text: str
@@ -65,7 +64,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Entropy:
+class EntropyEstimate:
     """Bits per byte of the source and the standard error of the estimate."""
 
     rate: float
@@ -74,45 +73,47 @@ class Entropy:
 
 
 @cache
-def lexicons() -> MappingProxyType[str, Lexicon]:
+def world_lexicons() -> MappingProxyType[str, DemoLexicon]:
     found = [lexicon for part in (people, places, things, measures, doings, deeds) for lexicon in part.lexicons()]
     return MappingProxyType({lexicon.name: lexicon for lexicon in found})
 
 
 @cache
-def language_of(language: str) -> Grammar:
+def grammar_for(language: str) -> DemoGrammar:
     """The grammar of one language; its rule `document` makes a story of any kind."""
     if language not in LANGUAGES:
-        raise BadInput(
+        raise InputError(
             f"the small world does not speak {language!r}", remedy=f"there are: {', '.join(LANGUAGES)}, both"
         )
     top = "document\n" + "\n".join(f"    {weight}* <story.{kind}>" for kind, weight in KINDS.items())
-    return Grammar(
+    return DemoGrammar(
         language,
-        lexicons(),
+        world_lexicons(),
         [
             top,
             *_RULES[language],
-            *clauses.rules(language),
+            *clauses.clause_rules(language),
             *(part.rules(language) for part in (cases, senses, meanings, questions)),
         ],
     )
 
 
-def story(language: Language, seed: int, number: int) -> Story:
+def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
     """Story `number` of a seed, whatever was told before."""
-    chooser = Chooser(f"{language}/{seed}/{number}")
+    chooser = RandomSource(f"{language}/{seed}/{number}")
     own = LANGUAGES[chooser.choose(_EVEN)] if language == "both" else language
-    telling = grammar.Telling(chooser)
-    language_of(own).rules["document"].write(telling)
-    return Story(telling.text(), chooser.bits, own)
+    telling = grammar.GenerationState(chooser)
+    grammar_for(own).rules["document"].write(telling)
+    return DemoDocument(telling.text(), chooser.bits, own)
 
 
-def documents(language: Language = "both", size_in_bytes: int = 1_000_000, seed: int = 0) -> Iterator[Story]:
+def world_documents(
+    language: DemoLanguage = "both", size_in_bytes: int = 1_000_000, seed: int = 0
+) -> Iterator[DemoDocument]:
     """Stories until their texts have at least so many bytes together."""
     told = number = 0
     while told < size_in_bytes:
-        one = story(language, seed, number)
+        one = make_story(language, seed, number)
         told += len(one.text.encode())
         number += 1
         yield one
@@ -120,17 +121,17 @@ def documents(language: Language = "both", size_in_bytes: int = 1_000_000, seed:
 
 def information(text: str, language: str) -> float:
     """Bits of a text as the source sees it, over all its derivations; infinite for what it never tells."""
-    return grammar.information(language_of(language).rules["document"], text)
+    return grammar.text_information(grammar_for(language).rules["document"], text)
 
 
 @cache
-def entropy(language: Language = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> Entropy:
+def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> EntropyEstimate:
     """True bits per byte, from a large sample: total bits over total bytes.
 
     The error is that of a ratio of means: how far stories stray from the common rate, by the size of the sample.
     """
-    pairs = [(one.bits, len(one.text.encode())) for one in documents(language, size_in_bytes, seed)]
+    pairs = [(one.bits, len(one.text.encode())) for one in world_documents(language, size_in_bytes, seed)]
     bits, size = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     rate, count = bits / size, len(pairs)
     strays = sum((pair[0] - rate * pair[1]) ** 2 for pair in pairs)
-    return Entropy(rate, sqrt(strays * count / max(1, count - 1)) / size, count)
+    return EntropyEstimate(rate, sqrt(strays * count / max(1, count - 1)) / size, count)

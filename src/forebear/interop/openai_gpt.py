@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.errors import BadInput, several
-from forebear.interop.families import GPT
-from forebear.interop.huggingface import Found
-from forebear.interop.names import into_ours
+from forebear.errors import InputError, join_faults
+from forebear.interop.huggingface import ForeignCheckpoint
+from forebear.interop.tensor_names import GPT, to_our_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,12 +40,12 @@ BLOCK = tuple(
 Files = dict[str, Callable[[], bytes]]  # what each file of the model holds, by its name
 
 
-def is_one(path: Path) -> bool:
+def is_openai_gpt(path: Path) -> bool:
     """Whether this is such a folder, or an archive."""
     return (path / SHAPES).is_file() if path.is_dir() else path.name.endswith(ARCHIVES)
 
 
-def read(path: Path, heads: int | None = None) -> Found:
+def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
     """The model of a folder or archive; `heads` is how many its attention has, which the files do not tell."""
     if path.is_dir():
         return _read(path, {item.name: item.read_bytes for item in path.iterdir() if item.is_file()}, heads)
@@ -54,7 +53,7 @@ def read(path: Path, heads: int | None = None) -> Found:
         with tarfile.open(path) as archive:
             return _read(path, _members(path, archive), heads)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise BadInput(f"not a whole archive ({error})", file=path, remedy=AGAIN) from None
+        raise InputError(f"not a whole archive ({error})", file=path, remedy=AGAIN) from None
 
 
 def _members(path: Path, archive: tarfile.TarFile) -> Files:
@@ -63,12 +62,12 @@ def _members(path: Path, archive: tarfile.TarFile) -> Files:
     for member in archive.getmembers():
         name = PurePosixPath(member.name)
         if name.is_absolute() or ".." in name.parts:
-            raise BadInput(f"it has a file that leads outside: {member.name!r}", file=path, remedy=AGAIN)
+            raise InputError(f"it has a file that leads outside: {member.name!r}", file=path, remedy=AGAIN)
         if not member.isfile() or not (name.name == SHAPES or PARAMS.fullmatch(name.name)):
             continue
         if name.name in found or member.size > MOST:
             what = f"{name.name} is there twice" if name.name in found else f"{name.name} has {member.size:,} bytes"
-            raise BadInput(what, file=path, remedy=AGAIN)
+            raise InputError(what, file=path, remedy=AGAIN)
 
         def content(member: tarfile.TarInfo = member) -> bytes:
             opened = archive.extractfile(member)
@@ -78,7 +77,7 @@ def _members(path: Path, archive: tarfile.TarFile) -> Files:
     return found
 
 
-def _read(path: Path, files: Files, heads: int | None) -> Found:
+def _read(path: Path, files: Files, heads: int | None) -> ForeignCheckpoint:
     shapes = _shapes(path, files)
     numbers = _numbers(path, files, sum(map(math.prod, shapes)))
     depth = (len(shapes) - len(TABLES)) // len(BLOCK)
@@ -86,7 +85,7 @@ def _read(path: Path, files: Files, heads: int | None) -> Found:
     tensors, done = {}, 0
     for name, shape in zip(names, shapes, strict=True):
         tensors[name] = _tensor(numbers[done : (done := done + math.prod(shape))], shape)
-    ours, report = into_ours(GPT.table, tensors, depth=depth, file=path)
+    ours, report = to_our_names(GPT.name_map, tensors, depth=depth, file=path)
     width, inner = shapes[1][-1], tensors["h.0.mlp.c_fc.weight"].shape[-1]
     fields = {
         "width": width,
@@ -97,27 +96,27 @@ def _read(path: Path, files: Files, heads: int | None) -> Found:
         "dropout": 0.1,
         "epsilon": 1e-5,
     }
-    return Found(GPT.milestone, fields, ours, GPT.always, report)
+    return ForeignCheckpoint(GPT.model, fields, ours, GPT.implicit_heads, report)
 
 
 def _shapes(path: Path, files: Files) -> list[list[int]]:
     if SHAPES not in files:
         remedy = "give the folder or archive that OpenAI published in 2018"
-        raise BadInput(f"there is no {SHAPES}", file=path, remedy=remedy)
+        raise InputError(f"there is no {SHAPES}", file=path, remedy=remedy)
     try:
         told = json.loads(files[SHAPES]())
     except ValueError as error:
-        raise BadInput(f"{SHAPES} is not JSON: {error}", file=path, remedy=AGAIN) from None
+        raise InputError(f"{SHAPES} is not JSON: {error}", file=path, remedy=AGAIN) from None
     right = isinstance(told, list) and all(
         isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and 0 < n < 1 << 31 for n in shape)
         for shape in told
     )
     if not right:
-        raise BadInput(f"{SHAPES} is not a list of shapes", file=path, remedy=AGAIN)
+        raise InputError(f"{SHAPES} is not a list of shapes", file=path, remedy=AGAIN)
     blocks, rest = divmod(len(told) - len(TABLES), len(BLOCK))
     if blocks < 1 or rest:
         what = f"{len(told):,} tensors are not two tables and {len(BLOCK)} for each block"
-        raise BadInput(what, file=path, remedy=AGAIN)
+        raise InputError(what, file=path, remedy=AGAIN)
     return told
 
 
@@ -125,7 +124,7 @@ def _numbers(path: Path, files: Files, wanted: int) -> np.ndarray:
     """All numbers in a row; so many are wanted."""
     known = {int(found[1]): name for name in files if (found := PARAMS.fullmatch(name))}
     if lacking := [f"params_{n}.npy" for n in range(max(known, default=0) + 1) if n not in known]:
-        raise BadInput(f"missing: {several(lacking)}", file=path, remedy=AGAIN)
+        raise InputError(f"missing: {join_faults(lacking)}", file=path, remedy=AGAIN)
     parts, size = [], 0
     for number in sorted(known):
         parts.append(_array(path, known[number], files))
@@ -134,7 +133,7 @@ def _numbers(path: Path, files: Files, wanted: int) -> np.ndarray:
             break
     if size != wanted:
         what = f"the shapes want {wanted:,} numbers, and the files have {'more' if size > wanted else f'{size:,}'}"
-        raise BadInput(what, file=path, remedy=AGAIN)
+        raise InputError(what, file=path, remedy=AGAIN)
     return np.concatenate(parts)
 
 
@@ -142,9 +141,9 @@ def _array(path: Path, name: str, files: Files) -> np.ndarray:
     try:
         array = np.load(io.BytesIO(files[name]()), allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise BadInput(f"{name} is not a whole array of numbers ({error})", file=path, remedy=AGAIN) from None
+        raise InputError(f"{name} is not a whole array of numbers ({error})", file=path, remedy=AGAIN) from None
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "f":
-        raise BadInput(f"{name} is not a row of floating point numbers", file=path, remedy=AGAIN)
+        raise InputError(f"{name} is not a row of floating point numbers", file=path, remedy=AGAIN)
     return array
 
 
@@ -161,7 +160,9 @@ def _heads(path: Path, width: int, told: int | None) -> int:
         return width // WIDE
     if told is None:
         what = f"the files do not tell how many heads attention has, and {width} is no multiple of {WIDE}"
-        raise BadInput(what, file=path, remedy="give them with --heads")
+        raise InputError(what, file=path, remedy="give them with --heads")
     if told < 1 or width % told:
-        raise BadInput(f"a width of {width} cannot be shared by {told} heads", file=path, remedy="give another --heads")
+        raise InputError(
+            f"a width of {width} cannot be shared by {told} heads", file=path, remedy="give another --heads"
+        )
     return told

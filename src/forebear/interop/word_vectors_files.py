@@ -10,47 +10,47 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from forebear.errors import BadInput
+from forebear.errors import InputError
 
 BLOCK = 1 << 22  # bytes read at once; no line of text is longer
-WIDEST = 1 << 20  # numbers of a vector: what says that it has more lies
+MAX_LINE_BYTES = 1 << 20  # numbers of a vector: what says that it has more lies
 USUAL = 4  # bytes that gzip makes one of
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 WINDOW = 1 << 31  # bytes that zstd may look back, as `zstd --long=31` writes
 FED = 1 << 10  # bytes of zstd taken up at once: they may unfold to thousands of times as many
-AGAIN = "it was cut short or damaged: fetch or write it again"
+CORRUPT_FILE_HINT = "it was cut short or damaged: fetch or write it again"
 
-Progress = Callable[[int, int], None]  # told how many bytes of the file were read, and of how many
+ProgressFn = Callable[[int, int], None]  # told how many bytes of the file were read, and of how many
 
 
-class Stream:
+class PeekableStream:
     """The bytes of a file, plain, gzip or zstd, one after the other. What was looked at can be read again."""
 
-    def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], progress: ProgressFn | None = None) -> None:
         self.path, self.progress, self._ahead = Path(path), progress, b""
         try:
             self._raw = open(self.path, "rb")  # noqa: SIM115
             self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(ZSTD))
         except OSError as error:
-            raise BadInput(
+            raise InputError(
                 f"cannot be read ({error.strerror})", file=path, remedy="check its name and place"
             ) from error
         self.packed = begin.startswith((GZIP, ZSTD))
         self._file: Any = self._raw
         if self.packed:
-            self._file = gzip.GzipFile(fileobj=self._raw) if begin.startswith(GZIP) else Unfolding(self._raw)
+            self._file = gzip.GzipFile(fileobj=self._raw) if begin.startswith(GZIP) else ZstdReader(self._raw)
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> PeekableStream:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
 
-    def room(self, told: int, smallest: int) -> int:
+    def bytes_left(self, told: int, smallest: int) -> int:
         """For how many rows of so many bytes to prepare, whatever the file says of itself: more can be had later."""
         return max(1, min(told, self.size * (USUAL if self.packed else 1) // smallest))
 
-    def look(self) -> tuple[bytes, bool]:
+    def peek(self) -> tuple[bytes, bool]:
         """The first of the bytes that are still to come, and whether these are all."""
         while len(self._ahead) <= BLOCK and (more := self._read(BLOCK + 1 - len(self._ahead))):
             self._ahead += more
@@ -70,12 +70,14 @@ class Stream:
         try:
             return self._file.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise BadInput(f"the packed file is damaged ({error})", file=self.path, remedy=AGAIN) from error
+            raise InputError(
+                f"the packed file is damaged ({error})", file=self.path, remedy=CORRUPT_FILE_HINT
+            ) from error
         except OSError as error:
-            raise BadInput(f"cannot be read ({error.strerror or error})", file=self.path) from error
+            raise InputError(f"cannot be read ({error.strerror or error})", file=self.path) from error
 
 
-class Unfolding:
+class ZstdReader:
     """The bytes of a zstd file, to be read as those of any other."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -110,7 +112,7 @@ def _unfolded(file: IO[bytes]) -> Iterator[bytes]:
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_vector_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that takes its name only when the block ends well; packed where the name ends with .gz or .zst."""
     target = Path(path)
     aside = target.with_name(f".{target.name[:80]}.{os.getpid()}.part")

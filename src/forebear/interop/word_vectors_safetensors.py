@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from forebear.errors import BadInput
-from forebear.interop.word_vectors_files import AGAIN, Progress
-from forebear.interop.word_vectors_gathering import ANY, Decoding, WordVectors, zeros
+from forebear.errors import InputError
+from forebear.interop.word_vectors_files import CORRUPT_FILE_HINT, ProgressFn
+from forebear.interop.word_vectors_text import EMPTY_FILE_HINT, WordDecoder, WordVectorFile, zero_vector_notes
 
 KINDS = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "U8": "|u1", "I64": "<i8"}
 LONGEST = 100_000_000  # bytes of a header, as the format allows
@@ -38,7 +38,7 @@ def header_of(path: Path) -> dict[str, Any] | None:
     return {"": 8 + size, **told} if isinstance(told, dict) and "" not in told else None
 
 
-def looks_so(path: Path) -> bool:
+def is_safetensors_vectors(path: Path) -> bool:
     """Whether it is such a file with a table of words."""
     told = header_of(path)
     return told is not None and _table(told) is not None and ("words" in told or _beside(path) is not None)
@@ -63,38 +63,38 @@ def _beside(path: Path) -> Path | None:
 # -- reading
 
 
-def read(
-    path: Path, *, limit: int | None = None, on_bad_bytes: str = "fail", progress: Progress | None = None
-) -> WordVectors:
+def read_safetensors_vectors(
+    path: Path, *, limit: int | None = None, on_bad_bytes: str = "fail", progress: ProgressFn | None = None
+) -> WordVectorFile:
     """The words, and the vectors where they lie: nothing of them is read but to see that they are numbers."""
     told, size = header_of(path), path.stat().st_size
     name = None if told is None else _table(told)
     if told is None or name is None:
         remedy = "give a file with a tensor of rows and columns, named vectors"
-        raise BadInput("no safetensors file with a table of vectors in it", file=path, remedy=remedy)
-    matrix, decoding = _tensor(path, told, name, 2), Decoding(path, "word", on_bad_bytes)
+        raise InputError("no safetensors file with a table of vectors in it", file=path, remedy=remedy)
+    matrix, decoding = _tensor(path, told, name, 2), WordDecoder(path, "word", on_bad_bytes)
     raw, counts = _raw(path, told), _tensor(path, told, "counts", 1) if "counts" in told else None
     if len(raw) != len(matrix):
         what = f"there are {len(matrix):,} vectors and {len(raw):,} words"
-        raise BadInput(what, file=path, remedy="the two do not belong together: write them again")
+        raise InputError(what, file=path, remedy="the two do not belong together: write them again")
     if counts is not None and (len(counts) != len(raw) or counts.dtype != np.int64 or counts.min(initial=0) < 0):
-        raise BadInput("counts does not say how often each word was seen", file=path, remedy=AGAIN)
+        raise InputError("counts does not say how often each word was seen", file=path, remedy=CORRUPT_FILE_HINT)
     words, keep = decoding.words(raw, range(1, len(raw) + 1))
     words, keep = words[:limit], slice(0, limit) if keep is None else keep[:limit]
     matrix, notes = matrix[keep], decoding.notes()
     if not matrix.size:
-        raise BadInput("it holds no vectors", file=path, remedy=ANY)
+        raise InputError("it holds no vectors", file=path, remedy=EMPTY_FILE_HINT)
     if matrix.dtype != np.float32:
         notes.append(f"its numbers are {told[name]['dtype']}: read into memory as float32")
         with np.errstate(over="ignore"):  # what is too large is refused below
             matrix = np.asarray(matrix, np.float32)
     for begin in range(0, len(words), ROWS):
         places = range(begin + 1, len(words) + 1)
-        decoding.check(matrix[begin : begin + ROWS], lambda row, begin=begin: repr(words[begin + row]), places)
+        decoding.reject_empty(matrix[begin : begin + ROWS], lambda row, begin=begin: repr(words[begin + row]), places)
         if progress is not None:
             progress(min(begin + ROWS, len(words)) * size // len(words), size)
-    notes += zeros(words, matrix)
-    return WordVectors(words, matrix, None if counts is None else np.array(counts[keep]), "safetensors", notes)
+    notes += zero_vector_notes(words, matrix)
+    return WordVectorFile(words, matrix, None if counts is None else np.array(counts[keep]), "safetensors", notes)
 
 
 def _tensor(path: Path, told: dict[str, Any], name: str, rank: int) -> np.ndarray:
@@ -108,7 +108,7 @@ def _tensor(path: Path, told: dict[str, Any], name: str, rank: int) -> np.ndarra
         sound, kind, shape, begin, end, size = False, np.dtype(np.uint8), (), 0, 0, 0
     if not sound or end - begin != size or end > room:
         what = f"the tensor {name} is not as its header says, or is of a kind that cannot be read here"
-        raise BadInput(what, file=path, remedy=AGAIN)
+        raise InputError(what, file=path, remedy=CORRUPT_FILE_HINT)
     if not size:
         return np.zeros(shape, kind)
     return np.memmap(path, kind, "r", told[""] + begin, shape)
@@ -120,19 +120,21 @@ def _raw(path: Path, told: dict[str, Any]) -> list[bytes]:
         text, ends = _tensor(path, told, "words", 1).tobytes(), _tensor(path, told, "ends", 1)
         steps = np.diff(ends, prepend=0)
         if ends.dtype != np.int64 or steps.min(initial=0) < 0 or len(text) != steps.sum():
-            raise BadInput("ends does not say where its words end", file=path, remedy=AGAIN)
+            raise InputError("ends does not say where its words end", file=path, remedy=CORRUPT_FILE_HINT)
         return [text[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
     beside = _beside(path)
     if beside is None:
         remedy = f"put {path.stem}.vocab.txt beside it, a word a line"
-        raise BadInput("it holds vectors, and no words", file=path, remedy=remedy)
+        raise InputError("it holds vectors, and no words", file=path, remedy=remedy)
     return beside.read_bytes().replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
 
 
 # -- writing
 
 
-def write(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:
+def write_safetensors_vectors(
+    file: IO[bytes], words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None
+) -> None:
     """Any words, as they are."""
     raw = [word.encode() for word in words]
     parts = {"ends": np.cumsum([len(word) for word in raw], dtype="<i8")}

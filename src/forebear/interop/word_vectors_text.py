@@ -7,14 +7,166 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import IO
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 
-from forebear.errors import BadInput
-from forebear.interop.word_vectors_files import AGAIN, BLOCK, WIDEST, Stream
-from forebear.interop.word_vectors_gathering import Decoding, Gathering, Tally, WordVectors, shown
+from forebear.errors import InputError
+from forebear.interop.word_vectors_files import BLOCK, CORRUPT_FILE_HINT, MAX_LINE_BYTES, PeekableStream
+
+# Words and their vectors, gathered as a file is read: each word once, each number finite, what is odd counted.
+
+
+WAYS = ("fail", "replace", "skip")  # with a word that is no UTF-8
+NAMED = 3  # places that a note names
+EMPTY_FILE_HINT = "give a file with at least one word"
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectorFile:
+    """What a file holds.
+
+    words   the name of each row; none twice
+    matrix  (N, D) float32: in memory, or, of safetensors, mapped from the file and not to be written to
+    counts  (N,) how often each word was seen, where the file tells
+    form    which kind of file it was
+    notes   what a person should know about it
+    """
+
+    words: list[str]
+    matrix: np.ndarray
+    counts: np.ndarray | None
+    file_format: str
+    notes: list[str] = field(default_factory=list)
+
+
+class AnomalyCount:
+    """How often something odd was met, and where at first."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, []
+
+    def add(self, place: str) -> None:
+        self.count += 1
+        if self.count <= NAMED:
+            self.first.append(place)
+
+    def note(self, what: str) -> list[str]:
+        if not self.count:
+            return []
+        places = ", ".join(self.first) + (", …" if self.count > NAMED else "")
+        return [f"{self.count:,} {'words are' if self.count > 1 else 'word is'} {what} ({places})"]
+
+
+class WordDecoder:
+    """Bytes as words, each once, with their places: lines, bytes where they begin, or numbers of words."""
+
+    def __init__(self, path: Path, unit: Literal["line", "byte", "word"], on_bad_bytes: str) -> None:
+        if on_bad_bytes not in WAYS:
+            raise InputError(f"no way with bad bytes named {on_bad_bytes!r}", remedy=f"the ways are: {', '.join(WAYS)}")
+        self.path, self.unit, self.on_bad_bytes = path, unit, on_bad_bytes
+        self.seen: set[str] = set()
+        self.again, self.bad = AnomalyCount(), AnomalyCount()
+
+    def location(self, what: str, place: int, remedy: str = "") -> InputError:
+        """The error of this place."""
+        if self.unit == "word":
+            return InputError(f"word {place:,}: {what}", file=self.path, remedy=remedy)
+        return InputError(what, file=self.path, remedy=remedy, **{self.unit: place})
+
+    def words(self, raw: Sequence[bytes], places: Sequence[int]) -> tuple[list[str], list[int] | None]:
+        """The words that are new, and which of those given they are; None: all."""
+        words = self._decoded(raw, places)
+        new: set[Any] = set(words)
+        if None not in new and len(new) == len(words) and self.seen.isdisjoint(new):
+            self.seen |= new
+            return words, None
+        kept = []
+        for row, word in enumerate(words):
+            if word is not None and word not in self.seen:
+                kept.append(row)
+                self.seen.add(word)
+            elif word is not None:
+                self.again.add(f"{word!r}, {self.unit} {places[row]:,}")
+        return [words[row] for row in kept], kept
+
+    def _decoded(self, raw: Sequence[bytes], places: Sequence[int]) -> list[Any]:
+        """The words; None for one that is to be skipped."""
+        try:
+            words = b"\n".join(raw).decode().split("\n")
+            if len(words) == len(raw):
+                return words
+        except UnicodeDecodeError:
+            pass
+        return [self._word(word, place) for word, place in zip(raw, places, strict=True)]
+
+    def _word(self, raw: bytes, place: int) -> str | None:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if self.on_bad_bytes == "fail":
+                remedy = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
+                raise self.location(
+                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", place, remedy
+                ) from None
+            self.bad.add(f"{self.unit} {place:,}")
+            return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
+
+    def notes(self) -> list[str]:
+        done = "U+FFFD stands for what is not" if self.on_bad_bytes == "replace" else "left out"
+        return self.bad.note(f"no UTF-8, {done}") + self.again.note("there again, the first is kept")
+
+    def reject_empty(self, rows: np.ndarray, name: Callable[[int], str], places: Sequence[int]) -> None:
+        """Refuses rows with a number that is none; `name` tells a row's word as it is to be shown."""
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row = int(np.argmin(finite.all(1)))
+            remedy = "train these vectors again, or take this word out of the file"
+            what = f"the vector of {name(row)} holds {rows[row][~finite[row]][0]}, no number to reckon with"
+            raise self.location(what, places[row], remedy)
+
+
+class VectorTableBuilder:
+    """Rows one block after the other, into one table."""
+
+    def __init__(self, decoding: WordDecoder, width: int, room: int) -> None:
+        self.decoding = decoding
+        self.words: list[str] = []
+        self._rows = np.empty((room, width), np.float32)  # memory that is not touched costs nothing
+
+    def add(self, raw: Sequence[bytes], rows: np.ndarray, places: Sequence[int]) -> None:
+        """Words as they are written, their vectors (n, D) and their places."""
+        self.decoding.reject_empty(rows, lambda row: printable_bytes(raw[row]), places)
+        words, keep = self.decoding.words(raw, places)
+        begin, end = len(self.words), len(self.words) + len(words)
+        if end > len(self._rows):
+            self._rows.resize((max(end, len(self._rows) * 5 // 4), self._rows.shape[1]), refcheck=False)
+        self._rows[begin:end] = rows if keep is None else rows[keep]
+        self.words += words
+
+    def finish(self, form: str, limit: int | None, notes: Sequence[str] = ()) -> WordVectorFile:
+        del self.words[len(self.words) if limit is None else limit :]
+        if not self.words:
+            raise InputError("it holds no vectors", file=self.decoding.path, remedy=EMPTY_FILE_HINT)
+        self._rows.resize((len(self.words), self._rows.shape[1]), refcheck=False)
+        told = [*notes, *self.decoding.notes(), *zero_vector_notes(self.words, self._rows)]
+        return WordVectorFile(self.words, self._rows, None, form, told)
+
+
+def zero_vector_notes(words: Sequence[str], matrix: np.ndarray) -> list[str]:
+    """What is to be said of words whose vectors point nowhere."""
+    found = AnomalyCount()
+    for row in np.flatnonzero(~matrix.any(1)).tolist():
+        found.add(repr(words[row]))
+    return found.note("given a vector of zeros, which is near to nothing")
+
+
+def printable_bytes(raw: bytes) -> str:
+    """A word for people, whatever its bytes are."""
+    return repr(raw[:40].decode(errors="backslashreplace"))
+
 
 HEADER = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -25,11 +177,11 @@ ROWS = 1024  # written at once
 DIGITS = range(6, 10)  # 6 digits of a decimal always survive float32, and 9 always tell one
 
 # (block of whole lines, D) → rows (n, D) and where in the block each word ends, -1 for a line that wants a closer look
-Parse = Callable[[bytes, int], tuple[np.ndarray, np.ndarray]]
+ParseFn = Callable[[bytes, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class VectorTextLayout:
     """What the beginning of a text tells.
 
     count  how many words there are, as the first line says; None: it does not
@@ -41,12 +193,12 @@ class Shape:
 
     count: int | None
     width: int
-    usual: int
-    share: float
+    typical_width: int
+    typical_fractioner_bytes: float
     first: int
 
 
-def shape_of(head: bytes, whole: bool) -> Shape:
+def detect_layout(head: bytes, whole: bool) -> VectorTextLayout:
     """The shape of a text that begins so; `whole`: there is no more of it."""
     mark = len(MARK) if head.startswith(MARK) else 0
     lines = head[mark:].split(b"\n", SAMPLED + 1)
@@ -60,8 +212,8 @@ def shape_of(head: bytes, whole: bool) -> Shape:
         usual = max(found, key=found.count, default=0)
     share = sum(numbers >= usual for numbers in found) / max(1, len(found))
     if told is None:
-        return Shape(None, usual, usual, share, mark)
-    return Shape(int(told[1]), int(told[2]), usual, share, mark + len(lines[0]) + 1)
+        return VectorTextLayout(None, usual, usual, share, mark)
+    return VectorTextLayout(int(told[1]), int(told[2]), usual, share, mark + len(lines[0]) + 1)
 
 
 def _numbers(line: bytes) -> int:
@@ -85,14 +237,21 @@ def _is_number(text: bytes) -> bool:
 # -- reading
 
 
-def read(
-    stream: Stream, form: str, *, limit: int | None = None, on_bad_bytes: str = "fail", parse: Parse | None = None
-) -> WordVectors:
+def read_text_vectors(
+    stream: PeekableStream,
+    form: str,
+    *,
+    limit: int | None = None,
+    on_bad_bytes: str = "fail",
+    parse: ParseFn | None = None,
+) -> WordVectorFile:
     """The words and vectors of a text; `parse` does what `parsed` does, perhaps faster."""
     shape = _checked(stream, form)
-    room = stream.room(shape.count or stream.size, 2 * shape.width)
-    gathering = Gathering(Decoding(stream.path, "line", on_bad_bytes), shape.width, min(room, limit or room))
-    reader = _Reader(gathering, shape, parse or parsed)
+    room = stream.bytes_left(shape.count or stream.size, 2 * shape.width)
+    gathering = VectorTableBuilder(
+        WordDecoder(stream.path, "line", on_bad_bytes), shape.width, min(room, limit or room)
+    )
+    reader = _TextVectorReader(gathering, shape, parse or parsed)
     stream.read(shape.first)
     for block in _blocks(stream, reader):
         reader.take(block)
@@ -103,34 +262,34 @@ def read(
     return gathering.finish(form, limit, reader.notes())
 
 
-def _checked(stream: Stream, form: str) -> Shape:
+def _checked(stream: PeekableStream, form: str) -> VectorTextLayout:
     """The shape of a file of this form, if what it says of itself can be true."""
-    head, whole = stream.look()
-    shape = shape_of(head, whole)
+    head, whole = stream.peek()
+    shape = detect_layout(head, whole)
 
-    def bad(what: str, remedy: str = AGAIN) -> BadInput:
-        return BadInput(what, file=stream.path, line=1, remedy=remedy)
+    def bad(what: str, remedy: str = CORRUPT_FILE_HINT) -> InputError:
+        return InputError(what, file=stream.path, line=1, remedy=remedy)
 
     if not head.strip():
         raise bad("the file is empty")
     if form == "glove":
-        if shape.count is not None and shape.usual > 1:
+        if shape.count is not None and shape.typical_width > 1:
             raise bad("it begins with a line of two numbers, as GloVe's files do not", "read it as word2vec")
         if shape.count is not None:  # a word that is a number, with one number
-            shape = Shape(None, 1, 1, 1.0, 0)
-        if not shape.usual:
+            shape = VectorTextLayout(None, 1, 1, 1.0, 0)
+        if not shape.typical_width:
             raise bad("no word with numbers after it stands here", "give a file of word vectors")
         return shape
     if shape.count is None:
         raise bad('it should begin with a line "N D": how many words of how many numbers', "read it as glove")
-    if not 0 < shape.width <= WIDEST or not shape.count:
+    if not 0 < shape.width <= MAX_LINE_BYTES or not shape.count:
         raise bad(f"it says that there are {shape.count:,} words of {shape.width:,} numbers")
-    if shape.usual and shape.usual != shape.width:
-        raise bad(f"it says that words have {shape.width:,} numbers, and the lines below have {shape.usual:,}")
+    if shape.typical_width and shape.typical_width != shape.width:
+        raise bad(f"it says that words have {shape.width:,} numbers, and the lines below have {shape.typical_width:,}")
     return shape
 
 
-def _blocks(stream: Stream, reader: _Reader) -> Iterator[bytes]:
+def _blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[bytes]:
     """Whole lines, many at a time, each with its end."""
     rest = b""
     while block := stream.read():
@@ -147,17 +306,17 @@ def _blocks(stream: Stream, reader: _Reader) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-class _Reader:
+class _TextVectorReader:
     """Lines into rows; knows the number of the line at hand."""
 
-    def __init__(self, gathering: Gathering, shape: Shape, parse: Parse) -> None:
+    def __init__(self, gathering: VectorTableBuilder, shape: VectorTextLayout, parse: ParseFn) -> None:
         self.gathering, self.shape, self.parse = gathering, shape, parse
         self.before = 0 if shape.count is None else 1
         self.line = self.before  # of the last line that was read
-        self.blank, self.unended, self.spaced = 0, False, Tally()
+        self.blank, self.unended, self.spaced = 0, False, AnomalyCount()
 
-    def bad(self, what: str, line: int, remedy: str = AGAIN) -> BadInput:
-        return self.gathering.decoding.at(what, line, remedy)
+    def bad(self, what: str, line: int, remedy: str = CORRUPT_FILE_HINT) -> InputError:
+        return self.gathering.decoding.location(what, line, remedy)
 
     def take(self, block: bytes) -> None:
         """Whole lines, parsed at once but for those that want a closer look."""
@@ -202,9 +361,9 @@ class _Reader:
             raise self.bad(what, place)
         for text in fields[1:]:
             if not _is_number(text):
-                raise self.bad(f"{shown(text)} stands where a number should", place)
+                raise self.bad(f"{printable_bytes(text)} stands where a number should", place)
         if len(fields[0].split()) > 1:
-            self.spaced.add(f"{shown(fields[0])}, line {place:,}")
+            self.spaced.add(f"{printable_bytes(fields[0])}, line {place:,}")
         return fields[0], [float(text) for text in fields[1:]]
 
     def finish(self) -> None:
@@ -214,7 +373,7 @@ class _Reader:
             raise self.bad(f"the file ends after {found:,} of the {told:,} words that its first line tells", self.line)
 
     def notes(self) -> list[str]:
-        told = self.spaced.told("written with spaces, read as all that stands before the numbers")
+        told = self.spaced.note("written with spaces, read as all that stands before the numbers")
         if self.blank:
             told.append(f"{self.blank:,} blank lines are left out")
         if self.unended:
@@ -254,7 +413,7 @@ def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
 # -- writing
 
 
-def write(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, *, header: bool) -> None:
+def write_text_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, *, header: bool) -> None:
     """Lines of words that hold no space, and numbers that tell each float32 from all others."""
     count, width = matrix.shape
     if header:

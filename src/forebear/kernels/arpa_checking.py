@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.kernels.compiling import compiled, inlined
+from forebear.kernels.jit import compile_kernel, inline_kernel
 
 FIRST, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # numbers whose bits look random
 HALF, LOW, EMPTY = np.uint64(32), np.uint64((1 << 32) - 1), -1
@@ -16,23 +16,23 @@ TAG = ~ROW & ((1 << 63) - 1)
 AHEAD = 32  # rows whose slots are fetched together
 
 
-def checked(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tuple[int, int]:
+def check_ngram_prefixes(known: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray) -> tuple[int, int]:
     """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
     -1 where there is none.
 
     `known` keeps the n-grams that were checked last, which must be those of n - 1 words, and their table.
     """
     work = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
-    lost = int(compiled(lost_in_loops, bare=True)(*known[0], rows, work)) if known else -1
+    lost = int(compile_kernel(lost_in_loops, bare=True)(*known[0], rows, work)) if known else -1
     known.clear()  # before the next table is made, so that there is only one at a time
     if lost >= 0:
         return lost, -1
     slots = np.full(len(rows) * 4 // 3 + 1, EMPTY, np.int64)
     known.append((rows, slots))
-    return -1, int(compiled(enter_in_loops, bare=True)(rows, slots, work))
+    return -1, int(compile_kernel(insert_rows_kernel, bare=True)(rows, slots, work))
 
 
-@inlined
+@inline_kernel
 def hashed(rows, row, width):
     value = FIRST
     for column in range(width):
@@ -41,13 +41,13 @@ def hashed(rows, row, width):
     return value
 
 
-@inlined
+@inline_kernel
 def nearest(slots, value):
     """The slot to begin with: any number of them is shared out evenly, not only powers of two."""
     return np.int64(((value & LOW) * np.uint64(len(slots))) >> HALF)
 
 
-@inlined
+@inline_kernel
 def place(rows, slots, wanted, row, width, value):
     """The slot of the row whose words are these, or of none."""
     slot = nearest(slots, value)
@@ -62,7 +62,7 @@ def place(rows, slots, wanted, row, width, value):
     return slot
 
 
-@inlined
+@inline_kernel
 def fetch(slots, rows, begin, end, width, work):
     """The hashes of a few rows. Their slots are asked for together, which takes hardly longer than for one."""
     hashes, near = work
@@ -82,7 +82,7 @@ def lost_in_loops(shorter, slots, rows, work):
     return -1
 
 
-def enter_in_loops(rows, slots, work):
+def insert_rows_kernel(rows, slots, work):
     width = rows.shape[1]
     for begin in range(0, len(rows), AHEAD):
         end = min(begin + AHEAD, len(rows))

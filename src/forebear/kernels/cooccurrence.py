@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forebear.kernels.compiling import compiled
+from forebear.kernels.jit import compile_kernel
 
-BORDER = -1  # between units of text
+ROW_BORDER = -1  # between units of text
 EIGHT = 8  # marks are looked at so many at a time
 
 
-class Slate(NamedTuple):
+class RowAccumulator(NamedTuple):
     """Room to count one row on, clean before and after: a sum for each word, and a mark where there is one."""
 
     sums: np.ndarray  # int64
@@ -25,10 +25,10 @@ class Slate(NamedTuple):
     eights: np.ndarray  # uint64: the same marks, eight in one
 
 
-def slate(words: int) -> Slate:
+def row_accumulator(words: int) -> RowAccumulator:
     room = -(-words // EIGHT) * EIGHT
     marks = np.zeros(room, np.uint8)
-    return Slate(np.zeros(room, np.int64), marks, marks.view(np.uint64))
+    return RowAccumulator(np.zeros(room, np.int64), marks, marks.view(np.uint64))
 
 
 # -- numpy's way
@@ -40,11 +40,13 @@ def counted_in_numpy(
     """(n,) three times, by row and column: for each word that stands from `first` to `last`, which others it has beside
     it, and the sum of their shares.
     """
-    units, places = np.cumsum(text == BORDER), np.arange(len(text))
+    units, places = np.cumsum(text == ROW_BORDER), np.arange(len(text))
     keys, added = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for distance, share in enumerate(shares.tolist(), start=1):
         one, other = places[:-distance], places[distance:]
-        beside = (units[one] == units[other]) & (text[one] != BORDER)  # the border itself belongs to what follows it
+        beside = (units[one] == units[other]) & (
+            text[one] != ROW_BORDER
+        )  # the border itself belongs to what follows it
         for centre, context in ((one[beside], other[beside]), (other[beside], one[beside])):
             mine = (centre >= first) & (centre < last)
             keys.append(text[centre[mine]].astype(np.int64) * words + text[context[mine]])
@@ -58,8 +60,8 @@ def counted_in_numpy(
 # -- compiled
 
 
-@compiled
-def placed(text, words, first, last):
+@compile_kernel
+def word_positions(text, words, first, last):
     """(words + 1,) and (n,): the places from `first` to `last` where each word stands, word after word."""
     starts = np.zeros(words + 1, np.int64)
     for place in range(first, last):
@@ -76,7 +78,7 @@ def placed(text, words, first, last):
     return starts, places
 
 
-@compiled
+@compile_kernel
 def _told(clean, columns, counts, filled):
     """Writes what stands on the slate, by column, and wipes it; how much is filled then."""
     for eight in range(len(clean.eights)):
@@ -90,7 +92,7 @@ def _told(clean, columns, counts, filled):
     return filled
 
 
-@compiled
+@compile_kernel
 def count_rows(text, starts, places, shares, row, last, clean, columns, counts, sizes):
     """Counts one word after the other from `row` to `last`, or as long as there is room; the next, and what is filled.
 
@@ -124,7 +126,7 @@ def count_rows(text, starts, places, shares, row, last, clean, columns, counts, 
     return row, filled
 
 
-@compiled
+@compile_kernel
 def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, sizes):
     """Adds up what several parts counted for a few rows; how much is filled.
 
@@ -143,8 +145,8 @@ def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, size
     return filled
 
 
-@compiled
-def tiled(first, sizes, columns, counts, band, unit, seed, made_rows, made_columns, made_counts):
+@compile_kernel
+def tile_rows(first, sizes, columns, counts, band, unit, seed, made_rows, made_columns, made_counts):
     """Writes the entries of rows `first`, `first` + 1, … band of columns after band, each of these tiles well shuffled.
 
     sizes  how many entries each row has, by column

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from forebear.kernels.compiling import compiled
+from forebear.kernels.jit import compile_kernel
 
 LANES = 4  # labels that the processor takes at once
 LOWEST = -700.0  # e to this is still a number; what lies lower counts as this
@@ -21,13 +21,13 @@ LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821
 IN_ANY_ORDER = frozenset({"contract"})  # round once instead of twice: the same every time
 
 
-def padded(labels: int) -> int:
+def padded_labels(labels: int) -> int:
     """So many labels, and a few more."""
     return -(-labels // LANES) * LANES
 
 
-@compiled
-def scored(features, offsets, labels, weights, first, last, scores):
+@compile_kernel
+def emission_scores(features, offsets, labels, weights, first, last, scores):
     """scores (last - first, K): what the features (N, T) of each word say of each label, -1 being none.
 
     Those of feature f are weights[offsets[f] : offsets[f + 1]], of the labels that stand beside them; or of all K.
@@ -71,7 +71,7 @@ def _gradient_loops(features, offsets, labels, surplus, first, last, begin_templ
                     own[pair] += row[theirs[pair]]
 
 
-gradient = compiled(_gradient_loops)
+emission_gradient = compile_kernel(_gradient_loops)
 
 
 def _exponentials_loops(scores, count, room, whole):
@@ -114,7 +114,7 @@ def _exponentials_loops(scores, count, room, whole):
     return levels
 
 
-exponentials = compiled(_exponentials_loops, IN_ANY_ORDER)
+exponentials = compile_kernel(_exponentials_loops, IN_ANY_ORDER)
 
 
 def _through_loops(vector, moves, out):
@@ -130,7 +130,7 @@ def _through_loops(vector, moves, out):
             )
 
 
-_through = compiled(_through_loops, IN_ANY_ORDER)
+_through = compile_kernel(_through_loops, IN_ANY_ORDER)
 
 
 def _chains_loops(scores, lengths, moves, turned, start, end, right, before, after, expected, edges):
@@ -197,7 +197,7 @@ def _chains_loops(scores, lengths, moves, turned, start, end, right, before, aft
     return cost
 
 
-_chains = compiled(_chains_loops, IN_ANY_ORDER)
+_chains = compile_kernel(_chains_loops, IN_ANY_ORDER)
 
 
 def _expected_loops(before, after, count, expected):
@@ -218,10 +218,10 @@ def _expected_loops(before, after, count, expected):
                 expected[one, label] += a * after[word, label]
 
 
-_expected = compiled(_expected_loops, IN_ANY_ORDER)
+_expected = compile_kernel(_expected_loops, IN_ANY_ORDER)
 
 
-def chains(
+def forward_backward(
     scores: np.ndarray,
     lengths: np.ndarray,
     powers: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -275,12 +275,57 @@ def _best_loops(scores, lengths, moves, start, end, came_from, found):
         at += count
 
 
-_best = compiled(_best_loops)
+_best = compile_kernel(_best_loops)
 
 
-def best(scores: np.ndarray, lengths: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+def viterbi(
+    scores: np.ndarray, lengths: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> np.ndarray:
     """(N,) the likeliest labels of each chain: Viterbi's way. Moves, start and end are scores here, no powers."""
     given = [np.ascontiguousarray(one, np.float64) for one in (scores, moves, start, end)]
     found, came_from = np.zeros(len(scores), np.int64), np.empty(scores.shape, np.int32)
     _best(given[0], np.asarray(lengths, np.int64), *given[1:], came_from, found)
     return found
+
+
+# Chains of labels in numpy: the readable twin of `crf`, chain by chain and in logarithms.
+
+
+def scored(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, weights: np.ndarray, width: int):
+    """(N, width) what the features (N, T) of each word weigh for each label."""
+    scores = np.zeros((len(features), width))
+    for word, own in enumerate(features):
+        for feature in own[own >= 0]:
+            here = slice(offsets[feature], offsets[feature + 1])
+            np.add.at(scores[word], labels[here], weights[here])
+    return scores
+
+
+def gradient(features: np.ndarray, offsets: np.ndarray, labels: np.ndarray, surplus: np.ndarray):
+    """(P,) for each weight the sum of what words that have its feature have too much of its label."""
+    found = np.zeros(len(labels))
+    for word, own in enumerate(features):
+        for feature in own[own >= 0]:
+            here = slice(offsets[feature], offsets[feature + 1])
+            found[here] += surplus[word, labels[here]]
+    return found
+
+
+def chain(scores: np.ndarray, moves: np.ndarray, start: np.ndarray, end: np.ndarray):
+    """Of one chain: ln of the sum of all labellings, (n, K) P of each label, (K, K) how often a move is expected."""
+    before, after = np.empty_like(scores), np.empty_like(scores)
+    before[0], after[-1] = start + scores[0], end
+    for word in range(1, len(scores)):
+        before[word] = scores[word] + _sum(before[word - 1][:, None] + moves, 0)
+    for word in range(len(scores) - 2, -1, -1):
+        after[word] = _sum(moves + (scores[word + 1] + after[word + 1])[None, :], 1)
+    total = float(_sum(before[-1] + end, 0))
+    expected = np.zeros_like(moves)
+    for word in range(1, len(scores)):
+        expected += np.exp(before[word - 1][:, None] + moves + (scores[word] + after[word])[None, :] - total)
+    return total, np.exp(before + after - total), expected
+
+
+def _sum(logarithms: np.ndarray, axis: int) -> np.ndarray:
+    level = logarithms.max(axis, keepdims=True)
+    return np.squeeze(level, axis) + np.log(np.exp(logarithms - level).sum(axis))

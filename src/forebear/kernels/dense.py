@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.kernels.compiling import MUCH, compiled
+from forebear.kernels.jit import COMPILE_THRESHOLD, compile_kernel
 
 FREELY = frozenset({"reassoc", "contract"})  # sums may be taken eight at a time
 
 
-def product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
+def dense_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
     """(R, C) `values` (R, F) float32 times (F, C)."""
     dense = np.ascontiguousarray(dense, np.float64)
-    if values.size * dense.shape[1] < MUCH:
+    if values.size * dense.shape[1] < COMPILE_THRESHOLD:
         return values.astype(np.float64) @ dense
-    return compiled(product_in_loops, FREELY)(values, dense)
+    return compile_kernel(product_in_loops, FREELY)(values, dense)
 
 
-def transposed_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
+def dense_transposed_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
     """(F, C) `values` (R, F) float32, lying on its side, times (R, C)."""
     dense = np.ascontiguousarray(dense, np.float64)
-    if values.size * dense.shape[1] < MUCH:
+    if values.size * dense.shape[1] < COMPILE_THRESHOLD:
         return values.astype(np.float64).T @ dense
-    return compiled(transposed_product_in_loops, FREELY)(values, dense)
+    return compile_kernel(transposed_product_in_loops, FREELY)(values, dense)
 
 
 def product_in_loops(values: np.ndarray, dense: np.ndarray) -> np.ndarray:

@@ -12,10 +12,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from forebear.kernels.compiling import without_interrupts
-from forebear.kernels.rows import fetched
+from forebear.kernels.jit import without_interrupts
+from forebear.kernels.simd import prefetch_row
 
-GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
+ROW_GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
 FAR = 400  # numbers of vectors ahead of which rows are fetched
 SAMPLED = 16  # one entry in so many says how rows and columns are to be grouped
 # Sums in any order, products and sums rounded once, quotients and roots as estimates; but what is no number stays none.
@@ -80,14 +80,14 @@ def blocks_in_numpy(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[
     turn t share no word, and can be learned from at the same time.
     """
     group, other = _groups(rows, words)[rows].astype(int), _groups(columns, words)[columns]
-    keys = (other - group) % GROUPS * GROUPS + group
-    return np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(GROUPS**2 + 1))
+    keys = (other - group) % ROW_GROUPS * ROW_GROUPS + group
+    return np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(ROW_GROUPS**2 + 1))
 
 
 def _groups(ids: np.ndarray, words: int) -> np.ndarray:
     """(words,) uint8: the group of each word, cut where a sample of these ids says."""
     before = np.cumsum(np.bincount(ids[::SAMPLED], minlength=words))
-    return np.minimum(before * GROUPS // (before[-1] + 1), GROUPS - 1).astype(np.uint8)
+    return np.minimum(before * ROW_GROUPS // (before[-1] + 1), ROW_GROUPS - 1).astype(np.uint8)
 
 
 # -- compiled
@@ -102,20 +102,20 @@ def _freely(loops: Callable[..., Any]) -> Callable[..., Any]:
         return without_interrupts(numba.njit(loops, **options))
 
 
-def blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def group_blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
     """As `blocks_in_numpy`."""
     return _sorted(rows, columns, _groups(rows, words), _groups(columns, words))
 
 
 @_freely
 def _sorted(rows, columns, row_groups, column_groups):
-    keys, starts = np.empty(len(rows), np.uint8), np.zeros(GROUPS * GROUPS + 1, np.int64)
+    keys, starts = np.empty(len(rows), np.uint8), np.zeros(ROW_GROUPS * ROW_GROUPS + 1, np.int64)
     for entry in range(len(rows)):
         group, other = np.int64(row_groups[rows[entry]]), np.int64(column_groups[columns[entry]])
-        key = ((other - group) & (GROUPS - 1)) * GROUPS + group  # GROUPS is a power of two
+        key = ((other - group) & (ROW_GROUPS - 1)) * ROW_GROUPS + group  # GROUPS is a power of two
         keys[entry] = key
         starts[key + 1] += 1
-    for key in range(GROUPS * GROUPS):
+    for key in range(ROW_GROUPS * ROW_GROUPS):
         starts[key + 1] += starts[key]
     order, free = np.empty(len(rows), np.int32), starts.copy()
     for entry in range(len(rows)):
@@ -125,7 +125,7 @@ def _sorted(rows, columns, row_groups, column_groups):
 
 
 @_freely
-def moments(rows, columns, logs, weights, words, contexts, width):
+def batch_moments(rows, columns, logs, weights, words, contexts, width):
     """As `moments_in_numpy`."""
     whole, first, other, squared, both, other_squared = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for entry in range(len(rows)):
@@ -144,7 +144,7 @@ def moments(rows, columns, logs, weights, words, contexts, width):
 
 
 @cache
-def sweeper(width: int) -> Callable[..., None]:
+def glove_sweeper(width: int) -> Callable[..., None]:
     """`sweep_in_numpy` as machine code for vectors of this width, which it does not have to be told."""
     ahead = max(1, FAR // width)  # entries after this one whose rows are fetched already
 
@@ -157,8 +157,8 @@ def sweeper(width: int) -> Callable[..., None]:
             for at in range(starts[block], starts[block + 1]):
                 if at + ahead < len(order):
                     coming = order[at + ahead]
-                    fetched(words, np.int64(rows[coming]), 0, 2 * width + 2)
-                    fetched(contexts, np.int64(columns[coming]), 0, 2 * width + 2)
+                    prefetch_row(words, np.int64(rows[coming]), 0, 2 * width + 2)
+                    prefetch_row(contexts, np.int64(columns[coming]), 0, 2 * width + 2)
                 entry = order[at]
                 word, context = words[rows[entry]], contexts[columns[entry]]
                 error = np.float32(0)

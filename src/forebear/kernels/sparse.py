@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.kernels.compiling import MUCH, compiled
+from forebear.kernels.jit import COMPILE_THRESHOLD, compile_kernel
 
 
-def product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:
+def sparse_product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:
     """(R, C) the sparse matrix times a dense one (F, C)."""
     dense = np.ascontiguousarray(dense, np.float64)
-    if len(indices) * dense.shape[1] < MUCH:
+    if len(indices) * dense.shape[1] < COMPILE_THRESHOLD:
         return product_in_numpy(indptr, indices, values, dense)
-    return compiled(product_in_loops)(indptr, indices, values, dense)
+    return compile_kernel(product_in_loops)(indptr, indices, values, dense)
 
 
-def transposed_product(
+def sparse_transposed_product(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray, width: int
 ) -> np.ndarray:
     """(F, C) the sparse matrix of `width` columns, lying on its side, times a dense one (R, C)."""
     dense = np.ascontiguousarray(dense, np.float64)
-    if len(indices) * dense.shape[1] < MUCH:
+    if len(indices) * dense.shape[1] < COMPILE_THRESHOLD:
         return transposed_product_in_numpy(indptr, indices, values, dense, width)
-    return compiled(transposed_product_in_loops)(indptr, indices, values, dense, width)
+    return compile_kernel(transposed_product_in_loops)(indptr, indices, values, dense, width)
 
 
 def product_in_numpy(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:

@@ -6,16 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from forebear.kernels.compiling import compiled
+from forebear.kernels.jit import compile_kernel
 
-RUN, GAP, ALONE = -1, -2, -3  # what a character is: part of a stretch, between stretches, or a stretch of its own
+CLASS_RUN, CLASS_GAP, CLASS_SINGLE = (
+    -1,
+    -2,
+    -3,
+)  # what a character is: part of a stretch, between stretches, or a stretch of its own
 FIRST_ROOM = 1 << 14  # stretches
 LONG = 8  # characters of a stretch for which there is room at first
 SEED, FACTOR = np.uint64(0x51_7C_C1_B7_27_22_0A_95), np.uint64(0x9E37_79B9_7F4A_7C15)
 ONE, HALF = np.uint64(1), np.uint64(32)
 
 
-class Numbers(NamedTuple):
+class PretokenTable(NamedTuple):
     """Stretches by number, and a table of slots by which they are found: linear probing from where the hash points."""
 
     slots: np.ndarray  # (a power of two, 2) uint64: the hash of a stretch, and its number + 1; 0: none
@@ -24,21 +28,25 @@ class Numbers(NamedTuple):
     many: np.ndarray  # (1,) int64
 
 
-def no_numbers(room: int = FIRST_ROOM, characters: int = FIRST_ROOM * LONG, kind: Any = np.uint32) -> Numbers:
+def empty_pretoken_table(
+    room: int = FIRST_ROOM, characters: int = FIRST_ROOM * LONG, kind: Any = np.uint32
+) -> PretokenTable:
     """A table without stretches, and room for some, which is a power of two."""
     slots, ends = np.zeros((2 * room, 2), np.uint64), np.zeros(room + 1, np.int64)
-    return Numbers(slots, ends, np.zeros(characters, kind), np.zeros(1, np.int64))
+    return PretokenTable(slots, ends, np.zeros(characters, kind), np.zeros(1, np.int64))
 
 
-def grown(numbers: Numbers, characters: int) -> Numbers:
+def grow_pretoken_table(numbers: PretokenTable, characters: int) -> PretokenTable:
     """The same stretches with room for twice as many, and for so many more characters at least."""
     many = int(numbers.many[0])
     used = int(numbers.ends[many])
-    larger = no_numbers(len(numbers.slots), max(2 * len(numbers.codes), used + characters), numbers.codes.dtype)
+    larger = empty_pretoken_table(
+        len(numbers.slots), max(2 * len(numbers.codes), used + characters), numbers.codes.dtype
+    )
     larger.ends[: many + 1] = numbers.ends[: many + 1]
     larger.codes[:used] = numbers.codes[:used]
     larger.many[0] = many
-    compiled(moved_in_loops)(numbers.slots, larger.slots)
+    compile_kernel(moved_in_loops)(numbers.slots, larger.slots)
     return larger
 
 
@@ -52,9 +60,9 @@ def moved_in_loops(slots, larger):
             larger[at] = slots[slot]
 
 
-def numbered(
-    numbers: Numbers, codes: np.ndarray, kinds: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray
-) -> tuple[Numbers, np.ndarray, np.ndarray]:
+def number_pretokens(
+    numbers: PretokenTable, codes: np.ndarray, kinds: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray
+) -> tuple[PretokenTable, np.ndarray, np.ndarray]:
     """Where each stretch of a text begins, and its number; new ones are entered.
 
     codes   (n,) uint32, the characters; the last of them is a gap
@@ -65,12 +73,12 @@ def numbered(
     places  (n,) bool, the same; empty: nowhere
     """
     begins, found = np.empty(len(codes), np.int64), np.empty(len(codes), np.int32)
-    loop, at, many = compiled(numbered_in_loops), 0, 0
+    loop, at, many = compile_kernel(numbered_in_loops), 0, 0
     while True:
         at, many = loop(codes, kinds, gaps, cuts, places, numbers, begins, found, at, many)
         if at == len(codes):
             return numbers, begins[:many].copy(), found[:many].copy()
-        numbers = grown(numbers, len(codes) - at)
+        numbers = grow_pretoken_table(numbers, len(codes) - at)
 
 
 def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, at, many):
@@ -84,8 +92,8 @@ def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, 
     while here < size:
         kind = kinds[codes[here]]
         if gap < len(gaps) and np.uint64(gaps[gap]) == here:
-            gap, kind = gap + 1, np.int32(GAP)
-        if kind == GAP:
+            gap, kind = gap + 1, np.int32(CLASS_GAP)
+        if kind == CLASS_GAP:
             here += ONE
             continue
         stop, number = here + ONE, np.int64(kind)
@@ -93,12 +101,12 @@ def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, 
             hashed = (SEED ^ np.uint64(codes[here])) * FACTOR
             while cut < len(cuts) and np.uint64(cuts[cut]) <= here:
                 cut += 1
-            limit = size if kind == RUN else stop  # where it ends at the latest
+            limit = size if kind == CLASS_RUN else stop  # where it ends at the latest
             limit = min(limit, np.uint64(gaps[gap])) if gap < len(gaps) else limit
             limit = min(limit, np.uint64(cuts[cut])) if cut < len(cuts) else limit
             while stop < limit:
                 code = codes[stop]
-                if kinds[code] != RUN or (everywhere and places[stop]):
+                if kinds[code] != CLASS_RUN or (everywhere and places[stop]):
                     break
                 hashed = (hashed ^ np.uint64(code)) * FACTOR
                 stop += ONE
@@ -121,7 +129,7 @@ def numbered_in_loops(codes, kinds, gaps, cuts, places, numbers, begins, found, 
                 slots[slot, 0], slots[slot, 1] = hashed, np.uint64(number) + ONE
                 ends[number + 1] = ends[number] + np.int64(length)
                 numbers.many[0] = number + 1
-            if kind == ALONE:
+            if kind == CLASS_SINGLE:
                 kinds[codes[here]] = number
         begins[many], found[many] = np.int64(here), number
         here, many = stop, many + 1

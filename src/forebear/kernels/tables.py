@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-LINE = 16  # numbers in a line of the cache
+CACHE_LINE = 16  # numbers in a line of the cache
 
 
-def table(rows: int, width: int) -> np.ndarray:
+def aligned_table(rows: int, width: int) -> np.ndarray:
     """(rows, width rounded up to lines) zeros."""
-    padded = -(-width // LINE) * LINE
-    raw = np.empty(rows * padded + LINE, np.float32)
+    padded = -(-width // CACHE_LINE) * CACHE_LINE
+    raw = np.empty(rows * padded + CACHE_LINE, np.float32)
     raw[:] = 0
-    start = -raw.ctypes.data % (4 * LINE) // 4
+    start = -raw.ctypes.data % (4 * CACHE_LINE) // 4
     return raw[start : start + rows * padded].reshape(rows, padded)

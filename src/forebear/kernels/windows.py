@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forebear.kernels.compiling import inlined
+from forebear.kernels.jit import inline_kernel
 
 
-class Text(NamedTuple):
+class TokenRuns(NamedTuple):
     """Words to learn from, rows one after the other, and where rows end; part after part."""
 
     tokens: np.ndarray  # (n,) int32
@@ -18,7 +18,7 @@ class Text(NamedTuple):
     starts: np.ndarray  # (parts + 1,) int64, where each part begins, and the last ends
 
 
-class Supply(NamedTuple):
+class OutputTargets(NamedTuple):
     """What a word is told from: words drawn in turn, or the turns of its path. One of the two is empty."""
 
     stream: np.ndarray  # int32
@@ -28,7 +28,7 @@ class Supply(NamedTuple):
     turns: np.ndarray  # uint8
 
 
-class Windows(NamedTuple):
+class WindowBatch(NamedTuple):
     """Some windows. What a word is told from, its targets, comes in blocks of equal length, filled up with nothing."""
 
     lefts: np.ndarray  # (n,) int64
@@ -38,8 +38,8 @@ class Windows(NamedTuple):
     signs: np.ndarray  # (n · slots,) float32 and some more: 1 for what is true, -1 for what is not, 0 for nothing
 
 
-@inlined
-def draw(text, supply, window, number, windows, at, slots, kinds):
+@inline_kernel
+def draw_windows(text, supply, window, number, windows, at, slots, kinds):
     """Decides about all windows of a part, from place `at` on."""
     tokens, ends, stream, state = text.tokens, text.ends, supply.stream, text.states[number]
     first, last = text.starts[number], text.starts[number + 1]

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-NOTHING = -1  # a target that asks for nothing
+IGNORE_INDEX = -1  # a target that asks for nothing
 
-Arrays = dict[str, np.ndarray]
+TargetArrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Moment:
+class BatchKey:
     """When a batch is drawn. All its randomness is a function of this alone, so that a broken run can go on."""
 
     seed: int
@@ -38,25 +38,25 @@ class Batch:
     weights  how much the loss of a target counts; 1 where nothing is said
     """
 
-    inputs: Arrays
-    targets: Arrays
-    places: np.ndarray | None = None
+    inputs: TargetArrays
+    targets: TargetArrays
+    positions: np.ndarray | None = None
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
-    def tokens(self) -> int:
+    def num_target_tokens(self) -> int:
         return len(self.inputs["tokens"])
 
     @property
-    def shown(self) -> int:
+    def num_tokens(self) -> int:
         """All tokens in it, those of sources too: what budgets and speeds count."""
-        return self.tokens + len(self.inputs.get("source", ()))
+        return self.num_target_tokens + len(self.inputs.get("source", ()))
 
-    def asked(self) -> dict[str, int]:
+    def supervised_counts(self) -> dict[str, int]:
         """How many answers each target wants: what losses are divided by."""
-        return {name: int(np.count_nonzero(is_asked(target))) for name, target in self.targets.items()}
+        return {name: int(np.count_nonzero(is_supervised(target))) for name, target in self.targets.items()}
 
-    def parts(self, count: int) -> list[Batch]:
+    def split(self, count: int) -> list[Batch]:
         """The same rows in so many batches (or fewer, if there are fewer examples), each of about as many tokens.
 
         The rows of one example stay together.
@@ -68,9 +68,9 @@ class Batch:
         first_rows = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(lengths))  # of each example
         ends, read = (np.concatenate(([0], np.cumsum(of))) for of in (lengths, self.inputs.get("source_lengths", [])))
         examples = len(first_rows) - 1
-        cuts = even_cuts(ends[first_rows], min(count, examples))
+        cuts = balanced_splits(ends[first_rows], min(count, examples))
 
-        def cut(arrays: Arrays, first: int, last: int) -> Arrays:
+        def cut(arrays: TargetArrays, first: int, last: int) -> TargetArrays:
             rows = slice(first_rows[first], first_rows[last])
             of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
             of_length[len(lengths)] = rows
@@ -82,7 +82,7 @@ class Batch:
         return [Batch(cut(self.inputs, *pair), cut(self.targets, *pair), weights=self.weights) for pair in pairs]
 
 
-def even_cuts(ends: np.ndarray, count: int) -> np.ndarray:
+def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
     """(count + 1,) where to cut a row of examples into so many parts that are about equally long; none is empty.
 
     `ends` tells where each example begins, and at last where all of them end.
@@ -95,17 +95,17 @@ def even_cuts(ends: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate(([0], np.clip(nearest, least, len(ends) - 1 - count + least), [len(ends) - 1]))
 
 
-def is_asked(target: np.ndarray) -> np.ndarray:
+def is_supervised(target: np.ndarray) -> np.ndarray:
     """Which entries of a target ask for something: of those that are several numbers, the first tells."""
     first = target if target.ndim == 1 else target[:, 0]
-    return ~np.isnan(first) if first.dtype.kind == "f" else first != NOTHING
+    return ~np.isnan(first) if first.dtype.kind == "f" else first != IGNORE_INDEX
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class PrepassObjective(Protocol):
     """An objective that must go through the whole text before it can make its first batch."""
 
-    def prepare(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
+    def prepass(self, source: Any, progress: Callable[[int, int], object] | None = None) -> None: ...
 
 
 @runtime_checkable
@@ -115,7 +115,7 @@ class Shows(Protocol):
     shows: ClassVar[str]
 
 
-def counted_in(objective: object) -> str:
+def batch_unit(objective: object) -> str:
     """What the batches of an objective are made of, where one says how many: tokens, unless it says otherwise."""
     return objective.shows if isinstance(objective, Shows) else "tokens"
 
@@ -127,10 +127,57 @@ class Objective(Protocol):
         """How many batches of about `size` tokens show everything once."""
         ...
 
-    def batch(self, source: Any, size: int, moment: Moment) -> Batch:
+    def batch(self, source: Any, size: int, moment: BatchKey) -> Batch:
         """Batch number `moment.step` of about `size` tokens."""
         ...
 
     def check(self, source: Any) -> None:
         """An error with the remedy where this cannot be learned from such a text."""
         ...
+
+
+# A shuffle without memory: the i-th index of epoch e from (seed, e, i) alone; every epoch is a permutation.
+
+
+ROUNDS = 6
+U64 = np.uint64
+
+
+def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch: int = 0) -> np.ndarray:
+    """Where each index of 0..size-1 goes in this epoch's order.
+
+    A Feistel network permutes a square of numbers a little larger than `size`; what lands outside is sent through
+    again until it lands inside, so that exactly 0..size-1 remain: nothing is stored, nothing drawn twice.
+    """
+    places = np.atleast_1d(np.asarray(indices, dtype=np.int64))
+    if size < 1 or (places.size and (places.min() < 0 or places.max() >= size)):
+        raise IndexError(f"indices must lie in 0..{size - 1}")
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    keys = _keys(seed, epoch)
+    result = _permuted(places.astype(U64), half, keys)
+    outside = np.flatnonzero(result >= size)
+    while outside.size:
+        result[outside] = _permuted(result[outside], half, keys)
+        outside = outside[result[outside] >= size]
+    return result.astype(np.int64)
+
+
+def _permuted(numbers: np.ndarray, half: int, keys: list[np.uint64]) -> np.ndarray:
+    """Each half in turn is mixed into the other: invertible whatever the mixing, hence a permutation."""
+    low_bits = U64((1 << half) - 1)
+    left, right = numbers >> U64(half), numbers & low_bits
+    for key in keys:
+        left, right = right, left ^ (_mixed(right + key) & low_bits)
+    return (left << U64(half)) | right
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """A full avalanche of 64 bits (the finaliser of SplitMix64)."""
+    numbers = (numbers ^ (numbers >> U64(30))) * U64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> U64(27))) * U64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> U64(31))
+
+
+def _keys(seed: int, epoch: int) -> list[np.uint64]:
+    words = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, dtype=U64)
+    return list(words)

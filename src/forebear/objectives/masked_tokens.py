@@ -4,15 +4,168 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from forebear.objectives.batch import NOTHING, Batch, Moment, Objective
-from forebear.objectives.units import Units
+from forebear.data.corpus.subset import concat_ranges
+from forebear.data.segmentation import has_han
+from forebear.errors import InputError
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective
 
 if TYPE_CHECKING:
-    from forebear.text.portion import Portion
+    from forebear.data.corpus.subset import Subset
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+
+# What is hidden as one: a token, a word, a group of words, a name; never a part of it.
+
+
+FEW = 0.05  # share of Chinese characters up to which a text is none
+SAMPLE = 1000  # documents, and tokens of each, that are looked at for them
+
+
+class UnitBoundaries(NamedTuple):
+    """Where units begin, and which of them are hidden before any other.
+
+    begins   (T,) True where a token begins a unit; tokens that are not of the text are units of their own
+    leading  (T,) True for tokens of units that come first; None: all are alike
+    """
+
+    starts: np.ndarray
+    leading: np.ndarray | None = None
+
+
+class MaskingUnits(Protocol):
+    """A way of dividing rows into what is hidden as one."""
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries: ...
+
+
+@dataclass(frozen=True)
+class SingleTokens:
+    """Each token by itself (BERT)."""
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        return UnitBoundaries(np.ones(batch.num_target_tokens, bool))
+
+
+@dataclass(frozen=True)
+class WholeWords:
+    """All pieces of a word: those of WordPiece that continue it, or all characters of a Chinese word."""
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        return UnitBoundaries(word_starts(batch, source))
+
+
+@dataclass(frozen=True)
+class WordNgrams:
+    """Neighbouring words, n of them with a chance in proportion to 1/n, from `least` to `most`.
+
+    A group never goes across punctuation or the end of a sentence.
+    """
+
+    max_words: int
+    min_words: int = 1
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        begins = word_starts(batch, source)
+        words = np.flatnonzero(begins)
+        sizes = np.arange(self.min_words, self.max_words + 1)
+        chances = 1 / sizes
+        drawn = rng.choice(sizes, len(words), p=chances / chances.sum())
+        alone = (_places(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[batch.inputs["tokens"]]
+        borders = alone[words] | _first_of_sentences(batch, source)[words]
+        borders[1:] |= alone[words[:-1]]
+        stops = np.append(np.flatnonzero(borders), len(words))
+        own = stops[np.searchsorted(stops, np.arange(len(words)), side="right")]
+        after = np.minimum(np.arange(len(words)) + drawn, own).tolist()
+        chosen, at = [], 0
+        while at < len(words):
+            chosen.append(at)
+            at = after[at]
+        begins[:] = False
+        begins[words[chosen]] = True
+        return UnitBoundaries(begins)
+
+
+@dataclass(frozen=True)
+class EntityUnits:
+    """Names of persons, places and organisations, whole and before anything else; the rest word by word.
+
+    Where the corpus knows no names, it is words alone.
+    """
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        begins = word_starts(batch, source)
+        known = source.corpus.entities
+        if known is None:
+            return UnitBoundaries(begins)
+        places = _places(batch)
+        told = np.where(places != IGNORE_INDEX, known[np.maximum(places, 0)], 0)
+        goes_on = (told == 2) & (places == np.append(IGNORE_INDEX - 1, places[:-1] + 1))
+        return UnitBoundaries((begins | (told == 1)) & ~goes_on, told > 0)
+
+
+@dataclass(frozen=True)
+class AlternatingUnits:
+    """One way after the other, `steps` steps each, then from the beginning (ERNIE's stages)."""
+
+    ways: tuple[MaskingUnits, ...]
+    steps_per_unit: int
+
+    def divided(self, batch: Batch, source: Subset, step: int, rng: np.random.Generator) -> UnitBoundaries:
+        return self.ways[step // self.steps_per_unit % len(self.ways)].divided(batch, source, step, rng)
+
+
+def word_starts(batch: Batch, source: Subset) -> np.ndarray:
+    """(T,) True where a token begins a word, by the corpus's segmentation or by the pieces' own marks."""
+    places, corpus = _places(batch), source.corpus
+    inside = places != IGNORE_INDEX
+    begins = np.ones(batch.num_target_tokens, bool)
+    if corpus.words is not None:
+        begins[inside] = corpus.words[places[inside]]
+    elif _tells_words(source):
+        begins[inside] = ~corpus.tokenizer.continuation_mask[batch.inputs["tokens"][inside]]
+    else:
+        what = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
+        raise InputError(what, file=corpus.folder, remedy="prepare the text again with --segment")
+    begins[1:] |= places[1:] != places[:-1] + 1  # what does not go on in the text begins anew
+    return begins
+
+
+@lru_cache(maxsize=8)
+def _tells_words(source: Subset) -> bool:
+    """Whether the tokens themselves tell where words begin: WordPiece does, but not in a text that is Chinese."""
+    tokenizer = source.corpus.tokenizer
+    if tokenizer.kind != "wordpiece":
+        return tokenizer.kind == "words"
+    spans = source.spans[:: -(-len(source) // SAMPLE)]
+    places = concat_ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], SAMPLE))
+    han = np.fromiter(map(has_han, tokenizer.vocabulary()), bool, tokenizer.vocab_size)
+    return float(han[source.corpus.ids[places]].mean()) < FEW
+
+
+@lru_cache(maxsize=8)
+def punctuation(tokenizer: Tokenizer) -> np.ndarray:
+    """(V,) True for tokens without a letter or a digit; a part of a character is none."""
+
+    def is_mark(number: int) -> bool:
+        text = tokenizer.decode([number], specials=True)
+        return "\ufffd" not in text and not any(c.isalnum() for c in text)
+
+    return np.fromiter(map(is_mark, range(tokenizer.vocab_size)), bool, tokenizer.vocab_size)
+
+
+def _first_of_sentences(batch: Batch, source: Subset) -> np.ndarray:
+    """(T,) True for tokens that begin a sentence."""
+    places, starts = _places(batch), source.corpus.sentences
+    return starts[np.searchsorted(starts, places)] == places
+
+
+def _places(batch: Batch) -> np.ndarray:
+    assert batch.positions is not None, "rows that are hidden in must tell where their tokens stand"
+    return batch.positions
+
 
 HIDING = 2  # the purpose of what is drawn here
 LOOK = 4096  # tokens
@@ -34,7 +187,7 @@ class MaskedTokens:
     """
 
     inner: Objective
-    units: Units
+    units: MaskingUnits
     mask: int
     vocabulary: int
     specials: frozenset[int]
@@ -42,14 +195,14 @@ class MaskedTokens:
     masked: float = 0.8
     random: float = 0.1
 
-    def steps(self, source: Portion, size: int) -> int:
+    def steps(self, source: Subset, size: int) -> int:
         return self.inner.steps(source, size)
 
-    def check(self, source: Portion) -> None:
+    def check(self, source: Subset) -> None:
         self.inner.check(source)
-        self.batch(source, LOOK, Moment(0, 0))  # whether units can be told, of words above all
+        self.batch(source, LOOK, BatchKey(0, 0))  # whether units can be told, of words above all
 
-    def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
         shown, rng = self.inner.batch(source, size, moment), moment.rng(HIDING)
         tokens, lengths = shown.inputs["tokens"], shown.inputs["lengths"]
         begins, leading = self.units.divided(shown, source, moment.step, rng)
@@ -62,13 +215,13 @@ class MaskedTokens:
         chosen = self._chosen(row, np.bincount(unit), never, after, len(lengths), rng)
         fate = rng.random(len(first))
         asked = chosen[unit]
-        targets = np.where(asked, tokens, NOTHING)
+        targets = np.where(asked, tokens, IGNORE_INDEX)
         seen = tokens.copy()
         seen[asked & (fate < self.masked)[unit]] = self.mask
         other = np.flatnonzero(asked & ((fate >= self.masked) & (fate < self.masked + self.random))[unit])
         ordinary = np.flatnonzero(~_special(self.specials, self.vocabulary))
         seen[other] = ordinary[rng.integers(0, len(ordinary), len(other))]
-        return Batch({**shown.inputs, "tokens": seen}, {"token": targets, **shown.targets}, shown.places)
+        return Batch({**shown.inputs, "tokens": seen}, {"token": targets, **shown.targets}, shown.positions)
 
     def _chosen(
         self,

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Batch, Moment
-from forebear.text.order import shuffled
+from forebear.errors import InputError
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, shuffled_positions
 
 if TYPE_CHECKING:
-    from forebear.text.portion import Portion
+    from forebear.data.corpus.subset import Subset
 
 
 @dataclass(frozen=True)
@@ -29,24 +28,24 @@ class NextToken:
              back at from its first, it does not matter where windows are cut; None: it does, and there are none
     """
 
-    context: int
-    end: int
-    apart: bool = False
-    lead: int | None = None
+    max_length: int
+    eos_id: int
+    document_mask: bool = False
+    lead_tokens: int | None = None
 
-    def steps(self, source: Portion, size: int) -> int:
+    def steps(self, source: Subset, size: int) -> int:
         rows, windows, _ = self._shape(source, size)
         return -(-windows // rows)
 
-    def batch(self, source: Portion, size: int, moment: Moment) -> Batch:
-        seen, targets, begins = self.windows(source, size, moment)
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+        seen, targets, begins = self.window_starts(source, size, moment)
         lengths = np.full(len(seen), seen.shape[1], np.int64)
-        if self.apart:
+        if self.document_mask:
             begins[:, 0] = True
             lengths = np.diff(np.append(np.flatnonzero(begins), begins.size))
         return Batch({"tokens": seen.ravel(), "lengths": lengths}, {"next": targets.ravel()})
 
-    def windows(self, source: Portion, size: int, moment: Moment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def window_starts(self, source: Subset, size: int, moment: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The windows of a batch, (rows, tokens): what is seen, what follows it or NOTHING, and True for an `end`."""
         rows, windows, width = self._shape(source, size)
         length = int(source.stream_ends[-1])
@@ -55,34 +54,34 @@ class NextToken:
         shifts = np.empty(rows, np.int64)
         for epoch in np.unique(numbers // windows).tolist():
             mine = numbers // windows == epoch
-            places[mine] = shuffled(numbers[mine] % windows, windows, seed=moment.seed, epoch=epoch) * width
+            places[mine] = shuffled_positions(numbers[mine] % windows, windows, seed=moment.seed, epoch=epoch) * width
             shifts[mine] = np.random.default_rng([moment.seed, epoch]).integers(length)
-        before = self.lead or 0
+        before = self.lead_tokens or 0
         asked = places[:, None] + np.arange(-before, width)  # (rows, before + width)
         stream = (asked + shifts[:, None]) % length
-        targets, _ = tokens_at(source, stream, self.end)
-        seen, begins = tokens_at(source, (stream - 1) % length, self.end)
+        targets, _ = stream_tokens(source, stream, self.eos_id)
+        seen, begins = stream_tokens(source, (stream - 1) % length, self.eos_id)
         own = (asked >= places[:, None]) & (asked < length)
-        return seen, np.where(own, targets, NOTHING), begins
+        return seen, np.where(own, targets, IGNORE_INDEX), begins
 
-    def check(self, source: Portion) -> None:
-        if self.lead is None and self.context > source.tokens:
+    def check(self, source: Subset) -> None:
+        if self.lead_tokens is None and self.max_length > source.tokens:
             shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
-            raise BadInput(
-                f"a context of {self.context:,} tokens is longer than the whole text to learn from "
+            raise InputError(
+                f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
                 f"({source.tokens:,} tokens)",
                 remedy=f"give more text{shorter}",
             )
 
-    def _shape(self, source: Portion, size: int) -> tuple[int, int, int]:
+    def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
         """Rows in a batch, windows in an epoch, tokens in a window."""
         length = int(source.stream_ends[-1])
-        width = min(self.context, length)
+        width = min(self.max_length, length)
         windows = -(-length // width)
-        return max(1, size // (width + (self.lead or 0))), windows, width
+        return max(1, size // (width + (self.lead_tokens or 0))), windows, width
 
 
-def tokens_at(source: Portion, stream: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
+def stream_tokens(source: Subset, stream: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens at these places of the stream, and True where one is an `end`: there another document begins."""
     unit = np.searchsorted(source.stream_ends, stream, side="right")
     before_end = source.stream_ends[unit] - 1 - stream  # tokens of the document from here on
@@ -90,3 +89,105 @@ def tokens_at(source: Portion, stream: np.ndarray, end: int) -> tuple[np.ndarray
     ends = before_end == 0
     ids = source.corpus.ids[np.where(ends, 0, last - before_end)].astype(np.int64)
     return np.where(ends, end, ids), ends
+
+
+# Predict every token twice: from those before it, and from those behind it.
+
+
+@dataclass(frozen=True)
+class BidirectionalLM:
+    """The windows of `NextToken`, each with the token that follows its last: `next` asks for what follows a token, and
+    `previous` for what stands before it, of all neighbours in a window.
+
+    context  tokens of a window that have one behind them
+    end      the id that stands between documents
+    """
+
+    max_length: int
+    end: int
+
+    def steps(self, source: Subset, size: int) -> int:
+        return self._windows.steps(source, size)
+
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+        seen, following, _ = self._windows.window_starts(source, size, moment)
+        asked = following != IGNORE_INDEX
+        none = np.full((len(seen), 1), IGNORE_INDEX)
+        last = np.where(asked[:, -1:], following[:, -1:], self.end)  # a window at the end of the text may be short
+        inputs = {
+            "tokens": np.concatenate((seen, last), 1).ravel(),
+            "lengths": np.full(len(seen), seen.shape[1] + 1, np.int64),
+        }
+        targets = {
+            "next": np.concatenate((following, none), 1).ravel(),
+            "previous": np.concatenate((none, np.where(asked, seen, IGNORE_INDEX)), 1).ravel(),
+        }
+        return Batch(inputs, targets)
+
+    def check(self, source: Subset) -> None:
+        self._windows.check(source)
+
+    @property
+    def _windows(self) -> NextToken:
+        return NextToken(self.max_length, self.end)
+
+
+# Predict every token from those before it, each batch going on where the one before has ended.
+
+
+FRESH = 0.1  # share of windows that begin anew
+
+
+@dataclass(frozen=True)
+class TokenStreams:
+    """Each document is followed by `end`, and the stream of all documents is thought of as a ring.
+
+    An epoch cuts the ring, at a place of its own, into as many streams as a batch has rows, and reads all of them from
+    their beginning to their end, a window at a time: every token is asked exactly once an epoch. A network that
+    remembers may go on from what it knew at the end of the last window (`streams`). Where a window is `fresh` it begins
+    with nothing known: the first of an epoch, and some by chance, because that is how every text begins in use.
+
+    context  tokens in a window: as far back as gradients go
+    end      the id that ends a document, and stands before the first token of the next
+    """
+
+    max_length: int
+    eos_id: int
+
+    def steps(self, source: Subset, size: int) -> int:
+        _, length, width = self._shape(source, size)
+        return -(-length // width)
+
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+        rows, length, width = self._shape(source, size)
+        epoch, window = divmod(moment.step, -(-length // width))
+        total = int(source.stream_ends[-1])
+        first = window * width
+        width = min(width, length - first)
+        shift = int(np.random.default_rng([moment.seed, epoch]).integers(total))
+        asked = np.arange(rows)[:, None] * length + first + np.arange(width)  # counted from where the epoch begins
+        stream = (asked + shift) % total
+        targets = np.where(asked < total, stream_tokens(source, stream, self.eos_id)[0], IGNORE_INDEX)
+        inputs = {
+            "tokens": stream_tokens(source, (stream - 1) % total, self.eos_id)[0].ravel(),
+            "lengths": np.full(rows, width, np.int64),
+            "streams": np.arange(rows),
+            "fresh": np.full(rows, window == 0) | (moment.rng().random(rows) < FRESH),
+        }
+        return Batch(inputs, {"next": targets.ravel()})
+
+    def check(self, source: Subset) -> None:
+        if self.max_length > source.tokens:
+            shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
+            raise InputError(
+                f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
+                f"({source.tokens:,} tokens)",
+                remedy=f"give more text{shorter}, or --state fresh",
+            )
+
+    def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
+        """Rows in a batch, tokens in a stream, tokens in a window."""
+        total = int(source.stream_ends[-1])
+        width = min(self.max_length, total)
+        rows = min(max(1, size // width), -(-total // width))
+        return rows, -(-total // rows), width

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forebear.lineage import LINEAGE, milestone_named
-from forebear.text.aside import written_aside
-from forebear.training.folder import CARD, RunFolder
-from forebear.training.recipe import OF_DESCENT
+from forebear.data.io.atomic import atomic_write
+from forebear.registry import LINEAGE, model_spec
+from forebear.training.run_folder import CARD_FILE, RunFolder
+from forebear.training.settings import GRADIENT_SETTINGS
 
 PSEUDO = ("bits", "perplexity", "nats")  # figures that are none of the text where tokens are told by both sides
 
 
 def write_card(run: RunFolder) -> None:
-    with written_aside(run.path / CARD) as file:
-        file.write(card(run.facts).encode())
+    with atomic_write(run.path / CARD_FILE) as file:
+        file.write(card(run.metadata).encode())
 
 
 def card(facts: Mapping[str, Any]) -> str:
@@ -118,15 +118,15 @@ def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The milestone's own numbers, without those that mean nothing beside the others."""
-    idle = milestone_named(facts["milestone"])(**facts["fields"]).idle_fields
+    idle = model_spec(facts["milestone"])(**facts["fields"]).unused_fields
     return {name: value for name, value in facts["fields"].items() if name not in idle}
 
 
 def _recipe(facts: Mapping[str, Any]) -> dict[str, Any]:
     """How it was trained; to who counts, there is no rate and nothing of what belongs to it."""
-    if "task" in facts or milestone_named(facts["milestone"]).learning != "counting":
+    if "task" in facts or model_spec(facts["milestone"]).learning != "counting":
         return facts["recipe"] | _pace(facts)
-    return {name: value for name, value in facts["recipe"].items() if name not in OF_DESCENT}
+    return {name: value for name, value in facts["recipe"].items() if name not in GRADIENT_SETTINGS}
 
 
 def _pace(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forebear.data.io.atomic import sync_folder, write_json
 from forebear.errors import ForebearError
-from forebear.text.aside import sync_folder, write_json
 
 STATE, MANIFEST = "state.json", "manifest.json"
 
@@ -28,7 +28,7 @@ class Checkpoint:
     def step(self) -> int:
         return int(self.folder.name)
 
-    def state(self) -> dict[str, Any]:
+    def load_state(self) -> dict[str, Any]:
         return json.loads((self.folder / STATE).read_text())
 
     def damage(self) -> str | None:
@@ -41,7 +41,7 @@ class Checkpoint:
                     return f"{path} is missing"
                 if path.stat().st_size != facts["bytes"]:
                     return f"{path} has {path.stat().st_size:,} bytes, not {facts['bytes']:,}"
-                if digest(path) != facts["sha256"]:
+                if file_digest(path) != facts["sha256"]:
                     return f"{path} is not what was written"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return f"{self.folder / MANIFEST} is missing or damaged"
@@ -49,31 +49,31 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class CheckpointStore:
     """All states of a run."""
 
     folder: Path
 
-    def all(self) -> list[Checkpoint]:
+    def list_all(self) -> list[Checkpoint]:
         """The oldest first; nothing is verified."""
         if not self.folder.is_dir():
             return []
         found = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
         return sorted(found, key=lambda one: one.step)
 
-    def newest(self) -> tuple[Checkpoint | None, list[str]]:
+    def newest_with_faults(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest that is whole, and what is wrong with those that are newer."""
         wrong: list[str] = []
-        for one in reversed(self.all()):
+        for one in reversed(self.list_all()):
             damage = one.damage()
             if damage is None:
                 return one, wrong
             wrong.append(damage)
         return None, wrong
 
-    def good(self) -> tuple[Checkpoint | None, list[str]]:
+    def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest that is whole; an error where there are some and none is."""
-        one, wrong = self.newest()
+        one, wrong = self.newest_with_faults()
         if one is None and wrong:
             raise ForebearError(
                 f"no checkpoint of this run is whole: {'; '.join(wrong)}",
@@ -86,17 +86,19 @@ class Checkpoints:
         """A new state. Until its folder has its name nothing of it counts; one of this step that is whole stays."""
         aside = self.folder / f".{step}.tmp"
         final = Checkpoint(self.folder / f"{step:08d}")
-        self.sweep()
+        self.clean_up()
         if final.folder.exists() and final.damage() is None:
             return final
         aside.mkdir(parents=True)
         try:
-            written(write, aside)
+            save_tensors(write, aside)
             write_json(aside / STATE, state)
             names = sorted(item.name for item in aside.iterdir())
             for name in names:
                 _sync(aside / name)
-            facts = {name: {"bytes": (aside / name).stat().st_size, "sha256": digest(aside / name)} for name in names}
+            facts = {
+                name: {"bytes": (aside / name).stat().st_size, "sha256": file_digest(aside / name)} for name in names
+            }
             write_json(aside / MANIFEST, {"files": facts})
             if final.folder.exists():  # damaged, as we now know
                 final.folder.rename(self.folder / f".{step}.old")
@@ -105,19 +107,19 @@ class Checkpoints:
             shutil.rmtree(aside, ignore_errors=True)
             raise
         sync_folder(self.folder)
-        self.sweep()
+        self.clean_up()
         return final
 
-    def sweep(self) -> None:
+    def clean_up(self) -> None:
         """Removes what a killed save left behind."""
         if self.folder.is_dir():
             for item in self.folder.iterdir():
                 if item.name.startswith(".") and item.name.endswith((".tmp", ".old")):
                     shutil.rmtree(item, ignore_errors=True)
 
-    def set_aside(self, step: int) -> None:
+    def quarantine(self, step: int) -> None:
         """Moves away what is newer than this step and was found damaged, so that it is not kept for whole."""
-        for one in self.all():
+        for one in self.list_all():
             if one.step > step:
                 place = one.folder.with_name(f"{one.folder.name}.damaged")
                 shutil.rmtree(place, ignore_errors=True)
@@ -125,14 +127,14 @@ class Checkpoints:
 
     def prune(self, keep: int, spare: set[int]) -> None:
         """Keeps the newest `keep` and those of the steps to spare."""
-        for one in self.all()[:-keep]:
+        for one in self.list_all()[:-keep]:
             if one.step not in spare:
                 aside = self.folder / f".{one.step}.old"
                 one.folder.rename(aside)  # in one step: half a folder never has a checkpoint's name
                 shutil.rmtree(aside, ignore_errors=True)
 
 
-def written(write: Callable[[Path], None], folder: Path) -> None:
+def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
     """safetensors wraps what the system says in an error of its own; it is told as the system says it."""
     from safetensors import SafetensorError
 
@@ -144,7 +146,7 @@ def written(write: Callable[[Path], None], folder: Path) -> None:
         raise
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

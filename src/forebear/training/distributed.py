@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from forebear.errors import ForebearError
-from forebear.training.descending import Descending, Part
+from forebear.training.gradient import GradientLearner, MicroBatch
 from forebear.training.leading import Result, Step, in_order
 from forebear.training.line import Fault, Line, Merge
 
@@ -105,7 +105,7 @@ class Torch:
 class Buckets:
     """A way for processes that torch connects."""
 
-    def __init__(self, line: Line, learner: Descending) -> None:
+    def __init__(self, line: Line, learner: GradientLearner) -> None:
         joined(line)
         self.line, self.worker = line, learner
         self.hooks: list[Any] = []
@@ -113,10 +113,10 @@ class Buckets:
     def ready(self) -> None:
         worker = self.worker
         if self.line.rank:
-            shapes = {name: one.shape for name, one in worker.network.named_parameters()}
-            worker.network.load({name: torch.empty(shape) for name, shape in shapes.items()})
-            worker.ready()
-        for one in (*worker.network.tensors().values(), *worker.optimiser.tensors().values()):
+            shapes = {name: one.shape for name, one in worker.model.named_parameters()}
+            worker.model.load({name: torch.empty(shape) for name, shape in shapes.items()})
+            worker.build_optimizer()
+        for one in (*worker.model.state_tensors().values(), *worker.optimiser.state_tensors().values()):
             dist.broadcast(one, 0)
         self._fill_buckets(worker.optimiser.parameters)
 
@@ -136,14 +136,14 @@ class Buckets:
             for name, one in bucket.parameters.items()
         ]
 
-    def shared_out(self, parts: Sequence[Part]) -> list[list[Part]]:
+    def shared_out(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         return in_order(parts, self.line.size)
 
     def gradients(self, job: Step) -> Result | None:
         for bucket in self.buckets:
             bucket.begin(len(job.parts))
         self.next = 0
-        losses = self.worker.gradients(job.parts, job.asked, job.step)
+        losses = self.worker.accumulate_gradients(job.parts, job.asked, job.step)
         # All have to send as much, in the same order, whatever they have of it.
         names = {name for bucket in self.buckets for name, one in bucket.parameters.items() if one.grad is not None}
         for bucket in self.buckets[self.next :]:
@@ -161,7 +161,7 @@ class Buckets:
         for bucket in self.buckets:
             for name, one in bucket.parameters.items():
                 one.grad = bucket.views[name] if name in names else None
-        return self.worker.moved(rate)
+        return self.worker.apply_gradients(rate)
 
     def gathered(self) -> None:
         """Every process has everything already."""

@@ -37,11 +37,11 @@ def follow(line: Hearer) -> None:
 
 def _done(line: Hearer, way: Way | None, word: Any) -> tuple[Way | None, Any]:
     from forebear.training import leading
-    from forebear.training.descending import Descending
+    from forebear.training.gradient import GradientLearner
 
     if isinstance(word, leading.Learn):
         device = word.device.of_process(line.local, line.near, word.recipe)
-        return word.way(line, Descending(word.network, word.recipe, device, None, word.shares)), None
+        return word.way(line, GradientLearner(word.network, word.recipe, device, None, word.shares)), None
     assert way is not None
     match word:
         case leading.Ready():
@@ -50,7 +50,7 @@ def _done(line: Hearer, way: Way | None, word: Any) -> tuple[Way | None, Any]:
             leading.stepped(line, way, word)
             return way, None
         case leading.Examine():
-            return way, way.worker.examined(word.parts)
+            return way, way.worker.evaluate_parts(word.parts)
         case leading.Gather():
             return way, way.gathered()
     raise TypeError(f"nobody knows what to do with {word!r}")

@@ -15,13 +15,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from forebear.networks.model import Model
+from forebear.nn.model import Model
 from forebear.objectives.batch import Batch
-from forebear.training.descending import TRIAL, Descending, Losses, Part, means, totals
-from forebear.training.device import Device
-from forebear.training.learner import Learner
+from forebear.training.gradient import (
+    BENCHMARK_STEPS,
+    DeviceConfig,
+    GradientLearner,
+    Losses,
+    MicroBatch,
+    mean_losses,
+    sum_losses,
+)
+from forebear.training.learners import Learner
 from forebear.training.line import Line, Teller
-from forebear.training.recipe import Recipe
+from forebear.training.settings import Recipe
 
 Result = tuple[Losses, set[str]]  # of a process's share of a step: losses, and the names of what has a gradient
 
@@ -30,15 +37,15 @@ class Way(Protocol):
     """How weights are the same everywhere, and gradients of all become one. `worker` learns in this process."""
 
     @property
-    def worker(self) -> Descending: ...
+    def worker(self) -> GradientLearner: ...
 
-    def __init__(self, line: Any, learner: Descending) -> None: ...
+    def __init__(self, line: Any, learner: GradientLearner) -> None: ...
 
     def ready(self) -> None:
         """All have what the learner of the first process has."""
         ...
 
-    def shared_out(self, parts: Sequence[Part]) -> list[list[Part]]:
+    def shared_out(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         """The parts for each process."""
         ...
 
@@ -64,7 +71,7 @@ class Learn:
 
     network: Model
     recipe: Recipe
-    device: Device
+    device: DeviceConfig
     shares: Mapping[str, float]
     way: type[Way]
 
@@ -75,7 +82,7 @@ class Ready: ...
 
 @dataclass(frozen=True)
 class Step:
-    parts: Sequence[Part]
+    parts: Sequence[MicroBatch]
     asked: Mapping[str, int]
     step: int
     rate: float
@@ -83,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Examine:
-    parts: Sequence[Part]
+    parts: Sequence[MicroBatch]
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ def stepped(line: Line, way: Way, job: Step) -> tuple[Losses, bool] | None:
     """Our share of a step; None: somebody had not enough memory, and nothing was done."""
     found: Result | None = line.agreed(way.gradients(job), _merged)
     if found is None:
-        way.worker.optimiser.clear()
+        way.worker.optimiser.zero_grad()
         return None
     losses, names = found
     return losses, way.moved(names, job.rate)
@@ -107,7 +114,7 @@ def _merged(told: Sequence[Result | None]) -> Result | None:
     return [one for losses, _ in found for one in losses], set().union(*(names for _, names in found))
 
 
-def in_order(parts: Sequence[Part], size: int) -> list[list[Part]]:
+def in_order(parts: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
     """About as many for each process; those of one come before those of the next."""
     cuts = np.linspace(0, len(parts), size + 1).round().astype(int).tolist()
     return [list(parts[first:last]) for first, last in pairwise(cuts)]
@@ -116,20 +123,20 @@ def in_order(parts: Sequence[Part], size: int) -> list[list[Part]]:
 class Leading(Learner):
     """What the loop of the first process takes for a learner."""
 
-    def __init__(self, learner: Descending, line: Teller, way: type[Way]) -> None:
+    def __init__(self, learner: GradientLearner, line: Teller, way: type[Way]) -> None:
         self.learner, self.line, self.notes = learner, line, learner.notes
-        word = Learn(learner.network, learner.recipe, learner.device, learner.shares, way)
+        word = Learn(learner.model, learner.recipe, learner.device, learner.shares, way)
         self.line.tell([word] * (line.size - 1))
         self.way = way(line, learner)
         self.line.answers()
 
     @property
-    def network(self) -> Any:
+    def model(self) -> Any:
         self._all(Gather(), self.way.gathered)
-        return self.learner.network
+        return self.learner.model
 
-    def begin(self) -> None:
-        self.learner.begin()
+    def initialize(self) -> None:
+        self.learner.initialize()
         self._all(Ready(), self.way.ready)
 
     def load(self, folder: Path) -> None:
@@ -140,43 +147,43 @@ class Leading(Learner):
         self._all(Gather(), self.way.gathered)
         self.learner.save(folder)
 
-    def settled(self) -> dict[str, Any]:
-        return self.learner.settled()
+    def resolved_settings(self) -> dict[str, Any]:
+        return self.learner.resolved_settings()
 
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        asked, rate = batch.asked(), self.learner.recipe.rate * share
+        asked, rate = batch.supervised_counts(), self.learner.recipe.rate * share
         while True:
             jobs = [Step(parts, asked, step, rate) for parts in self._shared_out(batch)]
             found = self._each(jobs, lambda job: stepped(self.line, self.way, job))
             if found is not None:
                 losses, finite = found
-                return means(losses, asked, finite)
-            self.learner.divide([part.batch for job in jobs for part in job.parts])
+                return mean_losses(losses, asked, finite)
+            self.learner.halve_micro_batches([part.batch for job in jobs for part in job.parts])
 
-    def examine(self, batch: Batch) -> dict[str, float]:
+    def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
             jobs = [Examine(parts) for parts in self._shared_out(batch)]
             answers: list[Losses | None] = []
-            own = self._each(jobs, lambda job: self.way.worker.examined(job.parts), answers)
+            own = self._each(jobs, lambda job: self.way.worker.evaluate_parts(job.parts), answers)
             found = [one for one in (own, *answers) if one is not None]
             if len(found) == len(jobs):
-                return totals([one for losses in found for one in losses])
-            self.learner.divide([part.batch for job in jobs for part in job.parts])
+                return sum_losses([one for losses in found for one in losses])
+            self.learner.halve_micro_batches([part.batch for job in jobs for part in job.parts])
 
-    def tried(self, batch: Batch) -> float:
+    def time_step(self, batch: Batch) -> float:
         """How long a step takes; the number of threads follows from that of processes, and is not tried."""
         seconds = []
-        for _ in range(TRIAL):
+        for _ in range(BENCHMARK_STEPS):
             began = time.monotonic()
             self.step(batch, 0, 0.0)
             seconds.append(time.monotonic() - began)
         return min(seconds)
 
-    def _shared_out(self, batch: Batch) -> list[list[Part]]:
+    def _shared_out(self, batch: Batch) -> list[list[MicroBatch]]:
         """As many parts as a single process would make of a step, or one for each process."""
         size = self.line.size
         count = -(-self.learner.parts // size) * size
-        return self.way.shared_out([Part(*one) for one in enumerate(batch.parts(count))])
+        return self.way.shared_out([MicroBatch(*one) for one in enumerate(batch.parts(count))])
 
     def _all(self, word: Any, own: Callable[[], None]) -> None:
         self._each([word] * self.line.size, lambda _: own())

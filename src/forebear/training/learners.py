@@ -1,96 +1,375 @@
-"""Which learner teaches a milestone, and how what it learned is read again."""
+"""Learning by L-BFGS, a step at a time: chains of labels, whose best weights are found from all sentences at once.
+
+A step of training is a step of the search. What the search remembers is saved with every checkpoint, so that a run that
+was killed goes on and ends in the same bits.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import math
+import os
+import time
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from forebear.milestones.milestone import Milestone
-from forebear.objectives.batch import Objective
-from forebear.text.sides import Sides
-from forebear.text.tokenizer import Tokenizer
-from forebear.training.learner import Learner
-from forebear.training.recipe import Recipe
+from forebear.data.corpus.subset import Subset
+from forebear.data.io.workers import cpu_count
+from forebear.objectives.batch import Batch, Objective, is_supervised
+from forebear.objectives.whole_texts import WholeTexts
+from forebear.statistical.crf import CRFModel, CRFProblem
+from forebear.statistical.lbfgs import LBFGSOptimizer
+from forebear.statistical.linear import LinearModel
+from forebear.statistical.ngram.language_model import NgramModel
+from forebear.training.settings import Recipe
 
-KINDS = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}  # of arrays, as safetensors names them
-
-
-def learner_for(
-    milestone: Milestone, tokenizer: Tokenizer | Sides, recipe: Recipe, given: Mapping[str, Any] | None = None
-) -> Learner:
-    """`given` are tensors to begin with, where it is not from nothing."""
-    network = milestone.network(tokenizer)
-    if milestone.counts_again:
-        from forebear.training.expecting import Expecting
-
-        return Expecting(network, recipe)
-    if milestone.learning == "counting":
-        from forebear.training.counting import Counting
-
-        return Counting(network, recipe)
-    if milestone.learning == "sweeping":
-        from forebear.training.sweeping import Sweeping
-
-        return Sweeping(network, recipe, given)
-    from forebear.training.descending import Descending
-    from forebear.training.device import chosen
-
-    return Descending(network, recipe, chosen(recipe), given)
+# What the loop asks of every way of learning.
 
 
-def introduced(learner: Learner, objective: Objective, source: Any) -> None:
-    """Shows the text to those that must know all of it before they begin."""
-    learner.meet(objective, source)
+class Learner(Protocol):
+    """Holds a network and makes it better by batches; its files are all that is needed to go on."""
+
+    model: Any
+    notes: list[str]  # what it has to say to whoever watches; the loop tells it, and takes it away
+    ended: bool = False  # whether there is nothing better to be found
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""
+        ...
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """The summed loss of each target, without learning."""
+        ...
+
+    def initialize(self) -> None:
+        """Gives the network its first values, a function of the seed."""
+        ...
+
+    def time_step(self, batch: Batch) -> float:
+        """Makes a few steps that will be forgotten, to learn how many seconds one takes, and how to be fast."""
+        ...
+
+    def resolved_settings(self) -> dict[str, Any]:
+        """What of the recipe was left open and is now decided: the same again ends in the same weights."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes the network and whatever else learning needs into a folder of its own."""
+        ...
+
+    def load(self, folder: Path) -> None: ...
+
+    # Not every way of learning has to do with these.
+
+    def prepass(self, objective: Objective, source: Any) -> None:
+        """Is shown all of the text, where it must know that before it begins."""
+        return
+
+    def clipping_stats(self) -> dict[str, float]:
+        """How many gradients were clipped since it was last asked, and how long the longest was, where it has any."""
+        return {}
+
+    def conclude(self) -> None:
+        """Is told that nothing more will be learned."""
+        return
 
 
-def loaded(
-    milestone: Milestone,
-    tokenizer: Tokenizer | Sides,
-    weights: Path,
-    heads: Sequence[str] | None = None,
-    *,
-    quantised: bool = False,
-) -> Any:
-    """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
-    network = milestone.network(tokenizer)
-    if milestone.learning == "counting":
+WEIGHTS_FILE = "weights.safetensors"  # the network
+LEARNER_STATE_FILE = "learner.safetensors"  # what else is needed to go on
+
+
+# Learning by addition: n-grams and other models of counts.
+
+
+class CountingLearner(Learner):
+    """Counts each text once; there is no rate, and nothing to remember beside the counts."""
+
+    def __init__(self, network: Any, recipe: Recipe) -> None:
+        self.model, self.recipe = network, recipe
+        self.notes: list[str] = []
+        if isinstance(network, NgramModel):
+            network.tally.threads = recipe.threads or cpu_count()
+            network.tally.memory = recipe.max_memory or network.tally.memory
+
+    def initialize(self) -> None:
+        """Counts begin at zero, as the network was made."""
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        self.model.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
+        return {}
+
+    def conclude(self) -> None:
+        """Counts what was only gathered so far, so that its time is told."""
+        if isinstance(self.model, NgramModel):
+            _ = self.model.counts
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        tokens, targets = batch.inputs["tokens"], batch.targets["next"]
+        borders = np.concatenate(([0], np.cumsum(batch.inputs["lengths"])))
+        rows = [np.append(tokens[first:last], targets[last - 1]) for first, last in pairwise(borders.tolist())]
+        return {"next": -float(sum(scores.sum() for scores in self.model.score(rows)))}
+
+    def time_step(self, batch: Batch) -> float:
+        return 0.0
+
+    def resolved_settings(self) -> dict[str, Any]:
+        return {}
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        if isinstance(self.model, NgramModel):
+            self.model.save(folder / WEIGHTS_FILE)
+        else:
+            save_file(self.model.arrays(), folder / WEIGHTS_FILE)
+
+    def load(self, folder: Path) -> None:
         from safetensors.numpy import load_file
 
-        network.load(load_file(weights))
-        return network
-    if milestone.learning == "sweeping":
-        network.load(mapped(weights))
-        return network
-    if heads is not None:
-        network = network.only(heads)
-    return filled(network, weights, quantised)
+        self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
-def mapped(weights: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file where they lie: a table of millions of words is read as far as it is asked."""
-    with open(weights, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        told = json.loads(file.read(size))
-    made = {}
-    for name, one in told.items():
-        if name != "__metadata__":
-            begin, end = one["data_offsets"]
-            kind, shape = np.dtype(KINDS[one["dtype"]]), tuple(one["shape"])
-            there = end > begin  # nothing cannot be mapped
-            made[name] = np.memmap(weights, kind, "r", 8 + size + begin, shape) if there else np.zeros(shape, kind)
-    return made
+MEMORY = 6  # steps that are remembered: more costs room, and brings little
+STILL = 1e-4  # of the cost: where ten steps together go lower by less, it has learned what there is to learn
+FLAT = 1e-5  # of its point's length is the gradient's, where it is as low as can be
 
 
-def filled(network: Any, weights: Path, quantised: bool) -> Any:
-    """A network with these weights, which may be small integers."""
-    from safetensors.torch import load_file
+class CRFLearner(CountingLearner):
+    """Every step shows all sentences, in the same order."""
 
-    if quantised:
-        from forebear.networks.quantised import quantise
+    model: CRFModel
 
-        quantise(network.encoder)
-    return network.load(load_file(weights), file=str(weights)).eval()
+    def __init__(self, network: CRFModel, recipe: Recipe) -> None:
+        super().__init__(network, recipe)
+        self.ended = False
+        self.threads = recipe.threads or len(os.sched_getaffinity(0))
+        self._problem: CRFProblem | None = None
+        self._search: LBFGSOptimizer | None = None
+        self._state: dict[str, np.ndarray] | None = None
+
+    def initialize(self) -> None:
+        """All weights begin at 0."""
+        self._search = self._state = None
+        self.ended = False
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        problem, search = self._begun(batch)
+        before = search.value
+        self.ended = not search.step() or self._is_low(search)
+        self.model.take(search.point)
+        return {"tag": before / max(1, len(problem.gold_labels))}
+
+    def _begun(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
+        if self._problem is None:
+            self._problem = self.model.make_problem(batch.inputs, batch.targets["tag"], self.threads)
+        if self._search is None:
+            how: dict[str, Any] = {"memory": MEMORY, "l1": self.model.l1, "state": self._state}
+            how["curvature"] = self._problem.curvature
+            self._search, self._state = LBFGSOptimizer(self._problem.value, np.zeros(self._problem.size), **how), None
+        return self._problem, self._search
+
+    @staticmethod
+    def _is_low(search: LBFGSOptimizer) -> bool:
+        flat = np.linalg.norm(search.slope) <= FLAT * max(1.0, float(np.linalg.norm(search.point)))
+        return bool(flat) or search.has_decreased() < STILL * abs(search.value)
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """Nothing: it is judged by its answers."""
+        return {}
+
+    def time_step(self, batch: Batch) -> float:
+        """How long a look at all sentences takes; a step is hardly more."""
+        self._begun(batch)
+        began = time.monotonic()
+        assert self._problem is not None
+        self._problem.value(np.zeros(self._problem.size))
+        return time.monotonic() - began
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        assert self._search is not None
+        save_file(self.model.arrays(), folder / WEIGHTS_FILE)
+        state = self._search.arrays() | {"ended": np.array([self.ended])}
+        save_file({name: np.ascontiguousarray(array) for name, array in state.items()}, folder / LEARNER_STATE_FILE)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+
+        self._search, self._state = None, load_file(folder / LEARNER_STATE_FILE)
+        self.ended = bool(self._state.pop("ended")[0])
+        self.model.load(load_file(folder / WEIGHTS_FILE))
+
+
+# Learning by expectation: what nobody saw is counted as often as it is expected, epoch after epoch (EM).
+
+
+BLOCK = 1 << 22  # tokens that are counted together
+
+
+class EMLearner(CountingLearner):
+    """An epoch is an iteration: what is expected adds up over its batches, and at its end the tables are renewed.
+
+    The tables that expect stay the same for a whole epoch, so that batches of any size end in the same bits.
+    """
+
+    def __init__(self, network: Any, recipe: Recipe) -> None:
+        super().__init__(network, recipe)
+        self.epoch = 1
+
+    def prepass(self, objective: Objective, source: Subset) -> None:
+        """Tells how often each token stands in the text, and how many steps show all of it."""
+        self.epoch = objective.steps(source, self.recipe.batch)
+        counts = np.zeros(self.model.vocabulary, np.int64)
+        for begin in range(0, source.tokens, BLOCK):
+            ids, _ = source.token_slice(begin, min(begin + BLOCK, source.tokens))
+            counts += np.bincount(ids, minlength=len(counts))
+        unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
+        counts[self.model.end] += len(source.by_sentence() if unit == "sentence" else source)
+        self.model.prepass(counts)
+
+    def initialize(self) -> None:
+        self.model.initialize(self.recipe.seed)
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        targets = batch.targets["next"]
+        loss = self.model.accumulate(batch.inputs["tokens"], batch.inputs["lengths"], targets)
+        if (step + 1) % self.epoch == 0:
+            self.model.update()
+        return {"next": loss / len(targets)} if len(targets) else {}
+
+    def conclude(self) -> None:
+        """Where time was up before the first epoch was, what was seen of the text has to do."""
+        if not self.model.iterations and self.model.has_expectations:
+            self.model.update()
+            self.notes.append("time was up before all text was seen once: it learned from a part of it (--time)")
+
+    def time_step(self, batch: Batch) -> float:
+        seconds = math.inf
+        for _ in range(2):  # the first may have to be compiled
+            began = time.monotonic()
+            self.step(batch, 0, 1.0)
+            seconds = min(seconds, time.monotonic() - began)
+        return max(seconds, math.ulp(1.0))
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        super().save(folder)
+        if self.model.has_expectations:  # else an epoch has just ended
+            save_file(self.model.remembered(), folder / LEARNER_STATE_FILE)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+
+        super().load(folder)
+        if (folder / LEARNER_STATE_FILE).exists():
+            self.model.remember(load_file(folder / LEARNER_STATE_FILE))
+
+
+# Learning all at once: linear models, whose best weights are found, not approached step by step.
+
+
+LONGEST = 300.0  # seconds, where nothing says how long: a baseline is to be quick
+
+
+class LinearLearner(CountingLearner):
+    """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
+
+    def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
+        super().__init__(network, recipe)
+        self.weights = weights
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        limit = self.recipe.time if self.recipe.time is not None else LONGEST
+        fitted = self.model.fit(batch.inputs, batch.targets, weights=self._weights(batch), seconds=limit)
+        if fitted.ended == "time":
+            told = (
+                f"after {limit:,.0f} s the best weights were not found yet: the best so far are kept; --time gives more"
+            )
+            self.notes.append(told)
+        return {self.model.heads[0]: fitted.loss}
+
+    def _weights(self, batch: Batch) -> np.ndarray | None:
+        if self.weights is None or "label" not in batch.targets or batch.targets["label"].ndim > 1:
+            return None
+        label = batch.targets["label"]
+        return np.where(is_supervised(label), np.array(self.weights)[np.maximum(label, 0)], 0.0)
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """Nothing: it is judged by its answers."""
+        return {}
+
+
+# Learning in place: compiled loops sweep over the text and move the rows of tables, without torch.
+
+
+TRIAL = 3  # steps of which the last are timed
+
+
+class EmbeddingLearner(Learner):
+    """Gives each batch to a table of vectors; `given` is what it begins with, if not with chance.
+
+    Several threads move the same rows without waiting for each other: fast, and no two runs end alike. With
+    `deterministic` they do, whatever the number of threads.
+    """
+
+    def __init__(self, network: Any, recipe: Recipe, given: Mapping[str, np.ndarray] | None = None) -> None:
+        self.model, self.recipe, self.given = network, recipe, given
+        self.threads = recipe.threads or cpu_count()
+        self.notes: list[str] = []
+
+    def prepass(self, objective: Objective, source: Subset) -> None:
+        """Shows the network the whole text that it will learn from, so that it knows how often there is what."""
+        self.model.prepass(source, self.given)
+        self.notes += self.model.notes
+
+    def initialize(self) -> None:
+        self.model.initialize(self.recipe.seed)
+        if self.given is not None:
+            told = len(self.model.notes)
+            self.model.warm_start(self.given)
+            self.notes += self.model.notes[told:]
+
+    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+        loss = self.model.clean_up(
+            batch,
+            rate=self.recipe.rate * share,
+            moment=(self.recipe.seed, step),
+            threads=self.threads,
+            deterministic=bool(self.recipe.deterministic),
+        )
+        return {} if loss is None else {name: float(loss) for name in self.model.heads}
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""
+        total, count = self.model.evaluate(batch)
+        return {name: total / max(1, count) * asked for name, asked in batch.supervised_counts().items()}
+
+    def time_step(self, batch: Batch) -> float:
+        seconds = []
+        for number in range(TRIAL):  # the first may have to be compiled
+            began = time.monotonic()
+            self.step(batch, number, 1.0)
+            seconds.append(time.monotonic() - began)
+        return max(min(seconds), math.ulp(1.0))
+
+    def resolved_settings(self) -> dict[str, Any]:
+        return {"threads": self.threads}
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        save_file(self.model.arrays(), folder / WEIGHTS_FILE)
+        if remembered := self.model.remembered():
+            save_file(remembered, folder / LEARNER_STATE_FILE)
+
+    def load(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+
+        self.model.load(load_file(folder / WEIGHTS_FILE))
+        if self.model.remembered():
+            self.model.remember(load_file(folder / LEARNER_STATE_FILE))

@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Protocol
 
+from forebear.data.io.child_processes import child_environment, python_command
 from forebear.errors import ForebearError
-from forebear.text.child_processes import child_environment, python_command
 
 SERVE = "import sys; from forebear.training.following import serve; serve(*map(int, sys.argv[1:]))"
 PATIENCE = 10  # seconds that a process may take to end, once it was told to

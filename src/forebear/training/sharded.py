@@ -19,10 +19,9 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from forebear.errors import ForebearError
-from forebear.networks.transformer import Transformer
-from forebear.training.adamw import AdamW
-from forebear.training.descending import Descending, Part
+from forebear.nn.transformer import Transformer
 from forebear.training.distributed import joined
+from forebear.training.gradient import AdamW, GradientLearner, MicroBatch
 from forebear.training.leading import Result, Step, in_order
 from forebear.training.line import Line
 
@@ -30,11 +29,11 @@ from forebear.training.line import Line
 class Sharded:
     """A way for networks of which no process can hold all."""
 
-    def __init__(self, line: Line, learner: Descending) -> None:
+    def __init__(self, line: Line, learner: GradientLearner) -> None:
         joined(line)
         self.line, self.keeper = line, learner
-        network = copy.deepcopy(learner.network)
-        mesh = init_device_mesh(learner.device.name.partition(":")[0], (line.size,))
+        network = copy.deepcopy(learner.model)
+        mesh = init_device_mesh(learner.device.device.partition(":")[0], (line.size,))
         for block in network.encoder.blocks if isinstance(network.encoder, Transformer) else ():
             fully_shard(block, mesh=mesh)
         fully_shard(network, mesh=mesh)
@@ -47,11 +46,11 @@ class Sharded:
     @torch.no_grad()
     def ready(self) -> None:
         worker = self.worker
-        if any(one.is_meta for one in worker.network.parameters()):
-            worker.network.to_empty(device=worker.device.name)
-        worker.ready()
+        if any(one.is_meta for one in worker.model.parameters()):
+            worker.model.to_empty(device=worker.device.device)
+        worker.build_optimizer()
         first = self.line.rank == 0
-        values = self.keeper.network.tensors() if first else {}
+        values = self.keeper.model.state_tensors() if first else {}
         for name, one in worker.sharded.items():
             self._scatter(values.get(name), one, one.to_local())
         remembered = self.keeper.optimiser.state if first else {}
@@ -71,7 +70,7 @@ class Sharded:
     @torch.no_grad()
     def gathered(self) -> None:
         worker, first = self.worker, self.line.rank == 0
-        values = self.keeper.network.tensors() if first else {}
+        values = self.keeper.model.state_tensors() if first else {}
         for name, one in worker.sharded.items():
             self._gather(one, one.to_local(), values.get(name))
         remembered = self.keeper.optimiser.state if first else {}
@@ -88,7 +87,7 @@ class Sharded:
         if value is not None:
             value.copy_(whole)
 
-    def shared_out(self, parts: Sequence[Part]) -> list[list[Part]]:
+    def shared_out(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         """All must make as many steps of the way: those who have less to do repeat something that does not count."""
         divided = in_order(parts, self.line.size)
         most = max(map(len, divided))
@@ -96,27 +95,27 @@ class Sharded:
         return [[*own, *[idle] * (most - len(own))] for own in divided]
 
     def gradients(self, job: Step) -> Result | None:
-        losses = self.worker.gradients(job.parts, job.asked, job.step)
+        losses = self.worker.accumulate_gradients(job.parts, job.asked, job.step)
         if losses is None:  # the others wait for us in the middle of their way: nobody can turn back
             remedy = f"divide steps into more parts (--accumulate {2 * self.keeper.parts}), or use more processes"
             raise ForebearError(f"out of memory in process {self.line.rank}", remedy=remedy)
         return losses, {name for name, one in self.worker.sharded.items() if one.grad is not None}
 
     def moved(self, names: set[str], rate: float) -> bool:
-        return self.worker.moved(rate)
+        return self.worker.apply_gradients(rate)
 
 
-class _Worker(Descending):
+class _Worker(GradientLearner):
     """Learns with its parts of the parameters."""
 
-    def ready(self) -> None:
-        self.network.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
-        self.sharded: dict[str, Any] = dict(self.network.named_parameters())
+    def build_optimizer(self) -> None:
+        self.model.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+        self.sharded: dict[str, Any] = dict(self.model.named_parameters())
         own = {name: one.to_local().detach() for name, one in self.sharded.items() if one.requires_grad}
         self.optimiser = AdamW(own, decay=self.recipe.decay, memory=self.recipe.memory, shares=self.shares)
-        self._chance = self.network.drops
+        self._chance = self.model.drops
 
-    def moved(self, rate: float) -> bool:
+    def apply_gradients(self, rate: float) -> bool:
         gradients = {name: one.grad.to_local() for name, one in self.sharded.items() if one.grad is not None}
         squares = torch.stack([one.square().sum() for one in gradients.values()]).sum()
         dist.all_reduce(squares)
@@ -127,7 +126,7 @@ class _Worker(Descending):
                 self.optimiser.parameters[name].grad = one
             torch.nn.utils.clip_grads_with_norm_(self.optimiser.parameters.values(), self.recipe.clip, norm)
             self.optimiser.step(rate)
-        self.optimiser.clear()
+        self.optimiser.zero_grad()
         for one in self.sharded.values():
             one.grad = None
         return finite

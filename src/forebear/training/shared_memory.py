@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from forebear.training.adamw import AdamW
-from forebear.training.descending import Descending, Part
+from forebear.training.gradient import AdamW, GradientLearner, MicroBatch
 from forebear.training.leading import Result, Step, in_order
 from forebear.training.line import Follower, Leader
 
@@ -24,10 +23,10 @@ ALIGNED = 16  # numbers that a processor may load at once: tensors and slices be
 class SharedMemory:
     """A way for the processes of one machine, on its processor."""
 
-    def __init__(self, line: Leader | Follower, learner: Descending) -> None:
+    def __init__(self, line: Leader | Follower, learner: GradientLearner) -> None:
         self.line, self.worker = line, learner
-        shapes = {name: tuple(one.shape) for name, one in learner.network.named_parameters()}
-        learned = {name: shapes[name] for name, one in learner.network.named_parameters() if one.requires_grad}
+        shapes = {name: tuple(one.shape) for name, one in learner.model.named_parameters()}
+        learned = {name: shapes[name] for name, one in learner.model.named_parameters() if one.requires_grad}
         sections = [shapes, *[learned] * (2 + line.size)]
         size = 4 * sum(_room(section) for section in sections)
         handle = self._handle(size)
@@ -49,11 +48,11 @@ class SharedMemory:
     def ready(self) -> None:
         """All have what the first process has."""
         learner, first = self.worker, self.line.rank == 0
-        remembered = learner.optimiser.tensors() if first else {}
-        for name, value in learner.network.tensors().items() if first else ():
+        remembered = learner.optimiser.state_tensors() if first else {}
+        for name, value in learner.model.state_tensors().items() if first else ():
             self.weights[name].copy_(value)
-        learner.network.load(self.weights)
-        learner.ready()
+        learner.model.load(self.weights)
+        learner.build_optimizer()
         state = learner.optimiser.state
         state["exp_avg"], state["exp_avg_sq"] = dict(self.means), dict(self.squares)
         if first:
@@ -87,12 +86,12 @@ class SharedMemory:
                 found[name] = numbers.view(1, -1) if one.dim() > 1 else numbers
         return found
 
-    def shared_out(self, parts: Sequence[Part]) -> list[list[Part]]:
+    def shared_out(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         return in_order(parts, self.line.size)
 
     def gradients(self, job: Step) -> Result | None:
         """Computes our gradients, and lays them where all can read them."""
-        losses = self.worker.gradients(job.parts, job.asked, job.step)
+        losses = self.worker.accumulate_gradients(job.parts, job.asked, job.step)
         if losses is None:
             return None
         names = set()
@@ -122,7 +121,7 @@ class SharedMemory:
         for name, gradient in zip(mine, clipped, strict=True):
             self.own.parameters[name].grad = gradient
         self.own.step(rate)
-        self.own.clear()
+        self.own.zero_grad()
         return True
 
     def gathered(self) -> None:

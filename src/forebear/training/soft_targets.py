@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from forebear.errors import BadInput
-from forebear.objectives.batch import NOTHING, Arrays, Batch, Moment, Objective
-from forebear.objectives.layout import Layout
-from forebear.tasks.predicting import Progress, predicted
-from forebear.tasks.rows import Rows
-from forebear.tasks.task import Task
-from forebear.text.tokenizer import Tokenizer
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.errors import InputError
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective, TargetArrays
+from forebear.objectives.input_format import InputFormat
+from forebear.tasks.task import ProgressFn, Task, predict_logits
+from forebear.tasks.task_batches import ExampleRows
 
-TAUGHT = "_taught"  # behind the name of a target: what the teacher says of it
+TEACHER_TARGET = "_taught"  # behind the name of a target: what the teacher says of it
 TINY = 1e-30  # a probability whose logarithm is still a number in single precision
 
 
 @dataclass(frozen=True)
-class Distillation:
+class DistillationConfig:
     """temperature  divides the logits of both before they are compared: the warmer, the more the small ones tell
     share        of the loss that is the teacher's, times temperature²; the rest is the truth's
     hidden       what the squared difference of layers counts beside it
@@ -36,25 +35,27 @@ class Distillation:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
-            raise BadInput(f"--temperature is {self.temperature}", remedy="give a number above 0, such as 2")
+            raise InputError(f"--temperature is {self.temperature}", remedy="give a number above 0, such as 2")
         if not 0 <= self.share <= 1:
-            raise BadInput(f"--share is {self.share}", remedy="give a share from 0 (truth alone) to 1 (teacher alone)")
+            raise InputError(
+                f"--share is {self.share}", remedy="give a share from 0 (truth alone) to 1 (teacher alone)"
+            )
         if not (0 <= self.hidden < math.inf and 0 <= self.attention < math.inf):
             what = f"--hidden {self.hidden}, --attention {self.attention}"
-            raise BadInput(what, remedy="give weights of 0 or more")
+            raise InputError(what, remedy="give weights of 0 or more")
 
     @property
-    def matched(self) -> dict[str, float]:
+    def layer_losses(self) -> dict[str, float]:
         """What of the inside of both is compared, and how much it counts."""
         return {name: weight for name, weight in asdict(self).items() if name in ("hidden", "attention") and weight}
 
-    def alone(self) -> Distillation:
+    def soft_targets_only(self) -> DistillationConfig:
         """The same without the teacher."""
         return replace(self, share=0.0, hidden=0.0, attention=0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Taught:
+class DistillationObjective:
     """The rows of another objective with what the teacher is asked of them; what examines is asked for the truth alone.
 
     lessons  the source that teaches
@@ -75,12 +76,14 @@ class Taught:
     def check(self, source: Any) -> None:
         self.inner.check(source)
 
-    def batch(self, source: Any, size: int, moment: Moment) -> Batch:
+    def batch(self, source: Any, size: int, moment: BatchKey) -> Batch:
         batch = self.inner.batch(source, size, moment)
         if source is not self.lessons:
             return batch
-        named = {name + TAUGHT if name in self.mixed else name: target for name, target in batch.targets.items()}
-        every = {name: np.zeros(batch.tokens, np.int64) for name in self.matched}
+        named = {
+            name + TEACHER_TARGET if name in self.mixed else name: target for name, target in batch.targets.items()
+        }
+        every = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.matched}
         return replace(batch, targets=named | every, weights={**batch.weights, **self.weights})
 
 
@@ -91,24 +94,26 @@ class Teacher:
     model: Any
     task: Task
     tokenizer: Tokenizer
-    layout: Layout
+    layout: InputFormat
 
-    def says(self, examples: Sequence[Any], rows: Rows, progress: Progress | None = None) -> Arrays:
+    def targets_for(
+        self, examples: Sequence[Any], rows: ExampleRows, progress: ProgressFn | None = None
+    ) -> TargetArrays:
         """Its logits of each target of a student's `rows`, which are those of the examples.
 
         (E, answers) of labels, (E, choices) of choices and (B, places) of places, ending in -inf; (T, tags) of tags,
         NaN where no word begins. Places are tokens: there, both read the same rows.
         """
         if "start" in rows.targets:
-            logits = predicted(self.model, rows, progress)
-            return {f"{name}{TAUGHT}": _padded(logits[name]) for name in ("start", "end")}
-        own = self.task.rows(examples, self.tokenizer, self.layout)
-        logits = predicted(self.model, own, progress)
+            logits = predict_logits(self.model, rows, progress)
+            return {f"{name}{TEACHER_TARGET}": _padded(logits[name]) for name in ("start", "end")}
+        own = self.task.encode(examples, self.tokenizer, self.layout)
+        logits = predict_logits(self.model, own, progress)
         if "tag" in rows.targets:
-            answers = self.task.answers(examples, own, logits)  # with a CRF: of each word, whatever the others are
-            return {f"tag{TAUGHT}": _at_words(rows, [answer.probabilities for answer in answers])}
+            answers = self.task.predictions(examples, own, logits)  # with a CRF: of each word, whatever the others are
+            return {f"tag{TEACHER_TARGET}": _at_words(rows, [answer.probabilities for answer in answers])}
         (name,) = rows.targets
-        return {f"{name}{TAUGHT}": _padded(logits[name])}
+        return {f"{name}{TEACHER_TARGET}": _padded(logits[name])}
 
 
 def _padded(logits: Sequence[np.ndarray]) -> np.ndarray:
@@ -119,18 +124,18 @@ def _padded(logits: Sequence[np.ndarray]) -> np.ndarray:
     return made
 
 
-def _at_words(rows: Rows, told: Sequence[np.ndarray]) -> np.ndarray:
+def _at_words(rows: ExampleRows, told: Sequence[np.ndarray]) -> np.ndarray:
     """The logarithms of (words, tags) probabilities of each example, at the tokens that answer for the words."""
-    assert rows.marks is not None
+    assert rows.answer_spans is not None
     flat = np.log(np.maximum(np.concatenate(told), TINY)).astype(np.float32)
     begins = np.cumsum([0, *map(len, told)])[:-1]
     made = np.full((len(rows.tokens), flat.shape[1]), np.nan, np.float32)
-    asked = rows.marks != NOTHING
-    made[asked] = flat[(begins[np.repeat(rows.examples, rows.lengths)] + rows.marks)[asked]]
+    asked = rows.answer_spans != IGNORE_INDEX
+    made[asked] = flat[(begins[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans)[asked]]
     return made
 
 
-def unlabelled(rows: Rows, first: int) -> Rows:
+def without_labels(rows: ExampleRows, first: int) -> ExampleRows:
     """The same where nobody has said what is right of the examples from this number on."""
     later = {
         len(rows): np.arange(len(rows)) >= first,
@@ -139,5 +144,5 @@ def unlabelled(rows: Rows, first: int) -> Rows:
     }
     targets = {name: target.copy() for name, target in rows.targets.items()}
     for target in targets.values():
-        target[later[len(target)]] = np.nan if target.dtype.kind == "f" else NOTHING
+        target[later[len(target)]] = np.nan if target.dtype.kind == "f" else IGNORE_INDEX
     return replace(rows, targets=targets)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from forebear.errors import BadInput, ForebearError, Interrupted
-from forebear.training.learner import Learner
+from forebear.errors import ForebearError, InputError, UserInterrupt
+from forebear.training.learners import Learner
 from forebear.training.line import Leader, Teller
 
 if TYPE_CHECKING:
@@ -21,37 +21,37 @@ STARTED_BY_ANOTHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "M
 GRACE = 25  # seconds in which the first process may save and tell us to end, when all are asked to
 
 
-class Together:
+class ProcessGroup:
     """The processes that train: `size` of them, of which this is the first."""
 
     def __init__(self, size: int = 1, *, shard: bool = False, line: Teller | None = None) -> None:
         self.size, self.shard, self.line = size, shard, line
 
-    def check(self, milestone: str, learning: str, *, carries: bool = False) -> None:
+    def validate(self, milestone: str, learning: str, *, carries: bool = False) -> None:
         """An error where several processes mean nothing, or each would have to know what another has read."""
         if self.size > 1 and carries:
             what = f"--processes {self.size}: {milestone} carries its state from step to step, which one process has"
-            raise BadInput(what, remedy="add --state fresh, or leave --processes out")
+            raise InputError(what, remedy="add --state fresh, or leave --processes out")
         if self.size > 1 and learning == "counting":
             what = f"--processes {self.size} means nothing to {milestone}, which counts"
-            raise BadInput(what, remedy="leave it out; --workers prepares the text with several processes")
+            raise InputError(what, remedy="leave it out; --workers prepares the text with several processes")
         if self.size > 1 and learning == "sweeping":
             what = f"--processes {self.size} means nothing to {milestone}, whose threads share one table"
-            raise BadInput(what, remedy=f"give --threads {self.size} instead")
+            raise InputError(what, remedy=f"give --threads {self.size} instead")
 
     @contextmanager
-    def learner(self, alone: Learner) -> Iterator[Learner]:
+    def wrap_learner(self, alone: Learner) -> Iterator[Learner]:
         """What all learn with, where this would be the learner of a single process."""
         if self.size == 1:
             yield alone
             return
-        from forebear.training.descending import Descending
+        from forebear.training.gradient import GradientLearner
         from forebear.training.leading import Leading
 
-        assert isinstance(alone, Descending)
-        kind = alone.device.name.partition(":")[0]
+        assert isinstance(alone, GradientLearner)
+        kind = alone.device.device.partition(":")[0]
         if kind not in ("cpu", "cuda"):
-            raise BadInput(
+            raise InputError(
                 f"there is one device {kind}, and no part of it for each process", remedy="leave --processes out"
             )
         if self.line is None:
@@ -73,11 +73,11 @@ class Together:
         return Buckets
 
 
-ALONE = Together()
+SINGLE_PROCESS = ProcessGroup()
 
 
 @contextmanager
-def together(processes: int | None = None, *, shard: bool = False) -> Iterator[Together | None]:
+def launch_processes(processes: int | None = None, *, shard: bool = False) -> Iterator[ProcessGroup | None]:
     """The processes for a command. None: this is one of the others, which has done what it was told; nothing is left.
 
     They are started when they are needed, unless another program, such as torchrun, has started them already.
@@ -85,27 +85,27 @@ def together(processes: int | None = None, *, shard: bool = False) -> Iterator[T
     if all(name in os.environ for name in STARTED_BY_ANOTHER):
         if processes is not None:
             what = "--processes means nothing here: this process was started as one of several"
-            raise BadInput(what, remedy="leave it out; torchrun --nproc-per-node says how many")
+            raise InputError(what, remedy="leave it out; torchrun --nproc-per-node says how many")
         with _connected(shard) as group:
             yield group
         return
     if processes is not None and processes < 1:
-        raise BadInput(f"--processes is {processes}", remedy="give a number of at least 1")
-    group = Together(processes or 1, shard=shard)
+        raise InputError(f"--processes is {processes}", remedy="give a number of at least 1")
+    group = ProcessGroup(processes or 1, shard=shard)
     if shard and group.size == 1:
-        raise BadInput("--shard divides a network among processes", remedy="say among how many: --processes 2")
+        raise InputError("--shard divides a network among processes", remedy="say among how many: --processes 2")
     try:
         yield group
     except BaseException as error:
         if isinstance(group.line, Leader):
-            group.line.close() if isinstance(error, Interrupted) else group.line.kill()
+            group.line.close() if isinstance(error, UserInterrupt) else group.line.kill()
         raise
     if isinstance(group.line, Leader):
         group.line.close()
 
 
 @contextmanager
-def _connected(shard: bool) -> Iterator[Together | None]:
+def _connected(shard: bool) -> Iterator[ProcessGroup | None]:
     first = os.environ["RANK"] == "0"
     if not first:
         _leave_signals_to_the_first()
@@ -122,7 +122,7 @@ def _connected(shard: bool) -> Iterator[Together | None]:
             yield None
             return
         try:
-            yield Together(line.size, shard=shard, line=line)
+            yield ProcessGroup(line.size, shard=shard, line=line)
         except ForebearError:
             _ended(line)
             raise

@@ -1,0 +1,626 @@
+"""One text or many: from the command line or a file, a line each; answers in a table, or in a file, a line each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+from forebear.cli.output import Output, count_phrase
+from forebear.data.io.files import TextBlocks
+from forebear.data.io.ledger import Ledger
+from forebear.errors import InputError
+
+if TYPE_CHECKING:
+    from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
+    from forebear.inference.run import Run
+
+Answer = TypeVar("Answer")
+
+STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
+TOGETHER = 256  # lines of a file answered at once
+CHARACTERS = 1 << 20  # or as many lines as have these together
+DEFAULT_ENCODING = "utf-8"
+BRIEF = 400  # characters of a text that are shown beside its figures
+_MARKED = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
+
+TextArguments = Annotated[list[str] | None, Parameter(negative="")]
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """A text and where it stands; one of the command line stands nowhere. With a fault it is no text."""
+
+    text: str
+    file: str | None = None
+    line: int | None = None
+    fault: str = ""
+
+
+class MarkedTextBlocks(TextBlocks):
+    """Blocks in which bytes that are no text are marked, so that the lines that hold them can be named."""
+
+    def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
+        return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+def require_output_folder(output: Path | None) -> None:
+    """Refuses, before any work, a file whose folder is not there."""
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent}", remedy="make it, or name another file")
+    if output is not None and output.is_dir():
+        raise InputError(f"{output} is a folder", remedy="name a file in it")
+
+
+def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Refuses, before any work, a file that is itself read."""
+    if output is None or not output.is_file():
+        return
+    from forebear.data.io.files import find_sources
+
+    asked = [path for path in inputs if os.fspath(path) != STDIN_PATH]
+    there = output.resolve()
+    for source in find_sources(asked) if asked else ():
+        if Path(source.path).resolve() == there:
+            raise InputError(f"{output} is read, and would be replaced by the answers", remedy="name another file")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BatchInputOptions:
+    """Many texts at once."""
+
+    input_file: Annotated[Path | None, Parameter(name="--in")] = None
+    "A file with a text a line, taken after those given here (also .gz, .zst; - for standard input)."
+    output_file: Annotated[Path | None, Parameter(name="--out")] = None
+    "Write the answers to this file instead, a JSON object a line, in the order of the texts (also .gz, .zst)."
+    encoding: Annotated[str | None, Parameter(show_default=False)] = None
+    "The encoding of the file, such as gb18030. [default: utf-8]"
+
+    def __post_init__(self) -> None:
+        require_output_folder(self.output_file)
+        refuse_overwriting_input(self.output_file, [] if self.input_file is None else [self.input_file])
+
+    def valid_inputs(self, texts: Sequence[str] | None) -> Iterator[InputLine]:
+        """All texts in order, read as they are asked for; one that cannot be read ends them."""
+        for line in self.read_inputs(texts):
+            if line.fault:
+                remedy = "mend the line, or name the right --encoding (gb18030, big5, …)"
+                raise InputError(line.fault, file=line.file, line=line.line, remedy=remedy)
+            yield line
+
+    def read_inputs(self, texts: Sequence[str] | None = None) -> Iterator[InputLine]:
+        """All texts in order, also those with a fault."""
+        given = list(texts or ())
+        file = self.input_file or (Path(STDIN_PATH) if STDIN_PATH in given else None)
+        yield from (InputLine(text) for text in given if text != STDIN_PATH)
+        if file is None:
+            return
+        from forebear.data.io.files import find_sources
+        from forebear.data.io.reader import numbered_lines
+
+        for source in find_sources([file]):
+            blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
+            for number, line, _ in numbered_lines(blocks):
+                bad = [] if line.isascii() else _MARKED.findall(line)
+                fault = f"not {blocks.encoding}: {_bytes_of(bad)}" if bad else ""
+                yield InputLine(line.removesuffix("\r"), source.name, number, fault)
+
+    def reads_lines(self, texts: Sequence[str] | None) -> bool:
+        """Whether there are lines of a file or of standard input, so that answers must keep their places."""
+        return self.input_file is not None or STDIN_PATH in (texts or ())
+
+    def count_inputs(self, texts: Sequence[str] | None, *, blank: bool = False) -> int:
+        """How many texts there are; a fault in the last line is told before any work, also a `blank` one unless such
+        have answers too."""
+        count = 0
+        for line in self.valid_inputs(texts):
+            if line.file is not None and not blank and not line.text.strip():
+                remedy = "leave it out, or write some text: there is an answer for every line"
+                raise InputError(
+                    "this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy
+                )
+            count += 1
+        return count
+
+    def run_batch(
+        self,
+        lines: Iterable[InputLine],
+        ask: Callable[[list[str]], list[Any]],
+        write: Callable[[Any], dict[str, Any] | str],
+        together: int = TOGETHER,
+        partly: PartialResults | None = None,
+    ) -> list[Any]:
+        """What `ask` says of all lines: returned, or, where it goes to a file, written there and forgotten.
+
+        `write` makes an object of each, or a line of text. A file appears only when all of it is there. With `partly`,
+        lines that have no answer do not end the others.
+        """
+        asked, settle = (relocate_errors, _nothing) if partly is None else (partly.collect, partly.raise_if_all_failed)
+        groups = (asked(group, ask) for group in group_inputs(lines, together))
+        if self.output_file is None:
+            answers = [answer for group in groups for answer in group]
+            settle()
+            return answers
+        from forebear.data.cleaning import compressed_writer
+        from forebear.data.io.atomic import atomic_write, explain_disk_errors
+
+        target = self.output_file
+        with (
+            explain_disk_errors(target),
+            atomic_write(target) as aside,
+            compressed_writer(aside, target.name.lower()) as file,
+        ):
+            none = True
+            for group in groups:
+                none = False
+                for answer in group:
+                    told = write(answer)
+                    line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
+                    file.write(line.encode() + b"\n")
+            if none:  # here, so that no empty file is taken for an answer
+                raise InputError("there is no text", remedy='give "a text", or a file that has some: --in FILE')
+            settle()
+        return []
+
+
+SINGLE_INPUT = BatchInputOptions()
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""
+
+
+def read_choices(choices: Sequence[str] | None) -> list[str] | None:
+    """Choices as given; one that is the name of a file stands for its lines, as one alone is no choice."""
+    if choices is None or len(choices) != 1 or not Path(choices[0]).is_file():
+        return None if choices is None else list(choices)
+    return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
+
+
+def _bytes_of(marks: Sequence[str], most: int = 8) -> str:
+    """Marked bytes as they are written for people."""
+    return " ".join(f"0x{ord(mark) - 0xDC00:02x}" for mark in marks[:most]) + " …" * (len(marks) > most)
+
+
+def group_inputs(lines: Iterable[InputLine], together: int) -> Iterator[list[InputLine]]:
+    """The lines in order, so many at a time, or fewer where they are long: memory is bounded."""
+    group: list[InputLine] = []
+    characters = 0
+    for line in lines:
+        group.append(line)
+        characters += len(line.text)
+        if len(group) >= together or characters >= CHARACTERS:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
+
+
+def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) -> Answer:
+    """An answer's complaint about text number n of a group is one about its file and line."""
+    try:
+        return ask([line.text for line in group])
+    except InputError as error:
+        if error.file is None and error.line is not None:
+            at = group[error.line - 1]
+            told = at.file is not None or repr(at.text) in error.what
+            what = error.what if told else f"{error.what} ({at.text!r})"
+            raise InputError(what, file=at.file, line=at.line, remedy=error.remedy) from error
+        raise
+
+
+def one_by_one(texts: Sequence[str], ask: Callable[[str], Answer]) -> list[Answer]:
+    """What `ask` says of each text; a fault is one of the text of its number, counted from 1."""
+    answers = []
+    for number, text in enumerate(texts, 1):
+        try:
+            answers.append(ask(text))
+        except InputError as error:
+            error.line = error.line or number
+            raise
+    return answers
+
+
+def run_per_text(
+    run: Run,
+    texts: Sequence[str] | None,
+    many: BatchInputOptions,
+    speaking: Output,
+    ask: Callable[[str], Any],
+    *,
+    remedy: str,
+    done: str,
+    draw: Callable[[Any, Any], object],
+) -> None:
+    """Asks of each text by itself, and draws the answers (console, answer) or writes them to a file."""
+    count = 0
+
+    def together(group: list[str]) -> list[Any]:
+        nonlocal count
+        count += len(group)
+        return one_by_one(group, ask)
+
+    answers = many.run_batch(many.valid_inputs(texts), together, lambda answer: answer.facts())
+    if not count:
+        raise InputError("there is no text", remedy=f"{remedy}, or --in FILE")
+    if many.output_file is not None:
+        told = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
+        facts = {"run": run.name, "texts": count, "out": str(many.output_file)}
+        speaking.emit(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
+        return
+    facts = {"run": run.name, "texts": [answer.facts() for answer in answers]}
+    speaking.emit(facts, lambda console: [draw(console, answer) for answer in answers])
+
+
+def open_run(folder: Path, verb: str, speaking: Output) -> Run:
+    """The run, loaded, to be asked this; what there is to know about it is told on the way."""
+    from forebear.inference.run import Run
+
+    run = Run.open(folder)
+    run.require(verb)  # whatever is wrong with it is said before any text is read
+    for note in () if speaking.quiet else run.notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+    return run
+
+
+@contextmanager
+def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], None]]:
+    """Tells on stderr how many of something were done and how fast: every now and then, and at the end."""
+    import time
+
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        look(done, 0)
+
+    began = time.monotonic()
+    with speaking.counter(what) as look:
+        yield add
+    seconds = time.monotonic() - began
+    if not speaking.quiet:
+        told = f"{count_phrase(done, what.removesuffix('s'))} in {seconds:.1f} s"
+        print(f"{told}, {done / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+
+
+def printable_cell(text: str) -> str:
+    """The text as it may be shown in a cell: white space and controls by their escapes, brackets not as markup."""
+    from rich.markup import escape
+
+    return escape(text if text.isprintable() else repr(text)[1:-1])
+
+
+def shorten(text: str) -> str:
+    """`plain`, with its middle left out where it is very long: it is recognised by how it begins and ends."""
+    half = BRIEF // 2
+    return printable_cell(text if len(text) <= BRIEF else f"{text[:half]} … {text[-half:]}")
+
+
+def printable(text: str) -> str:
+    """What a terminal may be given: controls by their escapes; line ends are spaces."""
+    return "".join(one if one.isprintable() else " " if one.isspace() else repr(one)[1:-1] for one in text)
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """A number for a table; what is infinite by its word."""
+    return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.4g}"
+
+
+# Many examples for a run that does a task: given or from a file; answers in tables or in a file, in order.
+
+
+STRUCTURED = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
+SHOWN = 10  # bad rows
+Make = Callable[[str], Any]  # a line of plain text into an example
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ExampleBatchOptions(BatchInputOptions):
+    """Many examples at once."""
+
+    input_file: Annotated[Path | None, Parameter(name="--in")] = None
+    """Taken after what is given here (also .gz, .zst). .tsv, .csv, .jsonl, .json, .conll, .bio, .iob and .bmes are
+    written as the file that the run learned from, with or without labels; any other, and - for standard input, is
+    plain, an example a line. Words that plainly have tags with them, word/tag or in columns, are taken without."""
+    output_file: Annotated[Path | None, Parameter(name="--out")] = None
+    """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
+    above. What could not be read keeps its place, with the error or as an empty line."""
+
+
+NO_EXAMPLE_OPTIONS = ExampleBatchOptions()
+
+
+@dataclass
+class ExampleStream:
+    """All examples of a command in order, and the rows that are none, each with how many examples came before it."""
+
+    run: Run
+    given: list[Any]
+    many: BatchInputOptions
+    line: Make
+    what: str
+    plain: str
+    count: int = 0
+    bad: list[RejectedRow] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Any]:
+        for example in self.given:
+            self.count += 1
+            yield example
+        for example in self._of_file():
+            self._place()
+            self.count += 1
+            yield example
+        self._place()
+        if not self.count:
+            raise InputError("there is nothing to do", remedy=f"give {self.what}, or --in FILE")
+
+    def _place(self) -> None:
+        self.before += [self.count] * (len(self.bad) - len(self.before))
+
+    def _of_file(self) -> Iterator[Any]:
+        """As those that the run learned from are written, or a line each; what cannot be read is entered in `bad`."""
+        if (file := self.many.input_file) is None:
+            return iter(())
+        name = file.name.removesuffix(".gz").removesuffix(".zst")
+        return self._structured(file) if name.endswith(STRUCTURED) or self._has_tags(file) else self._plain(file)
+
+    def _has_tags(self, file: Path) -> bool:
+        """Whether words are to be tagged, and those of this file plainly have tags with them, whatever its name."""
+        from forebear.data.io.files import find_sources
+        from forebear.data.labeled.recognising import FileHead
+
+        if str(file) == STDIN_PATH or self.run.task is None or self.run.task.name != "tagging":
+            return False
+        try:
+            return (
+                FileHead.read(next(find_sources([file])), self.many.encoding or "utf-8", "replace").tag_columns()
+                is not None
+            )
+        except InputError:  # which is told where the lines are read
+            return False
+
+    def _structured(self, file: Path) -> Iterator[Any]:
+        from forebear.data.labeled.source import read_examples
+
+        assert self.run.task is not None
+        before, form = self.count, _form(self.run, file, self.many.encoding)
+        try:
+            name = self.run.task.name
+            yield from read_examples([str(file)], name, form, labels="optional", on_bad_rows="skip", bad=self.bad)
+        except InputError as error:
+            if self.count == before and (self.bad or error.what.startswith("there is no column")):
+                error.remedy = f"the run learned from {_told(form)}: write the file so"
+            elif error.byte is not None and error.what.startswith("not "):
+                error.remedy = "mend the file, or name the right --encoding (gb18030, big5, …)"
+            raise
+
+    def _plain(self, file: Path) -> Iterator[Any]:
+        from forebear.data.labeled.row_to_example import RejectedRow
+
+        before = self.count
+        for one in self.many.read_inputs():
+            fault = one.fault
+            if not fault:
+                try:
+                    example = self.line(one.text)
+                except InputError as error:
+                    fault = error.what
+                else:
+                    yield example
+                    continue
+            self.bad.append(RejectedRow(one.file or str(file), one.line, fault))
+        if self.bad and self.count == before:
+            first, remedy = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
+            what = f"all lines are bad; this one: {first.reason}"
+            raise InputError(what, file=first.file, line=first.line, remedy=remedy)
+
+    def among(self, answers: Iterable[Any]) -> Iterator[Any]:
+        """The answers, and every bad row at its place among them."""
+        told = 0
+        for number, answer in enumerate(answers):
+            while told < len(self.before) and self.before[told] <= number:
+                yield self.bad[told]
+                told += 1
+            yield answer
+        yield from self.bad[told:]
+
+
+def _form(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
+    """How a file is written; where the run was imported, nobody knows what it learned from: the file is looked at."""
+    from forebear.data.labeled.row_to_example import LabeledFormat
+    from forebear.data.labeled.source import detect_format, format_like
+
+    assert run.task is not None
+    if told := run.to_dict.get("labelled"):
+        form = LabeledFormat.from_dict(told["source"]["form"])
+        return format_like(str(file), form if encoding is None else replace(form, encoding=encoding))
+    return detect_format(str(file), run.task.name, encoding=encoding or "utf-8").file_format
+
+
+def _told(form: LabeledFormat) -> str:
+    """How a file is written, in words."""
+    from forebear.data.labeled.row_to_example import LABELED_FORMATS
+
+    columns = [*form.texts, *form.choices, *([] if form.label is None else [form.label])]
+    if form.kind in ("squad", "conll", "tagged") or not columns:
+        return LABELED_FORMATS[form.kind]
+    kind = "column" if form.kind in ("tsv", "csv") else "field"
+    return f"{LABELED_FORMATS[form.kind]} with the {kind}{'s' * (len(columns) > 1)} {', '.join(map(str, columns))}"
+
+
+def run_task_command(
+    run: Run,
+    given: list[Any],
+    many: BatchInputOptions,
+    speaking: Output,
+    *,
+    line: Make,
+    plain: str,
+    what: str,
+    draw: Callable[[Any, Any], object],
+    write: Callable[[Any], str],
+    gap: str = "\n",
+) -> None:
+    """Answers for the given examples and those of --in, drawn (console, answer) or written to --out.
+
+    `plain` says what `line` expects; `write` is how an answer stands in a file whose name does not end in .jsonl, and
+    `gap` what stands there for a row that could not be read.
+    """
+    from forebear.inference.predict import format_predictions as answered
+
+    examples = ExampleStream(run, given, many, line, what, plain)
+    told: list[Any] = []
+    with speaking.counter(what) as progress:
+        answers = answered(run, examples, progress)
+        if many.output_file is None:
+            told = list(answers)
+        else:
+            as_json = many.output_file.name.endswith((".jsonl", ".json"))
+            _written(many.output_file, examples.among(answers), _json if as_json else _with_gaps(write, gap))
+    bad, count = examples.bad, examples.count
+    for row in bad[:SHOWN]:
+        print(f"not read: {row}", file=sys.stderr)  # noqa: T201
+    if len(bad) > SHOWN:
+        print(f"not read: {len(bad) - SHOWN:,} more", file=sys.stderr)  # noqa: T201
+    facts: dict[str, Any] = {"run": run.name, "count": count}
+    facts["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in bad]
+    if many.output_file is not None:
+        facts["out"] = str(many.output_file)
+        done = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
+        speaking.emit(facts, lambda console: console.print(done, markup=False))
+        return
+    facts["answers"] = [answer.facts() for answer in told]
+    speaking.emit(facts, lambda console: [draw(console, answer) for answer in told])
+
+
+def _json(answer: Any) -> str:
+    """An answer, or the error of a row, as an object."""
+    from forebear.data.labeled.row_to_example import RejectedRow
+
+    facts = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.facts()
+    return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _with_gaps(write: Callable[[Any], str], gap: str) -> Callable[[Any], str]:
+    from forebear.data.labeled.row_to_example import RejectedRow
+
+    return lambda answer: gap if isinstance(answer, RejectedRow) else write(answer)
+
+
+def _written(file: Path, answers: Iterable[Any], write: Callable[[Any], str]) -> None:
+    """The file appears only when all of it is there."""
+    from forebear.data.io.atomic import atomic_write, explain_disk_errors
+
+    with explain_disk_errors(file), atomic_write(file) as aside:
+        for answer in answers:
+            aside.write(write(answer).encode("utf-8", "replace"))
+
+
+# Many texts of which some have no answer: they keep their places with what is wrong, and are told at the end.
+
+
+Ask = Callable[[list[str]], list[Any]]
+NAMED = 5  # texts without an answer that are told one by one; of lines, twice as many numbers
+
+
+@dataclass(frozen=True)
+class FailedInput:
+    """A text that has no answer, where it stands, and why; `asked` is how its record names it."""
+
+    asked: dict[str, Any]
+    file: str | None
+    line: int | None
+    error: InputError
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.asked, "line": self.line, "error": self.error.what, "remedy": self.error.remedy}
+
+
+@dataclass
+class PartialResults:
+    """Asks of what can be answered, and keeps what cannot.
+
+    record  how a text is named in the record of one without an answer
+    """
+
+    record: Callable[[str], dict[str, Any]] = lambda text: {"text": text}
+    answered: int = 0
+    without: list[FailedInput] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.answered + len(self.without)
+
+    def collect(self, group: list[InputLine], ask: Ask) -> list[Any]:
+        """An answer, or an Unanswered, for every line."""
+        made = []
+        for line, answer in zip(group, _each([line.text for line in group], ask), strict=True):
+            if isinstance(answer, InputError):
+                answer = FailedInput(self.record(line.text), line.file, line.line, answer)
+                self.without.append(answer)
+            else:
+                self.answered += 1
+            made.append(answer)
+        return made
+
+    def raise_if_all_failed(self) -> None:
+        """An error where nothing at all was answered: that of the first text."""
+        if self.answered or not self.without:
+            return
+        first = self.without[0]
+        others = f"; nor have the other {len(self.without) - 1:,} an answer" if len(self.without) > 1 else ""
+        what, remedy = f"{first.error.what}{others}", first.error.remedy
+        raise InputError(what, file=first.file, line=first.line, remedy=remedy) from first.error
+
+    def emit_failures(self, facts: dict[str, Any], *, quiet: bool) -> None:
+        """Says what has no answer: how many among the facts, and which on stderr."""
+        if not self.without:
+            return
+        facts["unanswered"] = len(self.without)
+        for note in () if quiet else self._notes():
+            print(f"note: {note}", file=sys.stderr)  # noqa: T201
+
+    def _notes(self) -> list[str]:
+        given = [one for one in self.without if one.line is None]
+        lines = [one for one in self.without if one.line is not None]
+        notes = [_why(one) for one in given[:NAMED]]
+        if len(given) > NAMED:
+            notes.append(f"{len(given) - NAMED:,} more texts have no answer")
+        if lines:
+            numbers = ", ".join(f"{one.line:,}" for one in lines[: 2 * NAMED]) + " …" * (len(lines) > 2 * NAMED)
+            has = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
+            notes.append(f"{has} no answer, of {self.count:,} texts: {numbers}")
+            notes.append(f"line {lines[0].line:,}: {_why(lines[0])}")
+        return notes
+
+
+def _why(one: FailedInput) -> str:
+    return "; ".join(filter(None, (one.error.what, one.error.remedy)))
+
+
+def _each(texts: list[str], ask: Ask) -> list[Any]:
+    """What `ask` says of each, or its complaint: one about a text parts those before it from those behind."""
+    made: list[Any] = []
+    while texts:
+        try:
+            return made + list(ask(texts))
+        except InputError as error:
+            at = 1 if len(texts) == 1 else error.line
+            if at is None or error.file is not None:
+                raise
+            made += [*_each(texts[: at - 1], ask), error]
+            texts = texts[at:]
+    return made

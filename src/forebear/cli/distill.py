@@ -1,0 +1,157 @@
+"""`forebear distil`: a smaller run learns from a larger one, with its price measured."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from forebear.cli.options import ReadingOptions
+from forebear.cli.output import Output, format_clock, make_table, watching
+from forebear.cli.pretrain import TrainingOptions
+from forebear.errors import InputError
+from forebear.objectives.input_format import TaskEncoderKind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.inference.run import Run
+
+SIDES = (("dev", "dev"), ("test", "test"), ("held_out", "held out"))
+
+
+def distil(
+    teacher: str | None = None,
+    data: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
+    /,
+    *,
+    to: Path | None = None,
+    student: Annotated[str | None, Parameter(name=["--student", "--from"])] = None,
+    size: str | None = None,
+    layers: Literal["every-second", "none"] | None = None,
+    temperature: float = 2.0,
+    share: float = 0.5,
+    hidden: float = 0.0,
+    attention: float = 0.0,
+    texts: Path | None = None,
+    reader: TaskEncoderKind | None = None,
+    reader_width: int | None = None,
+    compare: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    resume: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    training: TrainingOptions = TrainingOptions(),
+    reading: ReadingOptions = ReadingOptions(),
+    speaking: Output = Output(),
+    **fields: str,
+) -> None:
+    """Teach a smaller run what a larger one knows; Ctrl-C saves, and the same command (or --resume) goes on.
+
+    The student learns what the teacher thinks of every possible answer, beside which one is true. A language model
+    is taught on text, and both are Transformers; a task is taught on the examples that the teacher learned from, by
+    and to any network. What it costs and keeps is measured.
+
+    ```
+    forebear distil runs/reviews --to runs/small --compare
+    forebear distil runs/reviews --student runs/pocket-bert --texts more.txt --temperature 4
+    forebear distil runs/reviews --student runs/word2vec --reader convolution
+    forebear distil runs/gpt2 book.txt --depth 2 --time 5m
+    forebear distil runs/bert news.txt --size pocket --hidden 1
+    forebear distil --resume runs/small
+    ```
+
+    Parameters
+    ----------
+    teacher
+        The run to learn from.
+    data
+        Text files for a language model; for a task one file of examples. [default: those the teacher learned from]
+    to
+        The student's folder. [default: runs/TEACHER-distilled]
+    student
+        A smaller run to begin with, or the name of a milestone. [default: the teacher's, at most half as large]
+    size
+        A size of the student's milestone by name.
+    layers
+        every-second: the student begins with layers of the teacher, evenly chosen; none: from nothing.
+        [default: every-second where the two differ in depth alone]
+    temperature
+        Divides the logits of both before they are compared: the warmer, the more unlikely answers tell.
+    share
+        Of the loss that is the teacher's; the rest is the truth's.
+    hidden
+        What the squared difference between layers of both counts beside it.
+    attention
+        What the divergence between attention maps of both counts beside it.
+    texts
+        Tasks: more texts, a line each, without labels: only the teacher says something of them. Pairs, question and
+        passage, or a text and its choices have tabs between them.
+    reader
+        Tasks: what reads the word vectors of a student that has nothing else (word2vec, glove, onehot). [default: mean]
+    reader_width
+        Numbers for each word in it. [default: those of the vectors]
+    compare
+        Also train the same student without the teacher, into a folder beside it, and set it beside the others.
+    resume
+        Go on with this run; nothing else is needed.
+    overwrite
+        Replace another run at --to.
+    fields
+        A field of the student by its name, such as --width 64 or --depth 2.
+    """
+    from forebear.experiments import distill
+
+    settings = {**training.settings(), **{name.replace("-", "_"): value for name, value in fields.items()}}
+    with watching(speaking) as watcher:
+        if resume is not None:
+            if teacher is not None or data or settings:
+                raise InputError("--resume takes everything from the run's folder", remedy="leave out the rest")
+            run = distill.resume_distillation(resume, watcher=watcher)
+        elif teacher is None:
+            raise InputError("what to distil?", remedy="forebear distil RUN, or --resume RUN")
+        else:
+            run = distill.distill(
+                teacher,
+                data,
+                to=to,
+                student=student,
+                size=size,
+                layers=layers,
+                texts=texts,
+                temperature=temperature,
+                share=share,
+                hidden=hidden,
+                attention=attention,
+                reader=reader,
+                reader_width=reader_width,
+                compare=compare,
+                reading=None if reading == ReadingOptions() else reading.reading(),
+                overwrite=overwrite,
+                command=shlex.join(["forebear", *sys.argv[1:]]),
+                watcher=watcher,
+                **settings,
+            )
+    speaking.emit({"folder": str(run.folder.path), **run.to_dict}, lambda console: drawn(console, run))
+
+
+def drawn(console: Console, run: Run) -> None:
+    """Teacher and student side by side."""
+    facts: dict[str, Any] = run.to_dict
+    rows = facts["price"]
+    sides = [(side, words) for side, words in SIDES if side in rows[0]]
+    score = rows[0]["score"].replace("_", " ")
+    names = [f">{score}, {words}" for _, words in sides]
+    made = make_table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
+    for row in rows:
+        figures = [f"{row[side]:.4f}" if row.get(side) is not None else "" for side, _ in sides]
+        kept = "" if row["kept"] is None else f"{row['kept']:.1%}"
+        milliseconds = "" if row["milliseconds"] is None else f"{row['milliseconds']:.1f}"
+        cells = [f"{row['parameters']:,}", f"{row['megabytes']:.1f}", *figures, kept, milliseconds]
+        made.add_row(row["who"], *cells, style="bold" if row["who"] == "student" else "")
+    console.print(made)
+    console.print(f"{facts['step']:,} steps in {format_clock(facts['seconds'])}")
+    console.print(f"run: {run.folder.path}", markup=False, soft_wrap=True)
+    verb = run.task.verb if run.task is not None else "measure"
+    console.print(f"what now: forebear {verb} {run.folder.path} …", markup=False, soft_wrap=True)

@@ -1,0 +1,167 @@
+"""`forebear import`: another program's model becomes a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from forebear.cli.output import Output
+from forebear.errors import join_faults
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebear.training.run_folder import RunFolder
+
+ImportFormat = Literal["word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
+
+
+def imported(
+    source: str,
+    /,
+    *,
+    to: Path,
+    heads: int | None = None,
+    task: Literal["classification", "pairs", "none"] | None = None,
+    form: Annotated[ImportFormat | None, Parameter(name="--format")] = None,
+    limit: str | None = None,
+    on_bad_bytes: Literal["fail", "replace", "skip"] | None = None,
+    speaking: Output = Output(),
+) -> None:
+    """Make a run from a Hugging Face folder or hub name, published ELMo or GPT, an ARPA file (n-gram) or word vectors.
+
+    Of Hugging Face: openai-gpt, bert, gpt2, ernie, roberta and albert, with whatever heads the folder has: what was
+    fine-tuned to classify, tag, answer or choose can be asked to at once. What was read, what it lacks and what was
+    left out is told, and kept in the run. ELMo is what bilm-tf and AllenNLP publish: options.json, weights in HDF5 and
+    perhaps a vocabulary (needs h5py: pip install 'forebear[elmo]'). A folder with rnnlm.npz and vocab.txt is an LSTM.
+    Word vectors are those of word2vec (text and binary), GloVe, fastText (.vec) and safetensors, all but the last also
+    as .gz and .zst; which it is is seen by what is in the file.
+
+    ```
+    forebear import ./bert-base-chinese --to runs/bert
+    forebear import openai-community/gpt2 --to runs/gpt2
+    forebear import ./roberta-large-mnli --task pairs --to runs/mnli
+    forebear import ./elmo_2x4096_512_2048cnn_2xhighway --to runs/elmo
+    forebear import model.arpa --to runs/kenlm
+    forebear import glove.6B.300d.txt --to runs/glove
+    forebear import wiki.zh.vec.gz --limit 200k --to runs/zh
+    ```
+
+    Parameters
+    ----------
+    source
+        A folder that transformers' save_pretrained wrote, a name on the Hugging Face hub, a folder of an ELMo (or its
+        file of weights), a folder or archive of params_0.npy … that OpenAI published, an ARPA file, or a file of word
+        vectors.
+    to
+        The run folder.
+    heads
+        Of attention, for OpenAI's files, which do not tell. [default: one for every 64 numbers of width]
+    task
+        What a classifier was trained on, single texts or pairs, which its folder does not tell; none: leave the head
+        for its task out, whatever it is. [default: pairs where labels are those of entailment]
+    form
+        What a file of word vectors is, where that cannot be seen.
+    limit
+        Take no more of a file's word vectors than these, from its beginning: 200k.
+    on_bad_bytes
+        With a word of such a file that is no UTF-8: fail, replace what is not by U+FFFD, or skip it. [default: fail]
+    """
+    from forebear.interop import convert
+    from forebear.interop.word_vectors import VectorFileOptions
+    from forebear.training.settings import parse_count
+
+    vectors: VectorFileOptions = {}
+    if form is not None:
+        vectors["form"] = form
+    if limit is not None:
+        vectors["limit"] = parse_count(limit, "limit")
+    if on_bad_bytes is not None:
+        vectors["on_bad_bytes"] = on_bad_bytes
+    with speaking.progress("reading") as vectors["progress"]:
+        run = convert.import_model(source, str(to), heads=heads, task=task, **vectors)
+    facts = {"folder": str(run.path), **run.metadata}
+    speaking.emit(facts, lambda console: _draw(console, run, [] if speaking.quiet else run.metadata["notes"]))
+
+
+def _draw(console: Console, run: RunFolder, notes: list[str]) -> None:
+    told = f"{run.metadata['milestone']}, {run.metadata['parameters']:,} parameters: {run.path}"
+    console.print(told, markup=False, soft_wrap=True)
+    if "heads" in run.metadata:
+        heads = ", ".join(run.metadata["heads"]) or "none, an encoder only"
+        console.print(f"heads: {heads}", markup=False, soft_wrap=True)
+    if run.task is not None:
+        labels = run.task.labels or run.task.tags
+        named = f"; labels: {join_faults(labels)}" if labels else ""
+        told = f"task: {run.task.name}{named}; forebear {run.task.verb} {run.path}"
+        console.print(told, markup=False, soft_wrap=True)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+
+
+# `forebear export`: a run becomes files that other programs read.
+
+
+ExportFormat = Literal[
+    "huggingface", "arpa", "elmo", "onnx", "word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"
+]
+
+
+def exported(
+    run: Path,
+    /,
+    *,
+    to: Path,
+    form: Annotated[ExportFormat | None, Parameter(name="--format")] = None,
+    speaking: Output = Output(),
+) -> None:
+    """Write a run as a folder that transformers opens, an ONNX file, ARPA (n-gram), published ELMo, or word vectors.
+
+    A run that was adapted to a task becomes a model for that task there, with its labels; what such a folder cannot say
+    is told. An ONNX file takes padded batches of any size (input_ids, attention_mask, token_type_ids) and is compared
+    with the run by ONNX Runtime before it gets its name; its tokenizer, and a .json that says how to use it, stand
+    beside it. An ELMo becomes options.json, lm_weights.hdf5 and vocab.txt, as bilm-tf and AllenNLP read them (needs
+    h5py: pip install 'forebear[elmo]'). Any run whose tokens are words can be written as a file of word vectors, packed
+    where its name ends with .gz or .zst; safetensors keep words and counts as they are, and for the others white space
+    in a word becomes _.
+
+    ```
+    forebear export runs/book --to book-gpt2
+    forebear export runs/reviews --to reviews-bert
+    forebear export runs/ngram --format arpa --to book.arpa
+    forebear export runs/reviews --format onnx --to reviews.onnx
+    forebear export runs/elmo --to elmo-published
+    forebear export runs/words --format word2vec --to words.txt
+    ```
+
+    Parameters
+    ----------
+    run
+        A run folder.
+    to
+        The folder or file to write.
+    form
+        huggingface, arpa, elmo, onnx; of word vectors word2vec (text, which gensim reads too), word2vec-binary, glove,
+        fasttext or safetensors. [default: the first of these that the run can be written as]
+    """
+    from forebear.inference.run import Run
+    from forebear.interop import convert
+    from forebear.interop.word_vectors import VECTOR_FORMATS
+
+    opened = Run.open(run)
+    chosen = form or convert.default_export_format(opened)
+    if chosen in VECTOR_FORMATS and not speaking.quiet and (before := convert.export_note(opened, chosen, to)):
+        print(f"note: {before}", file=sys.stderr)  # noqa: T201
+    place = convert.export_run(opened, chosen, str(to))
+    facts = {"run": str(run), "format": chosen, "to": str(place), "notes": opened.notes}
+    notes = [] if speaking.quiet else opened.notes
+    speaking.emit(facts, lambda console: _exporting_draw(console, f"{chosen}: {place}", notes))
+
+
+def _exporting_draw(console: Console, told: str, notes: list[str]) -> None:
+    console.print(told, markup=False, soft_wrap=True)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)

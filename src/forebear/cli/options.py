@@ -1,0 +1,153 @@
+"""The options that say how labelled examples are read; the same for every command that takes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from forebear.data.io.files import OnBadBytes
+from forebear.data.io.reader import DocumentBoundary, FileFormat, TextFormat
+from forebear.data.source import TokenizerTrainingOptions
+
+if TYPE_CHECKING:
+    from forebear.data.segmentation import Segmenter
+
+EXAMPLES_GROUP = Group("Examples")
+ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
+
+
+@Parameter(name="*", group=EXAMPLES_GROUP)
+@dataclass(frozen=True)
+class LabeledDataOptions:
+    """How files become examples; what is left out is guessed from their first rows, and told."""
+
+    text_column: ColumnNames = None
+    "The text's column by name, or by number from 1; two for pairs, or for question and passage."
+    label_column: str | None = None
+    "The column of the label, the answer, the right choice or the tags."
+    choice_column: ColumnNames = None
+    "Choice: a column for each, or the field that lists them."
+    several: str | None = None
+    'A row may have several labels, with this between them; "list" where they are a JSON list.'
+    number: bool | None = None
+    "Labels are numbers to be estimated. [default: if they have decimals]"
+    header: bool | None = None
+    "The first row names the columns. [default: if it looks so]"
+    encoding: str = "utf-8"
+    "The files' encoding, such as gb18030."
+    dev_share: float = 0.1
+    "The share of the examples that is held out where there is no --dev."
+    on_bad_rows: Literal["fail", "skip"] = "fail"
+    "Rows that are no examples: fail, or skip; each is named with its line and reason."
+    on_bad_tags: Literal["fail", "repair"] = "fail"
+    "Tags that break their scheme: fail, or repair them; they are counted."
+
+    def form(self) -> dict[str, Any]:
+        """What `tasks.files.guessing.guess` is told."""
+        told: dict[str, Any] = {"number": self.number, "header": self.header, "encoding": self.encoding}
+        told["several"] = True if self.several == "list" else self.several or False
+        told["text_columns"] = [_column(one) for one in self.text_column or ()]
+        told["choice_columns"] = [_column(one) for one in self.choice_column or ()]
+        told["label_column"] = None if self.label_column is None else _column(self.label_column)
+        return told
+
+    def settings(self) -> dict[str, Any]:
+        """Those of training.labelled.LabelledSource."""
+        return {"dev_share": self.dev_share, "on_bad_rows": self.on_bad_rows, "on_bad_tags": self.on_bad_tags}
+
+
+@Parameter(name="*", group=EXAMPLES_GROUP)
+@dataclass(frozen=True)
+class TaggedTextOptions:
+    """What becomes of faults in a file of words and their tags, where that teaches a milestone by itself."""
+
+    on_bad_rows: Literal["fail", "skip"] | None = None
+    "Words with tags: rows that are none: fail, or skip; each is named with its line and reason. [default: fail]"
+    on_bad_tags: Literal["fail", "repair"] | None = None
+    "Words with tags: tags that break their scheme: fail, or repair them; they are counted. [default: fail]"
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+NO_TAG_OPTIONS = TaggedTextOptions()
+
+
+def _column(name: str) -> str | int:
+    return int(name) if name.isascii() and name.isdecimal() else name
+
+
+# The options that say how a tokenizer is learned and how Chinese words are found.
+
+
+LEARNING = Group("Learning a tokenizer")
+
+
+@Parameter(name="*", group=LEARNING)
+@dataclass(frozen=True)
+class TokenizerOptions:
+    """How a tokenizer is learned from the text, where it is not given as a file."""
+
+    size: int | None = None
+    "The most tokens it may have. [default: 50000 words, 30000 wordpiece, 16000 bytepair, all characters]"
+    min_count: int | None = None
+    "Leave out what occurs less often. [default: 1; 2 for wordpiece and bytepair]"
+    lower: bool | None = None
+    "Lower-case the text (and take accents off, as BERT does). [default: for wordpiece only]"
+    normalise: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = ()
+    "Explicit steps: nfkc, lower, accents. Offsets still refer to the original text. [default: none]"
+    split: Literal["punctuation", "spaces"] = "punctuation"
+    "Words: cut at spaces and punctuation, or at spaces only (for text that is tokenised already)."
+    limit: int = 200_000_000
+    "Characters to learn from; of more text a sample of this size is taken and its size recorded."
+
+    def learning(self) -> TokenizerTrainingOptions:
+        return TokenizerTrainingOptions(self.size, self.min_count, self.lower, self.normalise, self.split, self.limit)
+
+
+def segmenter_for(segment: bool, user_dict: Path | None) -> Segmenter | None:
+    """The Chinese word segmenter that the options ask for, if any."""
+    if not segment and user_dict is None:
+        return None
+    from forebear.data.segmentation import Segmenter
+
+    return Segmenter.from_file(user_dict)
+
+
+# The options that say how text is read; the same for every command that takes text.
+
+
+READING = Group("Reading")
+
+TextFiles = Annotated[
+    list[str],
+    Parameter(
+        help="Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or - for standard input."
+    ),
+]
+
+
+@Parameter(name="*", group=READING)
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How files become documents."""
+
+    documents: DocumentBoundary = "blank"
+    "What separates documents: blank lines, files, or line ends. JSONL, CSV and TSV have one document a record."
+    format: FileFormat = "auto"
+    """What the files hold; auto goes by their names. `tagged` is word/tag text: tags go, word and name borders stay;
+    those who learn by tags (hmm) keep them, and see by themselves that there are some unless this is text."""
+    field: str = "text"
+    "JSONL: the field that holds the text; inner fields as a.b."
+    column: Annotated[str, Parameter(show_default=False)] = ""
+    "CSV and TSV: the text's column by name, or by number from 1 where there is no header row."
+    encoding: str = "utf-8"
+    "The files' encoding, such as gb18030 or big5."
+    on_bad_bytes: OnBadBytes = "fail"
+    "Bytes that are not in the encoding: fail, replace by U+FFFD, or skip; each is entered in the ledger."
+
+    def reading(self) -> TextFormat:
+        return TextFormat(self.documents, self.format, self.field, self.column, self.encoding, self.on_bad_bytes)

@@ -1,0 +1,476 @@
+"""How commands speak: one JSON document or tables for people on stdout, progress with time left on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forebear.errors import InputError, printable_path
+from forebear.kernels.jit import on_compile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from forebear.data.io.ledger import Ledger
+    from forebear.training.trainer import ProgressReport, TrainingCallback
+
+COUNTED = 5  # seconds between two lines that count
+LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """Options of every command."""
+
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Print one JSON document instead of tables."
+    quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "No progress, no notes; only the result."
+    config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
+    "A TOML file with settings, a table for each command; what is given here wins."
+
+    def emit(self, facts: dict[str, Any], draw: Callable[[Console], object]) -> None:
+        """The result: as JSON, or drawn for people."""
+        if self.json:
+            text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
+            print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
+        else:
+            draw(make_console())
+
+    def note(self, notes: Iterable[str]) -> None:
+        """What a person should know about a run beside the result."""
+        for note in () if self.quiet else notes:
+            print(f"note: {note}", file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar with speed and time left on a terminal; in a log a line every now and then."""
+        if self.quiet or not sys.stderr.isatty():
+            yield _line_by_line(what) if not self.quiet else lambda done, total: None
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        task = bar.add_task(what, total=None)
+
+        def look(done: int, total: int) -> None:
+            start_display(bar)
+            bar.update(task, completed=done, total=total)
+
+        try:
+            yield look
+        finally:
+            bar.stop()
+
+    @contextmanager
+    def counter(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """How many of something are done and how fast, every now and then: where nobody knows how many there are."""
+        began = last = time.monotonic()
+
+        def look(done: int, total: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if not self.quiet and now - last >= COUNTED:
+                last = now
+                left = f", about {(now - began) * (total - done) / done:.0f} s left" if total > done else ""
+                print(f"{done:,} {what}, {done / (now - began):,.0f} a second{left}", file=sys.stderr)  # noqa: T201
+
+        yield look
+
+
+_DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for one
+
+
+def start_display(display: Any) -> None:
+    """Starts a display of rich's, if it is not the one that is shown, and stops the one that is."""
+    if [display] != _DISPLAY:
+        for other in _DISPLAY:
+            other.stop()
+        _DISPLAY[:] = [display]
+        display.start()
+
+
+def _line_by_line(what: str) -> Callable[[int, int], None]:
+    """Progress for a log: how far, how fast, how long yet, every LOGGED seconds."""
+    began = last = time.monotonic()
+
+    def look(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LOG_INTERVAL and done:
+            last = now
+            left = (now - began) * (total - done) / done
+            rate = done / (now - began) / 1e6
+            print(f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left", file=sys.stderr)  # noqa: T201
+
+    return look
+
+
+def make_console(*, wide: bool = True) -> Console:
+    """Standard output for people. Tables need some width: a terminal too narrow wraps them, but does not cut words."""
+    from rich.console import Console
+
+    class Honest(Console):
+        """One that tells a broken pipe instead of ending the program."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    width = shutil.get_terminal_size((120, 25)).columns
+    return Honest(highlight=False, width=max(width, 88) if wide else None)
+
+
+def make_table(*columns: str, title: str | None = None) -> Table:
+    """A plain table; columns whose name starts with `>` hold numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    made.show_header = any(column.strip(">") for column in columns)
+    for column in columns:
+        made.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return made
+
+
+def ledger_table(ledger: Ledger) -> Table:
+    """What went in, what was dropped, what came out, stage by stage."""
+    from forebear.data.io.ledger import LEDGER_UNITS
+
+    rows = list(ledger.rows())
+    units = [unit for unit in LEDGER_UNITS if any(unit in counts for _, _, counts in rows)]
+    made = make_table("stage", "", *(f">{unit}" for unit in units), title="Ledger")
+    before = None
+    for stage, what, counts in rows:
+        cells = [f"{counts[unit]:,}" if unit in counts else "" for unit in units]
+        made.add_row(stage if stage != before else "", what, *cells, style="yellow" if what.startswith("−") else "")
+        before = stage
+    return made
+
+
+def ledger_notes(ledger: Ledger) -> Iterator[str]:
+    """What a person should know beside the table: bytes that were mended, files that were not read."""
+    for how, listed in ledger.mended.items():
+        first = listed.examples[0]
+        yield f"{listed.count:,} bad bytes {how}, the first in {printable_path(first['file'])} at byte {first['byte']:,}"
+    for reason, listed in ledger.aside.items():
+        yield f"{listed.count:,} files set aside ({reason}), the first {printable_path(listed.examples[0]['file'])}"
+
+
+def text_bar(share: float, width: int = 30) -> str:
+    """A share as a bar of blocks, to an eighth of a block."""
+    eighths = round(share * width * 8)
+    return "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
+
+
+def count_phrase(number: int, what: str) -> str:
+    """So many of something, in words: 1 text, 2 texts."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+# A curve in a terminal: dots of braille, two by four to a character, with a level line to compare with.
+
+
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
+BLANK = 0x2800
+
+
+def chart(
+    points: Sequence[tuple[float, float]], *, level: float | None = None, width: int = 60, height: int = 8
+) -> list[str]:
+    """The points (x, y) as lines of text with a scale on the left; `level` is drawn as a dotted line."""
+    if not points:
+        return []
+    values = [y for _, y in points] + ([level] if level is not None else [])
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    first, last = points[0][0], points[-1][0]
+    cells = [[0] * width for _ in range(height)]
+
+    def dot(column: int, value: float) -> None:
+        row = round((high - value) / span * (4 * height - 1))
+        cells[row // 4][column // 2] |= DOTS[row % 4][column % 2]
+
+    if level is not None:
+        for column in range(0, 2 * width, 4):
+            dot(column, level)
+    before: tuple[int, float] | None = None
+    for x, y in points:
+        column = round((x - first) / ((last - first) or 1.0) * (2 * width - 1))
+        for between in range(before[0] + 1, column) if before else ():
+            share = (between - before[0]) / (column - before[0]) if before else 0
+            dot(between, before[1] + share * (y - before[1]) if before else y)
+        dot(column, y)
+        before = (column, y)
+    scale = [f"{high:7.3f} ", *[" " * 8] * (height - 2), f"{low:7.3f} "] if height > 1 else [f"{high:7.3f} "]
+    return [left + "".join(chr(BLANK + cell) for cell in row) for left, row in zip(scale, cells, strict=True)]
+
+
+# Heat maps in a terminal: cells with colours and numbers, or small ones in shades where there are no colours.
+
+
+WEAK, STRONG = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
+LIGHT = 0.5  # of the strongest: from there on letters are white
+SHADES = " ░▒▓█"
+LABEL, CELL, SHORT = 13, 9, 4  # columns of a terminal: for a row's name, the widest and the narrowest cell
+
+
+def heat(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: np.ndarray,
+    seen: np.ndarray,
+    *,
+    width: int,
+    colours: bool,
+    borders: Sequence[int] = (),
+) -> Iterator[Text]:
+    """Lines of a map with names at its sides; before `borders` a line is drawn. Numbers are left out without room."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    left = min(LABEL, max(map(cell_len, rows)))
+    room = (width - left - len(borders)) // len(columns)
+    if room < SHORT:
+        yield from small_heatmap(values, seen, colours=colours, rows=rows)
+        return
+    cell = min(max(*map(cell_len, columns), 3) + 1, room, CELL)
+    marks = ["│" if number in borders else "" for number in range(len(columns))]
+    yield Text(" " * left + "".join(mark + _right(name, cell) for mark, name in zip(marks, columns, strict=True)))
+    most = float(values.max()) or 1.0
+    for number, (name, line, may) in enumerate(zip(rows, values.tolist(), seen.tolist(), strict=True)):
+        if number in borders:
+            yield Text(" " * left + "".join(("┼" if mark else "") + "─" * cell for mark in marks))
+        made = Text(_right(name, left, gap=False))
+        for value, can, mark in zip(line, may, marks, strict=True):
+            told = _right(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1", cell) if can else " " * cell
+            made.append(mark).append(told, style=_style(value / most) if can and colours else "")
+        yield made
+
+
+def small_heatmap(
+    values: np.ndarray, seen: np.ndarray, *, colours: bool, rows: Sequence[str] = (), most: float | None = None
+) -> Iterator[Text]:
+    """The same without numbers, two columns of the terminal to a cell; what is not seen is a dot."""
+    from rich.text import Text
+
+    highest = most or float(values.max()) or 1.0
+    names = [f"{_right(name, LABEL, gap=False)} " for name in rows] or [""] * len(values)
+    for name, line, may in zip(names, values.tolist(), seen.tolist(), strict=True):
+        made = Text(name)
+        for value, can in zip(line, may, strict=True):
+            share = value / highest
+            if not can:
+                made.append(" ·", style="dim" if colours else "")
+            elif colours:
+                made.append("  ", style=_style(share))
+            else:
+                made.append(SHADES[min(int(share * len(SHADES)), len(SHADES) - 1)] * 2)
+        yield made
+
+
+def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: int) -> Iterator[Text]:
+    """Small maps with their titles, as many side by side as fit."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    wide = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
+    together = max(1, (width + 3) // wide)
+    for begin in range(0, len(blocks), together):
+        group = blocks[begin : begin + together]
+        yield Text("".join(title + " " * (wide - cell_len(title)) for title, _ in group).rstrip(), style="bold")
+        for lines in zip(*(lines for _, lines in group), strict=True):
+            made = Text()
+            for line in lines:
+                made.append_text(line).append(" " * (wide - line.cell_len))
+            yield made
+        yield Text()
+
+
+def _right(text: str, width: int, *, gap: bool = True) -> str:
+    """The text at the right of so many columns, Chinese characters counted as two; cut where it is longer."""
+    from rich.cells import cell_len, set_cell_size
+
+    room = width - gap
+    if cell_len(text) > room:
+        text = set_cell_size(text, room - 1).rstrip() + "…"
+    return " " * (width - cell_len(text)) + text
+
+
+def _style(share: float) -> str:
+    mixed = (round(a + (b - a) * share) for a, b in zip(WEAK, STRONG, strict=True))
+    return f"{'#ffffff' if share > LIGHT else '#000000'} on rgb({','.join(map(str, mixed))})"
+
+
+# Files that commands draw: what their names may end with, and writing them whole.
+
+
+def image_format(file: Path | None, *known: str) -> str:
+    """The form that a file's name asks for; one that cannot be written is refused before any work."""
+    if file is None:
+        return ""
+    form, names = file.suffix.lower().removeprefix("."), ", ".join(f".{one}" for one in known)
+    if form not in known:
+        raise InputError(
+            f"what {file.name} is to be cannot be told by its name", remedy=f"let it end with one of {names}"
+        )
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        what = "is a folder" if file.is_dir() else "the folder of this file does not exist"
+        raise InputError(what, file=file, remedy=f"name a file in a folder that exists, such as look.{known[0]}")
+    return form
+
+
+def write_image(file: Path, content: bytes) -> None:
+    """Writes it, whole or not at all."""
+    from forebear.data.io.atomic import atomic_write, explain_disk_errors
+
+    with explain_disk_errors(file), atomic_write(file) as aside:
+        aside.write(content)
+
+
+# Training as one watches it: a bar with time left, and the loss drawn against what mere frequencies would cost.
+
+
+SMALL = 0.1  # losses below it have more digits
+COMPILING = "loops are compiled for this processor, which takes some seconds; they are kept for the next time"
+
+
+@contextlib.contextmanager
+def watching(speaking: Output) -> Iterator[TrainingCallback]:
+    """A watcher for a terminal, for a log, or for nobody; it hears of compiling too, which takes its time."""
+    from forebear.training.trainer import TrainingCallback
+
+    with contextlib.ExitStack() as stack:
+        loud = _log if not sys.stderr.isatty() else lambda: stack.enter_context(_live())
+        watcher = TrainingCallback() if speaking.quiet else loud()
+        stack.enter_context(on_compile(lambda: watcher.on_note(COMPILING)))
+        yield watcher
+
+
+def format_clock(seconds: float) -> str:
+    """5 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def figures(losses: dict[str, float]) -> str:
+    """Each by its name; small ones with more digits, since they too are to be seen falling."""
+    return ", ".join(f"{name} {loss:.{5 if 0 < loss < SMALL else 3}f}" for name, loss in losses.items())
+
+
+def told(report: ProgressReport) -> str:
+    """A report in one line."""
+    of = f"/{report.total:,}" if report.total else ""
+    losses, held_out = figures(report.losses), figures(report.held_out or {})
+    parts = [
+        f"step {report.step:,}{of}",
+        f"{report.tokens_per_second:,.0f} {report.num_tokens}/s",
+        f"{format_clock(report.seconds_left)} left",
+        f"loss {losses}" if losses else "",
+        f"held out {held_out}" if held_out else "",
+        f"(frequencies alone: {report.unigram_loss:.3f})" if report.unigram_loss and held_out else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _log() -> TrainingCallback:
+    from forebear.training.trainer import TrainingCallback
+
+    class Log(TrainingCallback):
+        """Lines for a file: every evaluation, and one now and then."""
+
+        last = time.monotonic()
+
+        def on_progress(self, report: ProgressReport) -> None:
+            now = time.monotonic()
+            if report.held_out or now - self.last >= LOG_INTERVAL:
+                self.last = now
+                print(told(report), file=sys.stderr)  # noqa: T201
+
+        def on_note(self, words: str) -> None:
+            print(f"note: {words}", file=sys.stderr)  # noqa: T201
+
+        def on_stage(self, number: int, name: str, words: str) -> None:
+            print(f"{number}/9 {name}: {words}", file=sys.stderr)  # noqa: T201
+
+    return Log()
+
+
+@contextlib.contextmanager
+def _live() -> Iterator[TrainingCallback]:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    from forebear.training.trainer import TrainingCallback
+
+    console = Console(stderr=True, highlight=False)
+
+    class Picture(TrainingCallback):
+        """Redrawn in place; notes scroll by above it."""
+
+        def __init__(self, live: Any) -> None:
+            self.live = live
+            self.points: list[tuple[float, float]] = []
+            self.held_out = ""
+
+        def on_progress(self, report: ProgressReport) -> None:
+            if report.held_out:
+                self.held_out = f"held out {figures(report.held_out)}"
+            if report.losses:
+                self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
+            width = min(72, console.width - 10)
+            lines = chart(self.points, level=report.unigram_loss, width=max(width, 10))
+            legend = f"        ⠤ loss by step, {self.held_out}"
+            if report.unigram_loss is not None:
+                legend += f"; dotted: token frequencies alone, {report.unigram_loss:.3f}"
+            bar = ProgressBar(total=1.0, completed=report.progress, width=max(width, 10))
+            start_display(self.live)
+            self.live.update(Group(bar, Text(told(report)), *map(Text, lines), Text(legend)), refresh=True)
+
+        def on_note(self, words: str) -> None:
+            console.print(f"[yellow]note: {words}[/]", markup=True, soft_wrap=True)
+
+        def on_stage(self, number: int, name: str, words: str) -> None:
+            console.print(f"{number}/9 {name}: {words}", style="dim", markup=False, soft_wrap=True)
+
+    live = Live(console=console, auto_refresh=False, transient=False)
+    try:
+        yield Picture(live)
+    finally:
+        live.stop()

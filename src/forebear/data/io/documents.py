@@ -1,0 +1,83 @@
+"""Documents: what reading yields and everything after it works on, long ones in parts so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+PART_CHARACTERS = 1 << 20  # characters: a document of more than two parts' length is handed on in parts
+SPLIT_AFTER = ("\n", "。", ". ", "！", "？", "，", " ")  # best first
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, or a part of one that is too long to be held whole (`part` 0, 1, …), and where it starts."""
+
+    text: str
+    file: str
+    line: int
+    part: int = 0
+    words: tuple[int, ...] | None = None  # ends of the words in `text`, where the source tells them
+    entities: tuple[tuple[int, int], ...] | None = None  # begin and end of each, where the source tells them
+    is_record: bool = False  # one line of its file, whatever line ends are in it
+
+    @cached_property
+    def utf8(self) -> bytes:
+        """The text in UTF-8: several want it."""
+        return self.text.encode()
+
+    @property
+    def utf8_size(self) -> int:
+        """Bytes of that."""
+        return len(self.text) if self.text.isascii() else len(self.utf8)
+
+    def __getstate__(self) -> dict[str, Any]:  # what can be made again does not travel
+        return {name: value for name, value in self.__dict__.items() if name != "data"}
+
+    def line_at(self, number: int) -> int:
+        """The file's line on which the text's line `number`, counted from 0, stands."""
+        return self.line if self.is_record else self.line + number
+
+
+def is_too_long(text: str) -> bool:
+    return len(text) > 2 * PART_CHARACTERS
+
+
+def document_parts(
+    text: str, file: str, line: int, marks: Sequence[str] = SPLIT_AFTER, *, is_record: bool = False
+) -> Iterator[Document]:
+    """The document, whole or in parts."""
+    if not is_too_long(text):
+        yield Document(text, file, line, is_record=is_record)
+        return
+    start = part = 0
+    while len(text) - start > 2 * PART_CHARACTERS:
+        cut = start + split_position(text[start : start + 2 * PART_CHARACTERS], marks)
+        yield Document(text[start:cut], file, line, part, is_record=is_record)
+        start, part = cut, part + 1
+    yield Document(text[start:], file, line, part, is_record=is_record)
+
+
+def split_position(text: str, marks: Sequence[str]) -> int:
+    """Where to cut a text that is too long: after the last line or sentence of its first part, else at its limit."""
+    window = text[PART_CHARACTERS // 2 : PART_CHARACTERS]
+    for mark in marks:
+        at = window.rfind(mark)
+        if at >= 0:
+            return (
+                PART_CHARACTERS // 2 + at + (1 if mark != " " else 0)
+            )  # a space begins the next part, as it does a sentence
+    return PART_CHARACTERS
+
+
+def with_continuation(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:
+    """Each document, or part of one, and whether the next one continues it."""
+    held: Document | None = None
+    for document in documents:
+        if held is not None:
+            yield held, document.part > 0
+        held = document
+    if held is not None:
+        yield held, False

@@ -1,0 +1,395 @@
+"""The text of a file in decoded blocks: unpacked from gzip and zstd, line ends made plain, bad bytes named."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import hashlib
+import io
+import os
+import stat
+import sys
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from forebear.data.io.ledger import Ledger
+from forebear.errors import ForebearError, InputError
+
+# Where text comes from: files, folders, globs, pipes and standard input, each file once and in a fixed order.
+
+
+SOURCES_BLOCK = 1 << 20  # bytes read at a time
+STDIN = ("-", "/dev/stdin")
+LEDGER_SUFFIX = ".ledger.json"  # what stands beside cleaned text
+
+Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
+
+# Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
+BINARY_SUFFIXES = frozenset(
+    ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .ico .svgz .mp3 .wav .flac .ogg .mp4 .avi .mkv .mov .webm "
+    ".pdf .doc .docx .xls .xlsx .ppt .pptx .odt .ods .epub .mobi .zip .tar .tgz .7z .rar .bz2 .xz .jar "
+    ".whl .exe .dll .so .o .a .class .pyc .bin .pt .pth .ckpt .safetensors .onnx .npy .npz .h5 .hdf5 "
+    ".parquet .arrow .feather .sqlite .db .woff .woff2 .ttf .otf".split()
+)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file to read, and the name under which messages speak of it."""
+
+    path: str
+    name: str
+
+    def file_stamp(self) -> tuple[int, int, int, int, int]:
+        """What changes when the file changes, without reading it."""
+        with explain_file_errors(self.name):
+            s = os.stat(self.path)
+        return s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
+
+
+@contextmanager
+def explain_file_errors(name: str) -> Iterator[None]:
+    """Turns what the system says about a file into a message that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(
+            "the file is not there (any more)", file=name, remedy="check the path and run again"
+        ) from error
+    except PermissionError as error:
+        raise InputError("permission denied", file=name, remedy="make the file readable, or leave it out") from error
+    except OSError as error:
+        raise ForebearError(error.strerror or str(error), file=name) from error
+
+
+def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceFile]:
+    """The files meant by `paths`, in a fixed order; what a folder holds beside them is written into the ledger."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    named = [path for it in given for path in _expanded(os.fspath(it))]
+    walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(named) > 1)
+    found = False
+    for path in named:
+        for source in walk.through(path):
+            found = True
+            yield source
+    if not found:
+        raise InputError(
+            "there is no file to read", remedy="name a text file, a folder, a glob, or - for standard input"
+        )
+
+
+def _expanded(given: str) -> list[str]:
+    if given in STDIN or os.path.lexists(given):
+        return [given]
+    if not glob.has_magic(given):
+        raise InputError(
+            "no such file or folder",
+            file=given,
+            remedy="check the spelling; globs like 'texts/**/*.txt' are understood",
+        )
+    matches = sorted(glob.glob(given, recursive=True))
+    if not matches:
+        raise InputError(
+            "nothing matches this pattern", file=given, remedy="quote the pattern and check the folder it starts from"
+        )
+    return matches
+
+
+class _FileWalk:
+    """Through files and folders in the order of their names, each once; a link loop ends where it began.
+
+    Files are remembered only where `several` paths were named: one folder cannot name a file twice, and it may hold
+    millions.
+    """
+
+    def __init__(self, ledger: Ledger, *, several: bool) -> None:
+        self.ledger, self.several = ledger, several
+        self.seen: set[object] = set()
+
+    def through(self, path: str) -> Iterator[SourceFile]:
+        if path in STDIN:
+            if self._is_new(STDIN, path):
+                yield SourceFile(_spooled(_standard_input()), "<stdin>")
+            return
+        pending: list[Iterator[str]] = [iter([path])]
+        while pending:
+            if (path := next(pending[-1], "")) == "":
+                pending.pop()
+            elif self._is_folder(path, asked=len(pending) == 1):
+                with explain_file_errors(path):
+                    names = sorted(os.listdir(path))
+                pending.append(map(partial(os.path.join, path), names))
+            else:
+                yield from self._file(path, asked=len(pending) == 1)
+
+    def _is_folder(self, path: str, *, asked: bool) -> bool:
+        return os.path.isdir(path) and (asked or not _is_hidden(path)) and self._is_new(_identity(path), path)
+
+    def _file(self, path: str, *, asked: bool) -> Iterator[SourceFile]:
+        """The file as a source, unless there is a reason to set it aside; what was asked for by name is read."""
+        if os.path.isdir(path):  # one that is not entered
+            if _is_hidden(path) and not asked:
+                self.ledger.quarantine(path, "hidden folder")
+            return
+        if not asked and (reason := _not_text(path)):
+            self.ledger.quarantine(path, reason)
+            return
+        with explain_file_errors(path):
+            regular = stat.S_ISREG(os.stat(path).st_mode)
+        if not regular and not asked:
+            self.ledger.quarantine(path, "not a regular file")
+        elif not self.several or self._is_new(_identity(path), path):
+            yield SourceFile(path if regular else _spooled(path), path)  # a named pipe, or the shell's <(command)
+
+    def _is_new(self, identity: object, path: str) -> bool:
+        if identity in self.seen:
+            self.ledger.quarantine(path, "named twice, or a link back to a folder already read")
+            return False
+        self.seen.add(identity)
+        return True
+
+
+def _identity(path: str) -> object:
+    """The same for two names of one file; hard links are two files that happen to be equal."""
+    with explain_file_errors(path):
+        status = os.stat(path)
+    alone = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
+    return (status.st_dev, status.st_ino) if alone else os.path.realpath(path)
+
+
+def _is_hidden(path: str) -> bool:
+    return os.path.basename(path).startswith(".")
+
+
+def _not_text(path: str) -> str:
+    """Why a file that nobody named is not read: nothing where it is."""
+    if os.path.islink(path) and not os.path.exists(path):
+        return "link that leads nowhere"
+    if _is_hidden(path):
+        return "hidden file"
+    if path.endswith(LEDGER_SUFFIX):
+        return "a ledger of cleaned text"
+    return "not a text file by its name" if os.path.splitext(path)[1].lower() in BINARY_SUFFIXES else ""
+
+
+def _standard_input() -> int:
+    if sys.stdin is None:
+        raise InputError("there is no standard input", remedy="give it some: forebear … - < FILE")
+    return sys.stdin.fileno()
+
+
+@cache
+def _spooled(stream: str | int) -> str:
+    """What can be read only once, as a file: text is read more than once (to fingerprint, to learn, to encode)."""
+    import atexit
+
+    with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
+        atexit.register(lambda: Path(file.name).unlink(missing_ok=True))
+        with explain_file_errors(file.name), open(stream, "rb", closefd=isinstance(stream, str)) as pipe:
+            while block := pipe.read(SOURCES_BLOCK):
+                file.write(block)
+    return file.name
+
+
+def sources_digest(sources: Iterable[SourceFile]) -> str:
+    """One digest of the contents of all files, in order; their names do not matter."""
+    whole = hashlib.sha256()
+    for source in sources:
+        with explain_file_errors(source.name), open(source.path, "rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
+OnBadBytes = Literal["fail", "replace", "skip"]
+
+BLOCK = 1 << 20  # bytes read at a time
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of notes, before the first of text
+WINDOW = 1 << 31  # bytes that zstd may look back, as `zstd --long=31` writes
+
+
+@dataclass
+class TextBlocks:
+    """The decoded text of one file in bounded blocks; counts what it read and what it had to mend."""
+
+    source: SourceFile
+    encoding: str
+    on_bad_bytes: OnBadBytes
+    ledger: Ledger
+    compressed_bytes: int = 0  # bytes of the file itself, so far
+    unpacked: int = 0  # bytes after decompression, so far
+
+    def __iter__(self) -> Iterator[str]:
+        decoder = _decoder(self.encoding)
+        digest = hashlib.sha256()
+        first, held_back = True, ""
+        with explain_file_errors(self.source.name), open(self.source.path, "rb") as file:
+            for block in self._unpacked(_CountingFile(file, self, digest)):
+                text = held_back + self._decoded(decoder, block, final=False)
+                if first and text:
+                    text, first = self._without_mark(text), False
+                # A carriage return at the very end may be half of a line ending: wait for what follows.
+                held_back = "\r" if text.endswith("\r") else ""
+                text = self._with_plain_endings(text[: len(text) - len(held_back)])
+                if text:
+                    yield text
+        rest = held_back + self._decoded(decoder, b"", final=True)
+        if rest:
+            yield rest
+        self.ledger.add_source(files=1, bytes=self.compressed_bytes, unpacked=self.unpacked, digest=digest.digest())
+
+    def _unpacked(self, file: _CountingFile) -> Iterator[bytes]:
+        head = file.peek(4)
+        try:
+            if head.startswith(GZIP):
+                import gzip
+
+                read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
+                blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
+            else:
+                blocks = _unpacked_zstd(file) if _is_zstd(head) else iter(lambda: file.read(BLOCK), b"")
+            for block in blocks:
+                self.unpacked += len(block)
+                yield block
+        except (EOFError, zlib.error) as error:
+            raise self._damaged(error) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise self._damaged(error) from error  # gzip.BadGzipFile carries no number
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            f"the compressed file is damaged or cut short ({error})",
+            file=self.source.name,
+            byte=self.compressed_bytes,
+            remedy="fetch or compress it again; what was read of it is not used",
+        )
+
+    def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
+        before, _MENDING.blocks = getattr(_MENDING, "blocks", None), self
+        try:
+            return decoder.decode(block, final)
+        except UnicodeError as error:  # of the encoding as such, such as UTF-16 without its mark
+            remedy = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
+            raise InputError(
+                f"cannot be read as {self.encoding}: {error}", file=self.source.name, remedy=remedy
+            ) from error
+        finally:
+            _MENDING.blocks = before
+
+    def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
+        """Called by the codec at each bad byte."""
+        offset = self.unpacked - len(error.object) + error.start
+        bad = error.object[error.start : error.end]
+        if self.on_bad_bytes == "fail":
+            raise InputError(
+                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad)}",
+                file=self.source.name,
+                byte=offset,
+                remedy="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
+            )
+        how, mark = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
+        self.ledger.add_structure_count(f"bad bytes {how}", 0, len(bad) - len(mark.encode()))
+        self.ledger.repair(self.source.name, offset, len(bad), how)
+        return mark, error.end
+
+    def _without_mark(self, text: str) -> str:
+        if not text.startswith("\ufeff"):
+            return text
+        self.ledger.add_structure("byte order mark", "\ufeff")
+        return text[1:]
+
+    def _with_plain_endings(self, text: str) -> str:
+        if "\r" not in text or "\r\n" not in text:  # one character is found far sooner than two
+            return text
+        plain = text.replace("\r\n", "\n")
+        self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(plain)))
+        return plain
+
+
+def is_compressed(source: SourceFile) -> bool:
+    """Whether its text is larger than the file."""
+    with explain_file_errors(source.name), open(source.path, "rb") as file:
+        head = file.read(4)
+    return head.startswith(GZIP) or _is_zstd(head)
+
+
+def _is_zstd(head: bytes) -> bool:
+    return head == ZSTD or (head[1:] == SKIPPABLE and head[0] >> 4 == 5)
+
+
+def _unpacked_zstd(file: _CountingFile) -> Iterator[bytes]:
+    """Frame after frame; raises EOFError where the last one is cut short (the library's own reader ends in silence)."""
+    import zstandard
+
+    packed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
+    frame = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
+    begun = False
+    while packed or (packed := file.read(BLOCK)):
+        try:
+            block = frame.decompress(packed[:small])
+        except zstandard.ZstdError as error:
+            raise EOFError(error) from error
+        packed, begun = frame.unused_data + packed[small:], True
+        if frame.eof:
+            frame, begun = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj(), False
+        if block:
+            yield block
+    if begun:
+        raise EOFError("the last frame has no end")
+
+
+class _CountingFile(io.RawIOBase):
+    """A binary file that tells how far it has been read and what its digest is."""
+
+    def __init__(self, file: BinaryIO, blocks: TextBlocks, digest: hashlib._Hash) -> None:
+        self.file, self.blocks, self.digest, self.ahead = file, blocks, digest, b""
+
+    def peek(self, size: int) -> bytes:
+        self.ahead = self.read(size)
+        return self.ahead
+
+    def read(self, size: int = -1) -> bytes:
+        if self.ahead:
+            ahead, self.ahead = self.ahead[:size], self.ahead[size:]
+            return ahead if size <= len(ahead) else ahead + self.read(size - len(ahead))
+        block = self.file.read(size)
+        self.digest.update(block)
+        self.blocks.compressed_bytes += len(block)
+        self.blocks.ledger.position += len(block)
+        return block
+
+    def readable(self) -> bool:
+        return True
+
+
+_MENDING = threading.local()  # whose bytes are being decoded: codecs do not say
+_HANDLER = "forebear.mend"
+
+
+def _mend(error: UnicodeError) -> tuple[str, int]:
+    blocks: TextBlocks = _MENDING.blocks
+    assert isinstance(error, UnicodeDecodeError)
+    return blocks.repair(error)
+
+
+codecs.register_error(_HANDLER, _mend)
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    try:
+        if not codecs.lookup(encoding)._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
+            raise LookupError
+        return codecs.getincrementaldecoder(encoding)(_HANDLER)
+    except LookupError:
+        raise InputError(
+            f"no text encoding is called {encoding!r}", remedy="for example utf-8, gb18030, big5, utf-16, latin-1"
+        ) from None

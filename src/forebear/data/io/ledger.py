@@ -1,0 +1,194 @@
+"""The account of all text: what each stage took in, gave out and dropped, with place and reason; it adds up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from forebear.errors import ForebearError
+
+STAGES = ("read", "clean", "write", "sentences", "tokens")  # the way of the text, whichever stage is entered first
+LEDGER_UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
+EXAMPLES = 20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
+
+
+class LedgerError(ForebearError):
+    """The books do not balance: text was lost or made up. Always a defect of the program, never of the input."""
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+@dataclass
+class LedgerStage:
+    """One step. Each unit it takes in, it gives out or drops; units that it only gives, it made (sentences, tokens)."""
+
+    taken: Counter[str] = field(default_factory=Counter)
+    given: Counter[str] = field(default_factory=Counter)
+    dropped: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add_in(self, **units: int) -> None:
+        self.taken.update(units)
+
+    def add_out(self, **units: int) -> None:
+        self.given.update(units)
+
+    def num_unaccounted(self, unit: str) -> int:
+        """How many of a unit went in and neither came out nor were dropped: 0 where all is well."""
+        return self.taken[unit] - self.given[unit] - sum(counts[unit] for counts in self.dropped.values())
+
+
+@dataclass
+class LedgerItems:
+    """Things of one kind: how many, and the first few by name."""
+
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, item: dict[str, Any], count: int = 1) -> None:
+        self.count += count
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(item)
+
+    def merge(self, other: LedgerItems) -> None:
+        self.count += other.count
+        self.examples += other.examples[: EXAMPLES - len(self.examples)]
+
+
+class Ledger:
+    """Stages in order, the files they came from, bytes that were mended and files that were set aside."""
+
+    def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
+        self.stages: dict[str, LedgerStage] = {}
+        self.drops: dict[str, LedgerItems] = {}
+        self.mended: dict[str, LedgerItems] = {}
+        self.aside: dict[str, LedgerItems] = {}
+        self.files: Counter[str] = Counter()
+        self.position = 0  # bytes of the files read so far, for progress
+        self.on_drop = on_drop
+        self._digest = hashlib.sha256()
+
+    def stage(self, name: str) -> LedgerStage:
+        if name not in self.stages:
+            self.stages[name] = LedgerStage()
+            self.stages = {known: self.stages[known] for known in sorted(self.stages, key=STAGES.index)}
+        return self.stages[name]
+
+    def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
+        """Something that goes no further, and why."""
+        self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
+        item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
+        self.drops.setdefault(reason, LedgerItems()).add(item)
+        if self.on_drop:
+            self.on_drop(item)
+
+    def add_structure(self, reason: str, text: str, stage: str = "read") -> None:
+        """Characters that belong to the file's form, not to any document: blank lines between them, commas, tags."""
+        self.add_structure_count(reason, len(text), utf8_size(text), stage)
+
+    def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
+        if characters or bytes:
+            books, units = self.stage(stage), {"characters": characters, "bytes": bytes}
+            books.add_in(**units)
+            books.dropped.setdefault(reason, Counter()).update(units)
+
+    def repair(self, file: str, byte: int, count: int, how: str) -> None:
+        """Bytes that are no text: entered with their place, one by one."""
+        item = {"file": file, "byte": byte, "bytes": count}
+        self.mended.setdefault(how, LedgerItems()).add(item, count)
+        if self.on_drop:
+            self.on_drop({"stage": "read", "reason": f"bad bytes {how}", **item})
+
+    def quarantine(self, file: str, reason: str) -> None:
+        self.aside.setdefault(reason, LedgerItems()).add({"file": file})
+
+    def add_source(self, *, files: int, bytes: int, unpacked: int, digest: bytes) -> None:  # noqa: A002 - the unit's name
+        self.files.update(files=files, bytes=bytes, unpacked=unpacked)
+        self._digest.update(digest)
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of everything read; equal to `sources.fingerprint` unless a file changed while it was read."""
+        return self._digest.hexdigest()
+
+    def merge(self, other: Ledger) -> None:
+        """Adds another ledger's books to these (a worker's to the whole)."""
+        for name, theirs in other.stages.items():
+            ours = self.stage(name)
+            ours.taken.update(theirs.taken)
+            ours.given.update(theirs.given)
+            for reason, counts in theirs.dropped.items():
+                ours.dropped.setdefault(reason, Counter()).update(counts)
+        for mine, yours in ((self.drops, other.drops), (self.mended, other.mended), (self.aside, other.aside)):
+            for reason, listed in yours.items():
+                mine.setdefault(reason, LedgerItems()).merge(listed)
+        self.files.update(other.files)
+
+    def verify(self) -> None:
+        """Raises unless every stage balances and passes on exactly what the next one takes."""
+        for name, stage in self.stages.items():
+            for unit, taken in stage.taken.items():
+                if missing := stage.num_unaccounted(unit):
+                    raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
+        for before, after in pairwise(self.stages):
+            given, taken = self.stages[before].given, self.stages[after].taken
+            for unit in given.keys() & taken.keys():
+                if given[unit] != taken[unit]:
+                    what = f"{before} gave {given[unit]:,} {unit}, {after} took {taken[unit]:,}"
+                    raise LedgerError(f"the ledger does not add up: {what}")
+
+    def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
+        """The table a person reads: (stage, what, counts), line by line."""
+        for name, stage in self.stages.items():
+            yield name, "in", stage.taken
+            for reason, counts in stage.dropped.items():
+                yield name, f"− {reason}", counts
+            yield name, "out", stage.given
+
+    def to_dict(self) -> dict[str, Any]:
+        def listed(things: dict[str, LedgerItems]) -> dict[str, Any]:
+            return {reason: {"count": it.count, "examples": it.examples} for reason, it in things.items()}
+
+        return {
+            "files": dict(self.files),
+            "stages": {
+                name: {
+                    "taken": dict(stage.taken),
+                    "given": dict(stage.given),
+                    "dropped": {reason: dict(counts) for reason, counts in stage.dropped.items()},
+                }
+                for name, stage in self.stages.items()
+            },
+            "dropped": listed(self.drops),
+            "mended_bytes": listed(self.mended),
+            "files_set_aside": listed(self.aside),
+        }
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> Ledger:
+        ledger = cls()
+        ledger.files.update(facts["files"])
+        for name, books in facts["stages"].items():
+            ledger.stages[name] = LedgerStage(
+                Counter(books["taken"]),
+                Counter(books["given"]),
+                {reason: Counter(counts) for reason, counts in books["dropped"].items()},
+            )
+        for mine, key in (
+            (ledger.drops, "dropped"),
+            (ledger.mended, "mended_bytes"),
+            (ledger.aside, "files_set_aside"),
+        ):
+            for reason, listed in facts[key].items():
+                mine[reason] = LedgerItems(listed["count"], listed["examples"])
+        return ledger
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1)

@@ -1,0 +1,123 @@
+"""Files of vectors, a row for each text: .npy or .safetensors, written as the vectors come, read without loading."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from forebear.data.io.atomic import atomic_write, explain_disk_errors
+from forebear.errors import InputError
+
+SUFFIXES = (".npy", ".safetensors")
+NAME = "vectors"  # of the only tensor in a .safetensors
+HEAD = 128  # bytes before the numbers of a .npy: room for a shape of any size
+ROOMY = 4096  # the same of a .safetensors, which also says how the vectors were made
+NUMBER = np.dtype("<f4")
+
+
+def write_vectors(
+    file: str | os.PathLike[str], groups: Iterable[np.ndarray], facts: Mapping[str, str] | None = None
+) -> tuple[int, int]:
+    """Writes (n, D) arrays one below the other; (rows, D). The file has its name only when all of them are in it.
+
+    How many rows there will be need not be known: what stands before the numbers is written last. `facts` is what a
+    .safetensors tells of them; a .npy has no place for it.
+    """
+    target, rows, width = Path(file), 0, 0
+    as_npy = target.suffix == ".npy"
+    with explain_disk_errors(target), atomic_write(target) as out:
+        out.write(b"\0" * (HEAD if as_npy else ROOMY))
+        for group in groups:
+            out.write(np.ascontiguousarray(group, NUMBER).data)
+            rows, width = rows + len(group), group.shape[1]
+        out.seek(0)
+        out.write(_npy_head(rows, width) if as_npy else _safetensors_head(rows, width, facts or {}))
+    return rows, width
+
+
+def _npy_head(rows: int, width: int) -> bytes:
+    """Version 1.0 of NumPy's format."""
+    told = str({"descr": NUMBER.str, "fortran_order": False, "shape": (rows, width)})
+    body = told.ljust(HEAD - 11).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
+
+
+def _safetensors_head(rows: int, width: int, facts: Mapping[str, str]) -> bytes:
+    size = rows * width * NUMBER.itemsize
+    tensor = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, size]}
+    told = json.dumps({"__metadata__": dict(facts), NAME: tensor}).encode()
+    assert len(told) <= ROOMY - 8, "facts are few words"
+    return (ROOMY - 8).to_bytes(8, "little") + told.ljust(ROOMY - 8)
+
+
+def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
+    """(n, D) the vectors of a file, left on the disk until they are asked for."""
+    target = Path(file)
+    if target.suffix not in SUFFIXES:
+        remedy = "make one with: forebear embed RUN --in FILE --out vectors.npy"
+        raise InputError("vectors are read from .npy and .safetensors", file=target, remedy=remedy)
+    if not target.is_file():
+        raise InputError("there is no such file", file=target, remedy="name the file that embed has written")
+    try:
+        found = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
+    except (ValueError, KeyError, TypeError, EOFError) as error:
+        what = f"is no file of vectors ({error})"
+        raise InputError(
+            what, file=target, remedy="write it again, with: forebear embed RUN --in FILE --out …"
+        ) from error
+    if found.ndim != 2 or found.dtype.kind != "f" or not found.shape[1]:
+        what = f"holds an array of the shape {found.shape} and type {found.dtype}, not a row of numbers for each text"
+        raise InputError(what, file=target, remedy="name the file that embed has written")
+    return found
+
+
+def _mapped(file: Path) -> np.ndarray:
+    with open(file, "rb") as opened:
+        head = _head_of(opened, file.stat().st_size)
+        begin = opened.tell()
+    names = [name for name in head if name != "__metadata__"]
+    told = head[NAME if NAME in names else names[0] if len(names) == 1 else NAME]
+    kinds = {"F32": "<f4", "F64": "<f8", "F16": "<f2"}
+    shape, (start, end), kind = tuple(told["shape"]), told["data_offsets"], np.dtype(kinds[told["dtype"]])
+    if math.prod(shape) * kind.itemsize != end - start or begin + end > file.stat().st_size:
+        raise ValueError("it is cut short")
+    if not math.prod(shape):
+        return np.empty(shape, kind)
+    return np.memmap(file, kind, "r", begin + start, shape)
+
+
+def _head_of(opened: IO[bytes], size: int) -> dict[str, Any]:
+    length = int.from_bytes(opened.read(8), "little")
+    if length > size:
+        raise ValueError("it is cut short")
+    head = json.loads(opened.read(length))
+    if not isinstance(head, dict):
+        raise ValueError("it has no table of its tensors")
+    return head
+
+
+# Arrays that lie in files: what was read or written of them takes memory until somebody says that it need not.
+
+
+def _file_of(array: Any) -> np.memmap | None:
+    """What an array that lies in a file is a part of."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array
+
+
+def release_pages(*arrays: np.ndarray) -> None:
+    """Says that what was read or written of these is not wanted soon: what lies in files takes no memory then.
+
+    The system would take it back by itself when memory is short, but until then it counts as ours.
+    """
+    for array in arrays:
+        if (file := _file_of(array)) is not None:
+            file._mmap.madvise(mmap.MADV_DONTNEED)  # pyright: ignore[reportAttributeAccessIssue] - numpy's, undeclared

@@ -1,0 +1,534 @@
+"""Raw values of a row or a record become an example, or the reason why they cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks
+from forebear.data.io.ledger import Ledger
+from forebear.data.labeled.examples import (
+    AnswerSpan,
+    ChoiceExample,
+    Example,
+    ExampleLocation,
+    LabeledExample,
+    QuestionExample,
+    TaggedExample,
+)
+from forebear.errors import InputError
+
+# How a file of labelled data is written, kept in a run so that later files are read alike; and what is bad in one.
+
+
+TASKS = ("classification", "pairs", "answering", "tagging", "choice")
+
+LabeledFileKind = Literal["tsv", "csv", "jsonl", "json", "squad", "conll", "tagged"]
+ColumnRef = str | int  # by its name in a header or a JSON object, or by its place, counted from 1
+Answer = Literal["one", "several", "number"]
+LabelPolicy = Literal["wanted", "optional", "absent"]
+OnBadRows = Literal["fail", "skip"]
+
+LABELED_FORMATS: dict[str, str] = {
+    "tsv": "a table separated by tabs",
+    "csv": "a table (CSV)",
+    "jsonl": "one JSON object a line",
+    "json": "a JSON array of objects",
+    "squad": "SQuAD's JSON, questions about passages",
+    "conll": "a word and its tag a line (CoNLL)",
+    "tagged": "a sentence a line, word/tag word/tag",
+}
+# Where the name of the file format leaves no choice, what it can be used for.
+ONLY_FOR = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
+SKIPPING = "mend it, or leave bad rows out with --on-bad-rows skip"
+ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may spell half a character
+
+
+@dataclass(frozen=True)
+class LabeledFormat:
+    """How a file is written.
+
+    texts      the columns (fields) of the text, of the two texts, of question and passage, or of the words
+    label      of the label, the answer, the right choice, or the tags; None: there is none
+    answer     what a label is: one of some classes, several of them (none is possible), or a number
+    separator  between several labels in a cell of a table; "": the cell is a JSON list
+    start      where an answer begins in its passage; None: the answer says it itself, or it is looked for
+    choices    one field that holds a list, or a column for each
+    first      what the first choice is called where the right one is named: 0, 1 or A; "": the right one is spelled out
+    name       the column of the examples' own names
+    header     whether the first row of a table names its columns
+    width      how many columns a row has, where no header says it
+    delimiter  between the columns of a CSV table
+    comments   whether lines that begin with # before a sentence are about it, as in CoNLL-U
+    """
+
+    kind: LabeledFileKind
+    texts: tuple[ColumnRef, ...] = ()
+    label: ColumnRef | None = None
+    answer: Answer = "one"
+    separator: str = ""
+    start: ColumnRef | None = None
+    choices: tuple[ColumnRef, ...] = ()
+    first: str = "0"
+    name: ColumnRef | None = None
+    header: bool = False
+    width: int = 0
+    delimiter: str = ","
+    comments: bool = False
+    encoding: str = "utf-8"
+
+    def column_count(self) -> tuple[ColumnRef | None, ...]:
+        """All columns with a role, in the order in which `making` expects their values."""
+        return (*self.texts, *self.choices, self.label, self.start, self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Only what differs from the usual."""
+        usual = {field.name: field.default for field in fields(self)}
+        told = asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in told.items()
+            if value != usual[name]
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> LabeledFormat:
+        """Strict: a field of another type or name was not written by us."""
+        tuples = {"texts", "choices"}
+        known = {field.name: field.default for field in fields(cls)}
+        for name, value in told.items():
+            if name in tuples:
+                right = isinstance(value, list | tuple) and all(_is_column(one) for one in value)
+            elif name in ("label", "start", "name"):
+                right = value is None or _is_column(value)
+            elif name in ("kind", "answer", "first"):
+                right = (
+                    value
+                    in {"kind": get_args(LabeledFileKind), "answer": get_args(Answer), "first": ("0", "1", "A", "")}[
+                        name
+                    ]
+                )
+            else:
+                right = name in known and type(value) is type(known[name])
+            if not right:
+                remedy = "it may be written by another version of forebear"
+                raise InputError(
+                    f"the form of the data says {name} = {value!r}, which is not understood", remedy=remedy
+                )
+        if "kind" not in told:
+            raise InputError(
+                "the form of the data does not say its kind", remedy=f"one of {', '.join(get_args(LabeledFileKind))}"
+            )
+        made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in told.items()}
+        return cls(**made)
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, str) or (type(value) is int and value >= 1)
+
+
+def check_format(task: str, form: LabeledFormat) -> None:
+    """Refuses a task that nobody knows, or that this form cannot teach."""
+    if task not in TASKS:
+        raise InputError(f"no task is called {task!r}", remedy=f"choose one of {', '.join(TASKS)}")
+    if (only := ONLY_FOR.get(form.kind, task)) != task:
+        raise InputError(
+            f"{LABELED_FORMATS[form.kind]} is not for {task}", remedy=f"the likely task is {only}: --task {only}"
+        )
+    wanted = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
+    if form.kind != "squad" and len(form.texts) != wanted:
+        raise InputError(
+            f"{task} reads {wanted} column{'s' * (wanted > 1)} of text, the form names {len(form.texts)}",
+            remedy="name them with --text-column",
+        )
+    if (task == "choice") != bool(form.choices):
+        what = "the form names no choices" if task == "choice" else "the form names choices"
+        raise InputError(
+            f"{what}, the task is {task}", remedy="look at the file's form again, or choose another --task"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that was left out, or mended, and why."""
+
+    file: str
+    line: int | None
+    reason: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return str(InputError(self.reason, file=self.file, line=self.line))
+
+
+class BadRowError(Exception):
+    """What is wrong with one row."""
+
+
+def shorten_value(value: object, most: int = 40) -> str:
+    """A value of somebody's file, short and on one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return repr(text if len(text) <= most else text[: most - 1] + "…") if isinstance(value, str) else text[:most]
+
+
+def cell_text(value: Any, what: str = "text") -> str:
+    if value is None:
+        raise BadRowError(f"there is no {what}")
+    if not isinstance(value, str):
+        raise BadRowError(f"the {what} is {shorten_value(value)}, which is no text")
+    if not value or value.isspace():
+        raise BadRowError(f"the {what} is empty")
+    return value
+
+
+class RowErrorPolicy:
+    """What becomes of bad rows: the first one ends the reading, or each is written down and left out."""
+
+    def __init__(self, on_bad_rows: OnBadRows, bad: list[RejectedRow], mended: list[RejectedRow]) -> None:
+        self.on_bad_rows, self.bad, self.mended = on_bad_rows, bad, mended
+        self.first: RejectedRow | None = None
+        self.file = ""
+
+    def skip(self, line: int | None, reason: str, name: str | None = None) -> None:
+        row = self._row(line, reason, name)
+        if self.on_bad_rows == "fail":
+            raise InputError(row.reason, file=self.file, line=line, remedy=SKIPPING)
+        self.first = self.first or row
+        self.bad.append(row)
+
+    def repair(self, line: int | None, reason: str, name: str | None = None) -> None:
+        self.mended.append(self._row(line, reason, name))
+
+    def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
+        """Where there are no lines, a row is found by its name."""
+        return RejectedRow(
+            self.file, line, f"{shorten_value(name)}: {reason}" if line is None and name else reason, name
+        )
+
+
+@dataclass(frozen=True)
+class LabeledReadOptions:
+    """What is read, whichever way a file is written."""
+
+    task: str
+    file_format: LabeledFormat
+    labels: LabelPolicy
+    known_labels: frozenset[str] | None
+    on_bad_bytes: OnBadBytes
+    error_policy: RowErrorPolicy
+
+    def open_blocks(self, source: SourceFile) -> TextBlocks:
+        self.error_policy.file = source.name
+        return TextBlocks(source, self.file_format.encoding, self.on_bad_bytes, Ledger())
+
+
+# Answers as files write them, found in their passages.
+
+
+STARTS = ("answer_start", "start", "offset")
+Written = tuple[str, int | None]  # an answer, and where it begins, if the file says so
+
+
+def parse_answers(value: Any, start: Any, is_optional: bool) -> list[Written] | None:
+    """The answers, however they are written; []: there is none in the passage; None: nobody has said."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [(value, _start(start))] if value.strip() else None if is_optional else []
+    if isinstance(value, dict):  # {"text": [...], "answer_start": [...]}, or one answer
+        texts, starts = value.get("text"), next((value[key] for key in STARTS if key in value), None)
+        if not isinstance(texts, list):
+            value = [value]
+        else:
+            starts = starts if isinstance(starts, list) else [None] * len(texts)
+            if len(starts) != len(texts):
+                raise BadRowError(f"there are {len(texts)} answers, but {len(starts)} places where they begin")
+            value = [{"text": text, "start": at} for text, at in zip(texts, starts, strict=True)]
+    if not isinstance(value, list):
+        raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
+    starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
+    return [written(one, at) for one, at in zip(value, starts, strict=True)]
+
+
+def written(answer: Any, start: Any = None) -> Written:
+    """One answer of a list: a text, or an object with its text and its start."""
+    if isinstance(answer, dict):
+        start = next((answer[key] for key in STARTS if key in answer), start)
+        answer = answer.get("text")
+    return cell_text(answer, "answer"), _start(start)
+
+
+def _start(value: Any) -> int | None:
+    if value is None or value == "":
+        return None
+    try:
+        if isinstance(value, bool) or int(value) != float(value):
+            raise ValueError
+        return int(value)
+    except (ValueError, TypeError, OverflowError):
+        raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
+
+
+def locate_answers(passage: str, answers: list[Written], mend: Callable[[str], None]) -> tuple[AnswerSpan, ...]:
+    """Each answer where it stands. One that stands elsewhere, and only there, is moved; one that stands nowhere is
+    left out if the question has another."""
+    spans, lost = [], []
+    for text, start in answers:
+        if start is None and text in passage:
+            spans.append(AnswerSpan(passage.index(text), text))
+        elif start is not None and start >= 0 and passage.startswith(text, start):
+            spans.append(AnswerSpan(start, text))
+        elif start is not None and passage.count(text) == 1:
+            spans.append(AnswerSpan(passage.index(text), text))
+            mend(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
+        else:
+            where = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
+            lost.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
+    if lost and not spans:
+        raise BadRowError(lost[0])
+    for reason in lost:
+        mend(f"{reason}; it was left out, the question has another")
+    return tuple(spans)
+
+
+Label = str | tuple[str, ...] | float | None
+Make = Callable[[Sequence[Any], ExampleLocation], Example]  # the values stand in the order of Form.columns()
+REMEMBERED = 10_000  # spellings of labels; a column with more of them is none of labels
+
+
+def swiftly(kind: Any) -> Callable[[Any, Any, Any], Any]:
+    """Makes frozen dataclasses of three slots in half the time that their own __init__ takes."""
+    new, (first, second, third) = object.__new__, (vars(kind)[field.name].__set__ for field in fields(kind))
+
+    def make(one: Any, two: Any, three: Any) -> Any:
+        made = new(kind)
+        first(made, one)
+        second(made, two)
+        third(made, three)
+        return made
+
+    return make
+
+
+make_location: Callable[[str, int | None, str | None], ExampleLocation] = swiftly(ExampleLocation)
+labelled: Callable[[tuple[str, ...], Label, ExampleLocation], LabeledExample] = swiftly(LabeledExample)
+
+
+def example_builder(wanted: LabeledReadOptions) -> Make:
+    """The function that makes examples of the values of one row; it raises Bad with the reason."""
+    makers = {"answering": _asked, "tagging": _tagged, "choice": _choices}
+    return makers.get(wanted.task, _labelled)(wanted)
+
+
+def _labelled(wanted: LabeledReadOptions) -> Make:
+    label_of = _label_reader(wanted)
+
+    def one(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+        text, label = values[0], values[1]
+        if text.__class__ is not str or not text or text.isspace():
+            text = cell_text(text)
+        return labelled((text,), label_of(label), place)
+
+    def two(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+        texts = cell_text(values[0], "first text"), cell_text(values[1], "second text")
+        return labelled(texts, label_of(values[2]), place)
+
+    return two if wanted.task == "pairs" else one
+
+
+def _label_reader(wanted: LabeledReadOptions) -> Callable[[Any], Label]:
+    """A label as it is meant, from a cell or a JSON value."""
+    if wanted.labels == "absent":
+        return lambda value: None
+    parse = {"one": _class, "several": _several, "number": _number}[wanted.file_format.answer]
+    remembered: dict[str, Label] = {}
+
+    def read(value: Any) -> Label:
+        if value.__class__ is str and (label := remembered.get(value)) is not None:
+            return label
+        label = parse(value, wanted.file_format)
+        if label is None:
+            if wanted.labels == "wanted":
+                raise BadRowError("there is no label")
+            return None
+        if wanted.known_labels is not None and not isinstance(label, float):
+            _check_known([label] if isinstance(label, str) else label, wanted.known_labels)
+        if value.__class__ is str and len(remembered) < REMEMBERED:
+            remembered[value] = label
+        return label
+
+    return read
+
+
+def _check_known(labels: Iterable[str], known: frozenset[str], what: str = "label") -> None:
+    for label in labels:
+        if label not in known:
+            there = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
+            raise BadRowError(f"the {what} {shorten_value(label)} is not among those that are known: {there}")
+
+
+def label_text(value: Any) -> str | None:
+    """A JSON value as a label is written; None: there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
+
+
+def _class(value: Any, form: LabeledFormat) -> str | None:
+    return label_text(value)
+
+
+def _number(value: Any, form: LabeledFormat) -> float | None:
+    if (written := label_text(value)) is None:
+        return None
+    try:
+        number = float(written)
+    except ValueError:
+        raise BadRowError(f"the label {shorten_value(written)} is no number") from None
+    if not math.isfinite(number):
+        raise BadRowError(f"the label {shorten_value(written)} is not a finite number")
+    return number
+
+
+def _several(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
+    """An empty cell says that no label fits; a cell that is not there says nothing."""
+    if value is None:
+        return None
+    if isinstance(value, str) and form.separator:
+        value = value.split(form.separator)
+    elif isinstance(value, str) and form.kind in ("tsv", "csv"):
+        value = parse_json_list(value) if value.strip() else []
+    if not isinstance(value, list):
+        value = [value]
+    return tuple(dict.fromkeys(label for one in value if (label := label_text(one)) is not None))
+
+
+def parse_json_list(cell: str) -> list[Any]:
+    """A cell that is a JSON list."""
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list):
+        raise BadRowError(f"{shorten_value(cell)} is no JSON list")
+    return value
+
+
+def _tagged(wanted: LabeledReadOptions) -> Make:
+    def make(values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
+        words, tags = values[0], values[1]
+        if not isinstance(words, list | str) or not words:
+            raise BadRowError(
+                "there are no words" if not words else f"the words are {shorten_value(words)}, which is no list"
+            )
+        made = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
+        if not tags or wanted.labels == "absent":
+            if wanted.labels == "wanted":
+                raise BadRowError("there are no tags")
+            return TaggedExample(made, None, place)
+        if not isinstance(tags, list) or len(tags) != len(made):
+            count = len(tags) if isinstance(tags, list) else shorten_value(tags)
+            raise BadRowError(f"there are {len(made)} words, but the tags are {count}")
+        written = tuple(map(label_text, tags))
+        if None in written:
+            raise BadRowError(f"word {written.index(None) + 1} has no tag")
+        if wanted.known_labels is not None:
+            _check_known(filter(None, written), wanted.known_labels, "tag")
+        return TaggedExample(made, tuple(filter(None, written)), place)
+
+    return make
+
+
+def _asked(wanted: LabeledReadOptions) -> Make:
+    def make(values: Sequence[Any], place: ExampleLocation) -> QuestionExample:
+        question, passage = cell_text(values[0], "question"), cell_text(values[1], "passage")
+        if wanted.labels == "absent":
+            return QuestionExample(question, passage, None, place)
+        answers = parse_answers(values[2], values[3], wanted.labels == "optional")
+        if answers is None:
+            if wanted.labels == "wanted":
+                raise BadRowError("nobody has said what the answer is")
+            return QuestionExample(question, passage, None, place)
+
+        def mend(reason: str) -> None:
+            wanted.error_policy.repair(place.line, reason, place.name)
+
+        return QuestionExample(question, passage, locate_answers(passage, answers, mend), place)
+
+    return make
+
+
+def _choices(wanted: LabeledReadOptions) -> Make:
+    form = wanted.file_format
+    texts, columns = len(form.texts), len(form.choices)
+
+    def make(values: Sequence[Any], place: ExampleLocation) -> ChoiceExample:
+        text = "\n".join([cell_text(value) for value in values[:texts]])
+        choices, marks = parse_choices(list(values[texts : texts + columns]))
+        right = values[texts + columns]
+        if wanted.labels == "absent" or (wanted.labels == "optional" and (right is None or right == "")):
+            return ChoiceExample(text, choices, None, place)
+        return ChoiceExample(text, choices, _right(right, choices, marks, form.first), place)
+
+    return make
+
+
+def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
+    """The choices, and their own marks (A, B, …) if the file gives them: columns, a list, or ARC's objects."""
+    marks: list[str] = []
+    if len(values) == 1:
+        (value,) = values
+        value = parse_json_list(value) if isinstance(value, str) else value
+        if isinstance(value, dict):  # {"text": [...], "label": [...]}
+            marks, value = [str(mark) for mark in value.get("label") or ()], value.get("text")
+        if not isinstance(value, list):
+            raise BadRowError(
+                "there are no choices" if value is None else f"the choices are {shorten_value(value)}, which is no list"
+            )
+        if value and all(isinstance(one, dict) for one in value):
+            marks = [str(one["label"]) for one in value if "label" in one]
+            value = [one.get("text") for one in value]
+        values = value
+    if len(values) < 2:
+        raise BadRowError(f"there {'is one choice' if values else 'are no choices'} only; two are needed")
+    numbers = [str(value) if type(value) in (int, float) else value for value in values]
+    texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(numbers, 1))
+    return texts, marks if len(marks) == len(texts) else []
+
+
+def _right(value: Any, choices: tuple[str, ...], marks: list[str], first: str) -> int:
+    if (right := label_text(value)) is None:
+        raise BadRowError("nobody has said which choice is right")
+    if right in marks:
+        return marks.index(right)
+    if first == "":
+        found = [number for number, choice in enumerate(choices) if choice.strip() == right]
+        if len(found) != 1:
+            raise BadRowError(
+                f"the right choice {shorten_value(right)} is {'none' if not found else 'more than one'} of the choices"
+            )
+        return found[0]
+    number = choice_index(right, first)
+    if number is None or not 0 <= number < len(choices):
+        raise BadRowError(
+            f"the right choice is {shorten_value(right)}, but there are {len(choices)}, and the first is called {first}"
+        )
+    return number
+
+
+def choice_index(right: str, first: str) -> int | None:
+    """Which choice is meant (from 0), where the first is called 0, 1 or A."""
+    if first == "A":
+        return ord(right.upper()) - ord("A") if len(right) == 1 and right.isascii() and right.isalpha() else None
+    right = right.removesuffix(".0")  # a table of numbers, as spreadsheets write them
+    return int(right) - int(first) if right.isdecimal() and right.isascii() else None

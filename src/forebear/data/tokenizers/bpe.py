@@ -1,0 +1,91 @@
+"""Byte-level BPE, as in GPT-2: bytes merged into frequent pieces inside words, so that no text is ever unknown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forebear.data.segmentation import Segmenter
+from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.data.tokenizers.tokenizer_json import TokenizerSpec, build_tokenizer_spec, make_normalizer
+from forebear.data.tokenizers.word_level import segment_boundaries, split_at
+
+BPE_VOCAB_SIZE, BPE_MIN_COUNT = 16_000, 2
+
+# The longest run of letters that the trainer gets as one word, Chinese apart; a longer one is cut.
+LONGEST = 32
+_RUN = re.compile(rf"[^\W\d_]{{{LONGEST + 1},}}")
+
+
+def pre_tokenizer() -> dict[str, Any]:
+    """GPT-2's own splitting, then bytes written as printable characters."""
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+
+
+def parts(text: str, segmenter: Segmenter) -> list[str]:
+    """The text cut for training where GPT-2's splitting does not: between Chinese words, and inside long runs.
+
+    It takes an unspaced clause for one word. Nearly every clause is distinct, and the trainer holds all distinct words
+    with all their pairs in memory: 80 times the text. Words repeat, and pieces within words are what it should find.
+    """
+    cuts = segment_boundaries(text, segmenter)
+    for run in _RUN.finditer(text):
+        cuts = np.append(cuts, range(run.start() + LONGEST, run.end(), LONGEST))
+    return split_at(text, np.unique(cuts))
+
+
+def train_bpe(
+    texts: Iterable[str], *, size: int, min_count: int, specials: Mapping[str, str], normalise: Sequence[str]
+) -> tuple[dict[str, int], list[list[str]]]:
+    """The vocabulary and its merges; all 256 bytes are in it, whatever the text."""
+    from tokenizers import Tokenizer, pre_tokenizers, trainers
+
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=list(dict.fromkeys(specials.values())),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    shape = {"version": "1.0", "added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    shape |= {"normalizer": make_normalizer(normalise), "pre_tokenizer": pre_tokenizer()}
+    made, segmenter = Tokenizer.from_str(json.dumps(shape)), Segmenter()
+    made.train_from_iterator((parts(replace_surrogates(text), segmenter) for text in texts), trainer)
+    learned = json.loads(made.to_str())["model"]
+    return learned["vocab"], learned["merges"]
+
+
+def bpe_spec(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[Sequence[str]],
+    *,
+    specials: Mapping[str, str],
+    normalise: Sequence[str] = (),
+    facts: Mapping[str, Any],
+) -> TokenizerSpec:
+    """GPT-2's tokenizer over these merges."""
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": "",
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": dict(sorted(vocabulary.items(), key=lambda entry: entry[1])),
+        "merges": [list(pair) for pair in merges],
+    }
+    return build_tokenizer_spec(
+        model,
+        kind="bytepair",
+        specials=specials,
+        normalizer=make_normalizer(normalise),
+        pre_tokenizer=pre_tokenizer(),
+        decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        facts={"normalise": list(normalise), **facts},
+    )

@@ -1,0 +1,138 @@
+"""Characters: every code point is a token; and which code points are Chinese characters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forebear.data.tokenizers.tokenizer_json import (
+    TokenizerSpec,
+    build_tokenizer_spec,
+    make_normalizer,
+    preprocessing_steps,
+)
+from forebear.errors import InputError
+
+# Chinese characters: all blocks for them, with 々 and 〇 (kana and Hangul are not among them).
+HAN_BLOCKS = (
+    (0x3005, 0x3005),
+    (0x3007, 0x3007),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+# Those that BERT sets apart.
+BERT_HAN_BLOCKS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B81F),
+    (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast twin, from which vocabularies now come, 2B920
+    (0x2F800, 0x2FA1F),
+)
+BERT_HAN_CLASS = "".join(
+    f"{chr(first)}-{chr(last)}" for first, last in BERT_HAN_BLOCKS
+)  # for use inside a regular expression's [ ]
+CHAR_MIN_COUNT = 1
+BATCH = 1 << 20  # characters counted at a time
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, which no file can hold; its length stays."""
+    try:
+        text.encode()  # far sooner than a pattern finds none
+    except UnicodeEncodeError:
+        return SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def code_points(text: str) -> np.ndarray:
+    """The code points of a text; lone surrogates count as U+FFFD."""
+    try:
+        data = text.encode("utf-32-le")
+    except UnicodeEncodeError:
+        data = replace_surrogates(text).encode("utf-32-le")
+    return np.frombuffer(data, np.uint32)
+
+
+def is_han(codes: np.ndarray) -> np.ndarray:
+    """True where a code point is a Chinese character."""
+    edges = np.array([edge for first, last in HAN_BLOCKS for edge in (first, last + 1)], np.uint32)
+    return np.searchsorted(edges, codes, side="right") % 2 == 1
+
+
+def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]:
+    """How often each character occurs, after normalisation."""
+    normalised, _ = preprocessing_steps(make_normalizer(steps), None)
+    totals = np.zeros(0x110000, np.int64)
+    batch: list[str] = []
+    length = 0
+
+    def settle() -> None:
+        part = np.bincount(code_points("".join(normalised(replace_surrogates(text)) for text in batch)))
+        totals[: len(part)] += part
+        batch.clear()
+
+    for text in texts:
+        batch.append(text)
+        length += len(text)
+        if length >= BATCH:
+            settle()
+            length = 0
+    settle()
+    return Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
+
+
+def char_spec(
+    tokens: Sequence[str],
+    *,
+    specials: Mapping[str, str],
+    normalise: Sequence[str],
+    facts: Mapping[str, Any],
+) -> TokenizerSpec:
+    """These characters, special tokens among them, in id order: a merge table without merges."""
+    if "unknown" not in specials:
+        raise InputError("characters need a token for unknown ones", remedy="give `specials` the role 'unknown'")
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": specials["unknown"],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": {token: i for i, token in enumerate(tokens)},
+        "merges": [],
+    }
+    return build_tokenizer_spec(
+        model,
+        kind="characters",
+        specials=specials,
+        normalizer=make_normalizer(normalise),
+        pre_tokenizer=None,
+        decoder={"type": "Fuse"},
+        facts={"normalise": list(normalise), **facts},
+    )
+
+
+class CharacterTable:
+    """Characters to ids by one look into a table: what Rust does for this model, many times faster."""
+
+    def __init__(self, tokens: Sequence[str], special: Iterable[int], unknown: int) -> None:
+        hidden = set(special)
+        self._ids = np.full(0x110000, unknown, np.int32)
+        for i, token in enumerate(tokens):
+            if len(token) == 1 and i not in hidden:
+                self._ids[ord(token)] = i
+
+    def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """All ids in one array, and the number of tokens of each text."""
+        return self._ids[code_points("".join(texts))], np.fromiter(map(len, texts), np.int32, len(texts))

@@ -1,0 +1,387 @@
+"""The distinct words of texts that nothing but gaps of ASCII parts, each with a number: of much text, by bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forebear.data.tokenizers.char_level import code_points, replace_surrogates
+from forebear.data.tokenizers.offsets import text_lengths
+from forebear.kernels.stretches import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
+
+# The distinct stretches of texts, each with a number: text repeats its words, and each is looked at once.
+
+
+NUL, SURROGATE = 0, 0xD800  # part the stretches inside one string: the first where no text has it; none has the second
+# Characters from which on compiled loops save more time than it takes to load them, and where numba is there already.
+ENOUGH, MANY = 1 << 22, 1 << 20
+NO_CUTS = np.zeros(0, np.int64)
+
+
+def worth_compiling(characters: int) -> bool:
+    """Whether so much text was seen that there is likely as much to come."""
+    return characters > (MANY if "numba" in sys.modules else ENOUGH)
+
+
+class PretokenLookup(NamedTuple):
+    """The stretches of some texts, one after the other."""
+
+    units: np.ndarray  # where each begins: characters over all texts, each of which is followed by one of nobody's
+    numbers: np.ndarray
+    ends: np.ndarray  # (texts,) how many there are up to the end of each
+    new_pretokens: list[str]  # those that are new
+
+
+class PretokenIndex:
+    """Numbers stretches from 0 on, in the order in which they turn up.
+
+    classes  (0x110000,) RUN, GAP or ALONE for each character: part of a stretch, between stretches, or a stretch of its
+             own
+    seen     characters that were looked at before, elsewhere
+
+    They are looked up by Python, and where there is much text by a compiled loop.
+    """
+
+    def __init__(self, classes: np.ndarray, seen: int = 0) -> None:
+        self._kinds = classes.astype(np.int32)  # becomes the number of each character that stands alone, once seen
+        self._known: dict[str, int] = {}
+        self._compiled: Any = None
+        self._seen = seen
+        self.characters = 0  # of all distinct stretches
+
+    def __len__(self) -> int:
+        return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+
+    def look_up_texts(
+        self,
+        texts: Sequence[str],
+        cuts: np.ndarray | None = None,
+        places: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> PretokenLookup:
+        """The stretches of these texts, none of which reaches from one into another; else as in `look_up`."""
+        codes = code_points(" ".join(texts) + " ") if texts else np.zeros(0, np.uint32)
+        ends = np.cumsum(text_lengths(texts) + 1)
+        places_of = None if places is None else places(codes)
+        units, numbers, fresh = self.look_up(codes, ends - 1, NO_CUTS if cuts is None else cuts, places_of)
+        return PretokenLookup(units, numbers, np.searchsorted(units, ends), fresh)
+
+    def look_up(
+        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray = NO_CUTS, places: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """Where each stretch begins, its number, and those that are new.
+
+        codes   code points, the last of which is in `gaps`
+        gaps    rising places that belong to no stretch, whatever stands there
+        cuts    rising places before which a stretch ends
+        places  True where one does; None: nowhere
+        """
+        self._seen += len(codes)
+        if self._compiled is None and worth_compiling(self._seen):
+            self._compile()
+        before = len(self)
+        if self._compiled is None:
+            begins, numbers = self._by_names(codes, gaps, cuts, places)
+            fresh = list(self._known)[before:] if len(self._known) > before else []
+        else:
+            begins, numbers = self._by_loops(codes, gaps, cuts, places)
+            fresh = self.texts(before)
+        self.characters += sum(map(len, fresh))
+        return begins, numbers, fresh
+
+    def texts(self, first: int = 0) -> list[str]:
+        """The stretches by number, from one on."""
+        if self._compiled is None:
+            return list(self._known)[first:]
+        ends = self._compiled.ends[first : len(self) + 1]
+        whole = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
+        return [whole[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
+
+    def _compile(self) -> None:
+        """From now on by compiled loops; those that are known keep their numbers."""
+        from forebear.kernels.stretches import empty_pretoken_table, number_pretokens
+
+        self._compiled = empty_pretoken_table()
+        if self._known:
+            names = list(self._known)
+            gaps = np.cumsum([len(name) + 1 for name in names]) - 1
+            anything = np.full(0x110000, CLASS_RUN, np.int32)
+            self._compiled, *_ = number_pretokens(
+                self._compiled, code_points(" ".join(names) + " "), anything, gaps, NO_CUTS, np.zeros(0, bool)
+            )
+        self._known = {}
+
+    def _by_loops(
+        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from forebear.kernels.stretches import number_pretokens
+
+        flags = np.zeros(0, bool) if places is None else places
+        self._compiled, begins, numbers = number_pretokens(self._compiled, codes, self._kinds, gaps, cuts, flags)
+        return begins, numbers
+
+    def _by_names(
+        self, codes: np.ndarray, gaps: np.ndarray, cuts: np.ndarray, places: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The readable twin, which needs nothing but numpy and a dictionary."""
+        numbers = self._kinds.take(codes)
+        numbers[gaps] = CLASS_GAP
+        run = numbers == CLASS_RUN
+        begins = run.copy()
+        begins[1:] &= ~run[:-1]
+        if places is not None:
+            begins |= places & run
+        begins[cuts] |= run[cuts]
+        if (unseen := numbers == CLASS_SINGLE).any():
+            fresh = np.unique(codes[unseen])
+            self._kinds[fresh] = self._numbers_of([chr(code) for code in fresh.tolist()])
+            numbers[unseen] = self._kinds[codes[unseen]]
+        places_of = np.flatnonzero(begins | (numbers >= 0))
+        found = numbers[places_of]
+        found[found == CLASS_RUN] = self._numbers_of(_strings(codes, run, begins))
+        return places_of, found
+
+    def _numbers_of(self, names: list[str]) -> np.ndarray:
+        known = self._known
+        numbers = np.fromiter(map(known.get, names, repeat(-1)), np.int64, len(names))
+        for at in np.flatnonzero(numbers < 0).tolist():
+            numbers[at] = known.setdefault(names[at], len(known))
+        return numbers
+
+
+def _strings(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
+    """The stretches as strings: their characters with a mark before each, as one string, split at the marks."""
+    inside = codes[run]
+    if not len(inside):
+        return []
+    mark = NUL if inside.all() else SURROGATE
+    places = np.cumsum(begins[run])
+    places += np.arange(len(inside))
+    marked = np.full(places[-1] + 2, mark, np.uint32)
+    marked[places] = inside
+    # A view as one long string makes no detour through an encoding; the mark at its end keeps it whole, as numpy
+    # drops NULs there: with NUL for a mark that one is dropped, and only that one.
+    whole = str(marked.view(f"U{len(marked)}")[0])
+    return whole.split(chr(mark))[1:] if mark == NUL else whole.split(chr(mark))[1:-1]
+
+
+HIGHEST_GAP, LINE_FEED = 32, 10  # as codes: nothing within a character of UTF-8 is as low
+
+
+class WhitespaceWords:
+    """As `Stretches`, for who knows no other classes than parts of words and these gaps.
+
+    A dictionary finds them, and where there is much text a compiled loop over the bytes of UTF-8.
+    """
+
+    def __init__(self, gaps: str, seen: int = 0) -> None:
+        codes = [ord(gap) for gap in gaps]
+        assert " " in gaps
+        assert max(codes) <= HIGHEST_GAP
+        self._gaps = np.zeros(256, bool)
+        self._gaps[codes] = True
+        self._others = gaps.replace(" ", "")
+        self._known: dict[str, int] = {}
+        self._compiled: Any = None
+        self._seen = seen
+
+    def __len__(self) -> int:
+        return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+
+    @property
+    def characters(self) -> int:
+        """Of all distinct words; of those that are not of ASCII, their bytes."""
+        if self._compiled is None:
+            return sum(map(len, self._known))
+        return int(self._compiled.ends[len(self)]) - len(self)
+
+    def sought(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
+        """The words of these texts, as `Stretches.sought` tells of them; where they begin only if asked for."""
+        before = len(self)
+        numbers, upto, begins = self._found(texts, units)
+        return PretokenLookup(begins, numbers, upto, self._fresh(before))
+
+    def sought_in(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
+        """The same of texts in UTF-8 that gaps part and that end here; None while a dictionary is as fast."""
+        before = len(self)
+        found = self.numbered_in(data, ends)
+        return None if found is None else PretokenLookup(NO_CUTS, *found, self._fresh(before))
+
+    def _fresh(self, before: int) -> list[str]:
+        return self.texts(before) if len(self) > before else []
+
+    def numbered(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of their words, and how many there are up to the end of each text."""
+        return self._found(texts, False)[:2]
+
+    def numbered_in(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The same of texts as `sought_in` takes them."""
+        if not self._is_much([data]):
+            return None
+        return self._by_bytes(_followed(data), ends)[:2]
+
+    def word_ids(self, texts: Sequence[str]) -> np.ndarray:
+        """Their numbers alone."""
+        if not self._is_much(texts):
+            return self._by_names(texts, False)[0]
+        return self._by_bytes(_bytes_of(" ".join(texts)), NO_CUTS)[0]
+
+    def _by_bytes(
+        self, data: np.ndarray, ends: np.ndarray, units: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        from forebear.kernels.pretokens import number_words
+
+        self._compiled, *found = number_words(self._compiled, data, self._gaps, ends, places=units)
+        return found[0], found[1], found[2]
+
+    def _found(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The number of each word, how many there are up to the end of each text, and where they begin."""
+        return (self._by_loops if self._is_much(texts) else self._by_names)(texts, units)
+
+    def _is_much(self, texts: Sequence[str | bytes]) -> bool:
+        """Whether with these so much text was seen that loops are worth it."""
+        if self._compiled is None:
+            self._seen += sum(map(len, texts))
+            if worth_compiling(self._seen):
+                self._compile()
+        return self._compiled is not None
+
+    def texts(self, first: int = 0) -> list[str]:
+        """The words by number, from one on."""
+        return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
+
+    def gather(self, mark: str) -> str:
+        """All words in one text, with this mark between them."""
+        return mark.join(self._known) if self._compiled is None else self._text(0).replace(" ", mark)
+
+    def _text(self, first: int) -> str:
+        ends = self._compiled.ends
+        return self._compiled.codes[ends[first] : ends[len(self)]].tobytes().decode()
+
+    def word_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """The characters and the bytes of each word."""
+        if self._compiled is None:
+            names = list(self._known)
+            return text_lengths(names), text_lengths([name.encode() for name in names])
+        ends = self._compiled.ends[: len(self) + 1]
+        further = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # bytes within characters
+        sizes = np.diff(ends) - 1
+        return sizes - np.diff(np.searchsorted(further, ends)), sizes
+
+    def in_order(self) -> np.ndarray:
+        """The numbers of all words, in the order of their texts."""
+        if self._compiled is None:
+            return np.array(sorted(range(len(self._known)), key=list(self._known).__getitem__), np.int64)
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.pretokens import word_prefixes_kernel
+
+        first, second = np.empty(len(self), np.uint64), np.empty(len(self), np.uint64)
+        compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
+        order = np.argsort(first, kind="stable")
+        _settled(order, lambda some: np.lexsort((second[some], first[some])), first)
+        names = self.texts_of  # more than sixteen bytes are alike: seldom, so one by one
+        _settled(order, lambda some: np.array(_places_sorted(names(some)), np.int64), first, second)
+        return order
+
+    def texts_of(self, numbers: np.ndarray) -> list[str]:
+        """The words of these numbers."""
+        if self._compiled is None:
+            known = list(self._known)
+            return [known[number] for number in numbers.tolist()]
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.pretokens import gather_words_kernel
+
+        codes, ends = self._compiled.codes, self._compiled.ends
+        told = np.empty(int((ends[numbers + 1] - ends[numbers]).sum()), np.uint8)
+        compile_kernel(gather_words_kernel)(codes, ends, numbers, told)
+        return told.tobytes().decode().split(" ")[:-1]
+
+    def _compile(self) -> None:
+        """From now on by compiled loops; those that are known keep their numbers."""
+        from forebear.kernels.pretokens import empty_word_table, number_words
+
+        self._compiled = empty_word_table()
+        if self._known:
+            only = np.zeros(256, bool)
+            only[ord(" ")] = True
+            self._compiled, *_ = number_words(self._compiled, _bytes_of(" ".join(self._known)), only, NO_CUTS)
+        self._known = {}
+
+    def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        data = _bytes_of("\n".join(texts))
+        ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
+        if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some have line feeds of their own: one by one
+            parts = [replace_surrogates(text).encode() for text in texts]
+            data, ends = _followed(b" ".join(parts)), np.cumsum(text_lengths(parts) + 1)
+        numbers, upto, begins = self._by_bytes(data, ends, units)
+        if units:  # in characters
+            begins -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
+        return numbers, upto, begins
+
+    def _spaced(self, text: str) -> str:
+        """The text with spaces for all gaps."""
+        for gap in self._others:
+            text = text.replace(gap, " ")
+        return text
+
+    def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The readable twin, which needs nothing but a dictionary."""
+        known = self._known
+        rows = [list(filter(None, self._spaced(replace_surrogates(text)).split(" "))) for text in texts]
+        words = list(chain.from_iterable(rows))
+        found = np.fromiter(map(known.get, words, repeat(-1)), np.int32, len(words))
+        for at in np.flatnonzero(found < 0).tolist():
+            found[at] = known.setdefault(words[at], len(known))
+        begins = np.zeros(len(found), np.int64)
+        if units:
+            base = np.cumsum(text_lengths(texts) + 1) - text_lengths(texts) - 1
+            places = (_places(self._spaced(text), row) for text, row in zip(texts, rows, strict=True))
+            begins = np.fromiter(chain.from_iterable(places), np.int64, len(found))
+            begins += np.repeat(base, text_lengths(rows))
+        return found, np.cumsum(text_lengths(rows)), begins
+
+
+def _settled(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
+    """Sorts what is alike by all these keys, which stand together already; each such run by `sort`, in one call."""
+    alike = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        alike &= key[order[1:]] == key[order[:-1]]
+    tied = np.zeros(len(order), bool)
+    tied[1:] |= alike
+    tied[:-1] |= alike
+    if tied.any():
+        some = order[tied]
+        order[tied] = some[sort(some)]
+
+
+def _places_sorted(names: list[str]) -> list[int]:
+    return sorted(range(len(names)), key=names.__getitem__)
+
+
+def _places(text: str, row: list[str]) -> list[int]:
+    """Where each of these words of a text begins."""
+    told, at = [], 0
+    for word in row:
+        while text[at] == " ":
+            at += 1
+        told.append(at)
+        at += len(word)
+    return told
+
+
+def _bytes_of(text: str) -> np.ndarray:
+    """In UTF-8, with what has to stand behind."""
+    try:
+        return _followed(text.encode())
+    except UnicodeEncodeError:
+        return _followed(replace_surrogates(text).encode())
+
+
+def _followed(data: bytes) -> np.ndarray:
+    """With what has to stand behind."""
+    from forebear.kernels.pretokens import PADDING_BYTES
+
+    return np.frombuffer(data + b" " * PADDING_BYTES, np.uint8)

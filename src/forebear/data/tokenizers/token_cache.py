@@ -1,0 +1,331 @@
+"""Encoding by memory: text repeats its words, so each distinct stretch is given to Rust once and then looked up.
+
+The rules below say where a text may be cut so that the tokens of the parts are the tokens of the whole. They cut only
+where that is certain and leave the rest to longer stretches; the readable twin is `Tokenizer.encode_plainly`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from forebear.data.tokenizers.char_level import BERT_HAN_BLOCKS
+from forebear.data.tokenizers.offsets import (
+    flatten_ints,
+    last_characters,
+    sum_by_index,
+    text_lengths,
+    token_offsets,
+    unknown_bytes,
+)
+from forebear.data.tokenizers.pretokens import PretokenIndex, PretokenLookup, WhitespaceWords
+from forebear.data.tokenizers.tokenizer_json import NORMALIZE_STEPS, TokenizerSpec, bert_normalizer, make_normalizer
+from forebear.data.tokenizers.word_level import WORD_GAPS, WORD_SPLITS, is_plain_word, word_pretokenizer
+from forebear.kernels.stretches import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# The memory is emptied when it holds this much, which keeps it below about 80 MB whatever the text.
+MOST_STRETCHES, MOST_CHARACTERS = 1 << 18, 1 << 23
+
+ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
+CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】“”‘’…—·"
+
+
+class PretokenRule(NamedTuple):
+    """Where text may be cut: a class for each code point, and optionally more places before which to cut.
+
+    `gaps` are all that is not part of a stretch, where nothing else parts them either.
+    """
+
+    classes: np.ndarray  # (0x110000,) of RUN, GAP or ALONE
+    extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a stretch begins
+    words: WordVocabulary | None = None  # where every stretch that is plain is one token
+    gaps: str = ""
+
+
+class WordVocabulary(NamedTuple):
+    """Words by their ids, those of them that no text can say, the id of all others, and how words are parted."""
+
+    ids: Mapping[str, int]
+    unspeakable: frozenset[str]
+    num_unknown: int
+    word_split: str
+
+    def is_plain(self, stretch: str) -> bool:
+        return is_plain_word(stretch, self.word_split)
+
+    def id_of(self, word: str) -> int:
+        return self.num_unknown if word in self.unspeakable else self.ids.get(word, self.num_unknown)
+
+
+def pretoken_rule(blueprint: TokenizerSpec) -> PretokenRule | None:
+    """The rule for a blueprint that this file understands in every detail; None: only the plain path is exact."""
+    if not all(token["special"] for token in blueprint["added_tokens"]):
+        return None
+    normalizer, splitting, model = blueprint["normalizer"], blueprint["pre_tokenizer"], blueprint["model"]
+    if splitting is None or model.get("dropout"):
+        return None
+    if model["type"] == "WordPiece" and splitting == {"type": "BertPreTokenizer"}:
+        return _wordpiece() if normalizer in (bert_normalizer(lower=True), bert_normalizer(lower=False)) else None
+    if model["type"] == "WordLevel":
+        way = next((split for split in WORD_SPLITS if splitting == word_pretokenizer(split)), None)
+        steps = model["forebear"].get("normalise", ())
+        known = way is not None and set(steps) <= set(NORMALIZE_STEPS) and normalizer == make_normalizer(steps)
+        if not known:
+            return None
+        rule = _words(alone=way == "punctuation" and set(steps) <= {"lower"})
+        if way == "spaces" and model["forebear"].get("segmenter") is None:
+            rule = rule._replace(gaps=" " + WORD_GAPS)
+        return rule if steps or way is None else rule._replace(words=_spoken(blueprint, way))
+    byte_level = splitting["type"] == "ByteLevel" and splitting.get("use_regex", True)
+    if model["type"] == "BPE" and byte_level and not splitting["add_prefix_space"] and normalizer is None:
+        return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_places)
+    return None
+
+
+def _wordpiece() -> PretokenRule:
+    """BERT parts text at white space and sets apart punctuation and Chinese characters, whatever stands beside them."""
+    classes = np.full(0x110000, CLASS_RUN, np.int8)
+    for first, last in BERT_HAN_BLOCKS:
+        classes[first : last + 1] = CLASS_SINGLE
+    classes[[ord(c) for c in ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION]] = CLASS_SINGLE
+    classes[[ord(c) for c in " \t\n\r"]] = CLASS_GAP
+    return PretokenRule(classes)
+
+
+def _words(*, alone: bool) -> PretokenRule:
+    """Words part at spaces, line ends and separators; punctuation stands alone unless a normaliser might join it with a
+    mark.
+    """
+    classes = np.full(0x110000, CLASS_RUN, np.int8)
+    classes[[ord(c) for c in " " + WORD_GAPS]] = CLASS_GAP
+    if alone:
+        classes[[ord(c) for c in ASCII_PUNCTUATION + CHINESE_PUNCTUATION]] = CLASS_SINGLE
+    return PretokenRule(classes)
+
+
+def _spoken(blueprint: TokenizerSpec, split: str) -> WordVocabulary | None:
+    """What a text can say: all but special tokens; None where nothing stands for unknown words."""
+    vocabulary, unknown = blueprint["model"]["vocab"], blueprint["model"].get("unk_token")
+    if unknown not in vocabulary:
+        return None
+    hidden = {token["content"] for token in blueprint["added_tokens"]} | {unknown}
+    return WordVocabulary(vocabulary, frozenset(hidden), vocabulary[unknown], split)
+
+
+SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
+
+
+@cache
+def _gpt2_classes() -> np.ndarray:
+    """What GPT-2's pattern may take a character for; more than it knows count as blank, which only cuts less."""
+    classes = np.zeros(0x110000, np.uint8)
+    for code in range(0x3001):
+        if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
+            classes[code] = BLANK
+    classes[[code for code in range(128) if chr(code).isalpha()]] = LETTER
+    classes[[ord(c) for c in ASCII_PUNCTUATION]] = MARK
+    classes[ord(" ")] = SPACE | BLANK
+    return classes
+
+
+def _gpt2_places(codes: np.ndarray) -> np.ndarray:
+    """GPT-2's pattern never joins a character with a space after it, nor a letter with punctuation after it."""
+    classes = _gpt2_classes().take(codes)
+    here, before = classes[1:], classes[:-1]
+    places = np.zeros(len(codes), bool)
+    places[1:] = ((here & SPACE) > 0) & ((before & BLANK) == 0) | ((here & MARK) > 0) & ((before & LETTER) > 0)
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSpans:
+    """The tokens of many texts: their ids, how many each text has, and the characters each token stands for.
+
+    `first` and `last` count characters over all texts, each followed by one that belongs to none. `unknown` has the
+    bytes of each text that became unknown tokens.
+    """
+
+    ids: np.ndarray
+    counts: np.ndarray
+    num_unknown: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class TokenCache:
+    """What is remembered of each stretch: its ids, its unknown bytes, and the first and last character of each token.
+
+    `rust` gives the library's tokenizer, where it is wanted: a large vocabulary takes its time. `unknown` is the id of
+    what the vocabulary lacks; one that no token has where nothing can be unknown.
+
+    Several threads may use one cache: a lock admits one at a time. A call that does not end well, such as one that was
+    interrupted, leaves `_complete` False, and the next one begins with an empty cache.
+    """
+
+    def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unknown: int) -> None:
+        self._rust, self._rule, self._unknown = rust, rule, unknown
+        words = 0 if rule.words is None else len(rule.words.ids)
+        self._most = max(MOST_STRETCHES, words + words // 4)  # or a large vocabulary would be forgotten again and again
+        self._lock = threading.Lock()
+        self._forget()
+        self._complete = True  # what is in the arrays belongs together
+
+    def _forget(self) -> None:
+        gaps = self._rule.gaps
+        self._stretches = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
+        self._are_single = True  # so far, each stretch is one token
+        self._begins, self._lengths, self._missed = _GrowableArray(), _GrowableArray(), _GrowableArray()  # by stretch
+        self._ids, self._first, self._last = _GrowableArray(), _GrowableArray(), _GrowableArray()  # by token
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether words are found by their bytes."""
+        return bool(self._rule.gaps)
+
+    def preload(self, words: WhitespaceWords, ids: np.ndarray) -> None:
+        """Begins with these words, each of which is one token, of this id."""
+        assert self._rule.gaps
+        with self._lock:
+            self._complete = False
+            self._forget()
+            self._stretches = words
+            lengths, sizes = words.word_lengths()
+            self._begins.extend(np.arange(len(ids)))
+            self._lengths.extend(np.ones(len(ids), np.int32))
+            self._missed.extend(np.where(ids == self._unknown, sizes, 0))
+            self._ids.extend(ids)
+            self._first.extend(np.zeros(len(ids), np.int32))
+            self._last.extend(np.maximum(lengths - 1, 0))
+            self._complete = True
+
+    def encode_many(
+        self, texts: Sequence[str], borders: np.ndarray | None = None, *, spans: bool = False
+    ) -> EncodedSpans:
+        """Encode all texts; `borders` are further places before which to cut, counted as in `Many`."""
+        with self._lock:
+            self._begin()
+            found = self._many(texts, borders, spans)
+            self._complete = True
+        return found
+
+    def _many(self, texts: Sequence[str], borders: np.ndarray | None, spans: bool) -> EncodedSpans:
+        units, rows, upto = self._looked_up(texts, borders, spans)
+        if self._are_single and not spans:
+            return self._one_each(rows, upto)
+
+        sizes = self._lengths.array[rows]
+        totals = np.concatenate(([0], np.cumsum(sizes)))
+        within = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
+        counts = np.diff(totals[upto], prepend=0).astype(np.int32)
+        missed = np.concatenate(([0], np.cumsum(self._missed.array[rows], dtype=np.int64)))
+        unknown = np.diff(missed[upto], prepend=0)
+        nothing = np.zeros(0, np.int64)
+        ids = self._ids.array[within].astype(np.int32)
+        if not spans:
+            return EncodedSpans(ids, counts, unknown, nothing, nothing)
+        base = np.repeat(units, sizes)
+        return EncodedSpans(ids, counts, unknown, base + self._first.array[within], base + self._last.array[within])
+
+    def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
+        """The same of texts in UTF-8 that gaps part and that end here; None where this is no faster."""
+        with self._lock:
+            self._begin()
+            found = self._lines(data, ends)
+            self._complete = True
+        return found
+
+    def _lines(self, data: bytes, ends: np.ndarray) -> EncodedSpans | None:
+        assert isinstance(self._stretches, WhitespaceWords)
+        found = self._stretches.sought_in(data, ends)
+        if found is None:
+            return None
+        self._learn(found.new_pretokens)
+        return self._one_each(found.numbers, found.ends) if self._are_single else None
+
+    def _begin(self) -> None:
+        """Empties a cache that is incomplete or full; until the call ends, it counts as incomplete."""
+        is_good, self._complete = self._complete, False
+        if not is_good or len(self._stretches) > self._most or self._stretches.characters > MOST_CHARACTERS:
+            self._forget()
+
+    def _one_each(self, rows: np.ndarray, upto: np.ndarray) -> EncodedSpans:
+        """The tokens of texts all of whose stretches are one token."""
+        nothing, ids = np.zeros(0, np.int64), self._ids.array.take(rows)
+        unknown = np.zeros(len(upto), np.int64)
+        if (lacking := np.flatnonzero(ids == self._unknown)).size:
+            owners = np.searchsorted(upto, lacking, side="right")
+            unknown = sum_by_index(self._missed.array[rows[lacking]], owners, len(upto))
+        return EncodedSpans(ids, np.diff(upto, prepend=0).astype(np.int32), unknown, nothing, nothing)
+
+    def _looked_up(
+        self, texts: Sequence[str], borders: np.ndarray | None, units: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`Sought`; stretches that are not in memory are encoded first, all at once."""
+        if isinstance(self._stretches, WhitespaceWords):
+            assert borders is None
+            found: PretokenLookup = self._stretches.sought(texts, units=units)
+        else:
+            found = self._stretches.look_up_texts(texts, borders, self._rule.extra_cuts)
+        self._learn(found.new_pretokens)
+        return found.units, found.numbers, found.ends
+
+    def _learn(self, stretches: list[str]) -> None:
+        if not stretches:
+            return
+        sizes, ids, offsets = self._encoded(stretches)
+        self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
+        self._lengths.extend(sizes)
+        self._are_single &= bool((sizes == 1).all())
+        self._missed.extend(unknown_bytes(stretches, ids == self._unknown, sizes, offsets))
+        self._ids.extend(ids)
+        self._first.extend(offsets[:, 0])
+        self._last.extend(last_characters(offsets))
+
+    def _encoded(self, stretches: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How many tokens each has, their ids, and the characters that each stands for."""
+        whole = self._rule.words
+        if whole is None:
+            plain = np.zeros(len(stretches), bool)
+        else:
+            plain = np.fromiter(map(whole.is_plain, stretches), bool, len(stretches))
+        words, others = ([stretches[i] for i in np.flatnonzero(kind).tolist()] for kind in (plain, ~plain))
+        encodings = self._rust().encode_batch(others, add_special_tokens=False) if others else []
+        sizes = np.ones(len(stretches), np.int64)
+        sizes[~plain] = text_lengths(encodings)
+        by_token = plain.repeat(sizes)
+        ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
+        ids[~by_token], offsets[~by_token] = (
+            flatten_ints(encoding.ids for encoding in encodings),
+            token_offsets(encodings),
+        )
+        if whole is not None:
+            ids[by_token] = list(map(whole.id_of, words))
+            offsets[by_token, 1] = text_lengths(words)
+        return sizes, ids, offsets
+
+
+class _GrowableArray:
+    """An array that grows at its end without being copied each time."""
+
+    def __init__(self) -> None:
+        self._room = np.zeros(1024, np.int32)
+        self.size = 0
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._room[: self.size]
+
+    def extend(self, values: np.ndarray) -> None:
+        size = self.size + len(values)
+        if size > len(self._room):
+            self._room = np.concatenate((self.array, np.zeros(max(size, 2 * len(self._room)) - self.size, np.int32)))
+        self._room[self.size : size] = values
+        self.size = size

@@ -1,0 +1,206 @@
+"""A tokenizer's blueprint: its tokenizer.json as a plain dictionary, in Hugging Face's format with our facts inside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import forebear
+from forebear.errors import InputError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+TokenizerSpec = dict[str, Any]
+
+# What a special token is for, and the names it has in published vocabularies.
+SPECIAL_TOKEN_NAMES: dict[str, tuple[str, ...]] = {
+    "padding": ("[PAD]", "<pad>"),
+    "unknown": ("[UNK]", "<unk>"),
+    "start": ("[CLS]", "<s>", "<|endoftext|>"),
+    "end": ("[SEP]", "</s>", "<|endoftext|>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+BERT_SPECIALS = {role: names[0] for role, names in SPECIAL_TOKEN_NAMES.items()}  # ids 0 to 4 in this order
+GPT2_SPECIALS = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
+ROBERTA_SPECIALS = {
+    role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")
+}  # ids 0 to 4 again
+
+DECIDING = ("kind", "roles", "segmenter")  # of our own facts; the others only say in words what the format holds
+NORMALIZE_STEPS = ("nfkc", "lower", "accents")
+SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
+HERE = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # where it will stand
+UNREACHABLE = SEPARATOR + " "  # no way of cutting text yields a piece with these two characters
+
+
+def build_tokenizer_spec(
+    model: dict[str, Any],
+    *,
+    kind: str,
+    specials: Mapping[str, str],
+    normalizer: dict[str, Any] | None,
+    pre_tokenizer: dict[str, Any] | None,
+    decoder: dict[str, Any] | None,
+    facts: Mapping[str, Any],
+) -> TokenizerSpec:
+    """A whole blueprint; `specials` gives role → token, all of which the model's vocabulary has."""
+    vocabulary = model["vocab"]
+    roles = {role: vocabulary[token] for role, token in specials.items()}
+    spaced = specials.get("mask") if kind == "bytepair" else None  # there a space belongs to what follows it
+    added = [
+        {"id": i, "content": token, "single_word": False, "lstrip": token == spaced, "rstrip": False}
+        | {"normalized": False, "special": True}
+        for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
+    ]
+    own = {"kind": kind, "roles": roles, "version": forebear.__version__, **facts}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": {**model, "forebear": own},
+    }
+
+
+def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
+    """The named steps in their order, or None; `accents` takes non-spacing marks off letters."""
+    known: dict[str, list[dict[str, Any]]] = {
+        "nfkc": [{"type": "NFKC"}],
+        "lower": [{"type": "Lowercase"}],
+        "accents": [bert_normalizer(lower=False, accents=True, basic=False), {"type": "NFC"}],
+    }
+    for step in steps:
+        if step not in known:
+            raise InputError(
+                f"no normalisation step named {step!r}", remedy=f"the steps are: {', '.join(NORMALIZE_STEPS)}"
+            )
+    parts = [part for step in steps for part in known[step]]
+    if len(parts) > 1:
+        return {"type": "Sequence", "normalizers": parts}
+    return parts[0] if parts else None
+
+
+def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
+    """BERT's own: clean controls and set Han characters apart (`basic`), then accents (None: as case), then case."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": basic,
+        "handle_chinese_chars": basic,
+        "strip_accents": accents,
+        "lowercase": lower,
+    }
+
+
+def preprocessing_steps(
+    normalizer: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None
+) -> tuple[Callable[[str], str], Callable[[str], list[str]]]:
+    """What the Rust library does to a text before its model sees it: normalised text, and the pieces of a text."""
+    blank = {"added_tokens": [], "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    shape = {"version": "1.0", "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, **blank}
+    made = rust_tokenizer(shape, specials=True)
+
+    def normalised(text: str) -> str:
+        return made.normalizer.normalize_str(text) if normalizer is not None else text
+
+    def pieces(text: str) -> list[str]:
+        return [piece for piece, _ in made.pre_tokenizer.pre_tokenize_str(normalised(text))]
+
+    return normalised, pieces
+
+
+def rust_tokenizer(blueprint: TokenizerSpec, *, specials: bool) -> tokenizers.Tokenizer:
+    """The Rust tokenizer of a blueprint; without `specials`, no text whatever can become a special token.
+
+    The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
+    tokens: a white-space tokenizer would still find the word "[MASK]" in its vocabulary. So that instance gets
+    other names for them, which no text can spell.
+    """
+    import tokenizers
+
+    shaped = {**blueprint, "truncation": None, "padding": None, "post_processor": None}
+    if not specials:
+        shaped = _unspoken(shaped)
+    made = tokenizers.Tokenizer.from_str(json.dumps(shaped, ensure_ascii=False))
+    made.encode_special_tokens = not specials
+    return made
+
+
+def _unspoken(blueprint: TokenizerSpec) -> TokenizerSpec:
+    """The blueprint with its special tokens renamed to what no text can spell."""
+    model = blueprint["model"]
+    hidden = {token["content"] for token in blueprint["added_tokens"] if token["special"]}
+    if isinstance(model.get("unk_token"), str):
+        hidden.add(model["unk_token"])
+    if not isinstance(model["vocab"], dict) or model.get("merges"):
+        return blueprint  # merges cannot spell a special token, and may not be renamed
+
+    def named(token: str) -> str:
+        return UNREACHABLE + token if token in hidden else token
+
+    model = {**model, "vocab": {named(token): i for token, i in model["vocab"].items()}}
+    if isinstance(model.get("unk_token"), str):
+        model["unk_token"] = named(model["unk_token"])
+    added = [{**token, "content": named(token["content"])} for token in blueprint["added_tokens"]]
+    return {**blueprint, "model": model, "added_tokens": added}
+
+
+def spec_tokens(blueprint: TokenizerSpec, file: str | os.PathLike[str] | None = None) -> list[str]:
+    """All tokens in id order; ids must be 0, 1, 2, … without holes."""
+    vocabulary = blueprint["model"]["vocab"]
+    added = [token["content"] for token in blueprint["added_tokens"]]
+    numbered = isinstance(vocabulary, dict) and all(token in vocabulary for token in added)
+    if numbered and list(vocabulary.values()) == list(range(len(vocabulary))):  # as we write it ourselves
+        return list(vocabulary)
+    pairs = (
+        list(vocabulary.items()) if isinstance(vocabulary, dict) else [(row[0], i) for i, row in enumerate(vocabulary)]
+    )
+    have = {token for token, _ in pairs}
+    pairs += [(token["content"], token["id"]) for token in blueprint["added_tokens"] if token["content"] not in have]
+    pairs.sort(key=lambda pair: pair[1])
+    for expected, (token, i) in enumerate(pairs):
+        if i != expected:
+            what = (
+                f"id {i} is given twice, the second time to {token!r}"
+                if i < expected
+                else f"no token has id {expected}"
+            )
+            raise InputError(
+                f"{what}; ids must be 0, 1, 2, … without holes",
+                file=file,
+                remedy="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
+            )
+    return [token for token, _ in pairs]
+
+
+def spec_digest(blueprint: TokenizerSpec) -> str:
+    """sha256 over all that decides which ids a text gets; what else we know, as how it was trained, is left out."""
+    model = dict(blueprint["model"])
+    model["forebear"] = {name: value for name, value in model["forebear"].items() if name in DECIDING}
+    return hashlib.sha256(_as_json({**blueprint, "model": model}, canonical=True)).hexdigest()
+
+
+def spec_bytes(blueprint: TokenizerSpec) -> bytes:
+    """What its tokenizer.json holds."""
+    return _as_json(blueprint) + b"\n"
+
+
+def _as_json(blueprint: TokenizerSpec, *, canonical: bool = False) -> bytes:
+    """The same as `json.dumps` writes, but for spaces; a vocabulary of words and ids, which may be large, sooner."""
+    import orjson
+
+    more: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if canonical else {}
+    model = blueprint["model"]
+    if not isinstance(model["vocab"], dict):
+        return json.dumps(blueprint, ensure_ascii=False, **more).encode("utf-8")
+    rest = json.dumps({**blueprint, "model": {**model, "vocab": HERE}}, ensure_ascii=False, **more)
+    before, _, behind = rest.partition(json.dumps(HERE))
+    written = orjson.dumps(model["vocab"], option=orjson.OPT_SORT_KEYS if canonical else 0)
+    return b"".join((before.encode("utf-8"), written, behind.encode("utf-8")))

@@ -1,0 +1,299 @@
+"""Making a tokenizer from text: counts or merges are learned from all of it, or from a sample whose size is stated."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.data.segmentation import Segmenter, has_han
+from forebear.data.tokenizers import bpe, char_level, vocabulary, word_level, wordpiece
+from forebear.data.tokenizers import tokenizer_json as blueprints
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.tokenizer_json import BERT_SPECIALS, GPT2_SPECIALS, TokenizerSpec, make_normalizer
+from forebear.data.tokenizers.word_level import segmenter_spec
+from forebear.errors import InputError
+
+if TYPE_CHECKING:
+    from forebear.data.corpus.prepare import SinglePassText
+
+LIMIT = 200_000_000
+AUTO_SEGMENTER = "automatic"
+BLOCK = 1 << 16  # characters; a sample is drawn in blocks no longer than this, so that one huge text is sampled too
+
+
+class TrainingSample:
+    """The texts to learn from, counting what passes.
+
+    Where the whole (`total` characters) is larger than `limit`, each block is in or out by a hash of its content:
+    the same whatever the order of texts, and spread over all of them. Without a known total the first `limit`
+    characters are taken, and the report says so.
+    """
+
+    def __init__(self, texts: Iterable[str], limit: int, total: int | None) -> None:
+        if limit < 1:
+            raise InputError(
+                f"a limit of {limit} characters leaves nothing to learn from", remedy="give a limit above 0"
+            )
+        self._texts, self._limit, self._total = texts, limit, total
+        self.texts = self.seen = self.taken = 0
+        self._how = "all"
+
+    def __iter__(self) -> Iterator[str]:
+        rate = 1.0 if self._total is None else self._limit / max(self._total, 1)
+        for text in self._texts:
+            self.texts += 1
+            self.seen += len(text)
+            if rate < 1:
+                self._how = "by hash of content"
+                for begin in range(0, len(text), BLOCK):
+                    block = text[begin : begin + BLOCK]
+                    if not self.taken or _chance(block) < rate:
+                        self.taken += len(block)
+                        yield block
+            elif self._total is None and self.taken + len(text) > self._limit:
+                self._how = "the beginning"
+                text = text[: self._limit - self.taken]
+                self.taken += len(text)
+                yield text
+                return
+            else:
+                self.taken += len(text)
+                yield text
+
+    def report(self) -> dict[str, Any]:
+        """What was learned from; `of` is None where the end of the text was not reached."""
+        whole = None if self._how == "the beginning" else self.seen
+        return {"characters": self.taken, "of": whole, "texts": self.texts, "sample": self._how, "limit": self._limit}
+
+
+def _chance(text: str) -> float:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / (1 << 64)
+
+
+def train_tokenizer(
+    kind: str,
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int | None = None,
+    lower: bool | None = None,
+    normalise: Sequence[str] = (),
+    split: str = "punctuation",
+    segmenter: Segmenter | str | None = AUTO_SEGMENTER,
+    specials: Mapping[str, str] | None = None,
+    limit: int = LIMIT,
+    total_characters: int | None = None,
+    once: SinglePassText | None = None,
+) -> Tokenizer:
+    """A tokenizer of one of the four kinds, learned from the texts; the same texts give the same file.
+
+    None stands for the kind's own number. `lower` is BERT's switch for WordPiece (on unless told otherwise) and the
+    step "lower" for the others (off). `split` and `segmenter` concern words: Chinese is cut by `segmenter`, by a
+    plain one unless told otherwise, by none for None. `specials` is role → token, ids from 0 in that order. Where
+    spaces part words, `once` may pass the texts and count them on their way.
+    """
+    ways = {"words": _words, "characters": _characters, "wordpiece": _wordpiece, "bytepair": _bytepair}
+    if kind not in ways:
+        raise InputError(f"no kind of tokenizer named {kind!r}", remedy=f"the kinds are: {', '.join(ways)}")
+    for name, number in (("size", size), ("min_count", min_count)):
+        if number is not None and number < 1:
+            raise InputError(f"{name} is {number}", remedy=f"give a {name} above 0")
+    chosen = dict(specials if specials is not None else GPT2_SPECIALS if kind == "bytepair" else BERT_SPECIALS)
+    least = len(set(chosen.values())) + (256 if kind == "bytepair" else 1)
+    if size is not None and size < least:
+        raise InputError(f"size is {size}", remedy=f"{kind} needs at least {least}, of which some are special tokens")
+    make_normalizer(normalise)  # speaks up about an unknown step before any work is done
+    if kind != "wordpiece" and lower and "lower" not in normalise:
+        normalise = (*normalise, "lower")
+    sample = TrainingSample(texts, limit, total_characters)
+    options = {"size": size, "min_count": min_count, "specials": chosen, "normalise": tuple(normalise)}
+    if kind == "words":
+        options |= {"split": split, "segmenter": segmenter, "once": once}
+    if kind == "wordpiece":
+        options["lower"] = "lower" in normalise or lower is not False
+    made = ways[kind](sample, **options)
+    if not sample.taken:
+        raise InputError(
+            "there is no text to learn a tokenizer from", remedy="check the paths, --format and --encoding"
+        )
+    return made
+
+
+def _trained(sample: TrainingSample, min_count: int, size: int | None, covered: float | None = None) -> dict[str, Any]:
+    told = sample.report() | {"min_count": min_count, "size_asked": size}
+    if covered is not None:
+        told["coverage"] = round(covered, 6)
+    return {"trained": told}
+
+
+def _words(
+    sample: TrainingSample,
+    *,
+    size: int | None,
+    min_count: int | None,
+    specials: dict[str, str],
+    normalise: tuple[str, ...],
+    split: str,
+    segmenter: Segmenter | str | None,
+    once: SinglePassText | None,
+) -> Tokenizer:
+    size, min_count = size or word_level.WORD_VOCAB_SIZE, min_count or word_level.WORD_MIN_COUNT
+    cutter = segmenter if isinstance(segmenter, Segmenter) else None
+    if segmenter == AUTO_SEGMENTER and split != "spaces":
+        cutter = Segmenter()
+    if split == "spaces" and cutter is None and not normalise:
+        return _spaced_words(sample, size, min_count, specials, once)
+    assert once is None
+    counts, segmented = word_level.count_words(sample, split=split, normalise=normalise, segmenter=cutter)
+    kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
+    blueprint = word_level.word_tokenizer_spec(
+        kept,
+        specials=specials,
+        normalise=normalise,
+        split=split,
+        segmenter=cutter if segmented or isinstance(segmenter, Segmenter) else None,
+        facts=_trained(sample, min_count, size, vocabulary.coverage(counts, kept)),
+    )
+    return Tokenizer(blueprint)
+
+
+def _spaced_words(
+    sample: TrainingSample, size: int, min_count: int, specials: dict[str, str], once: SinglePassText | None
+) -> Tokenizer:
+    """The same where nothing but white space parts words: what was counted is remembered for encoding."""
+    whole: dict[str, Any] = {"specials": specials, "normalise": (), "split": "spaces"}
+    if once is None:
+        spoken = word_level.count_whitespace_words(sample)
+    else:
+        deque(sample, maxlen=0)  # they pass
+        spoken = once.spoken
+    if not word_level.are_plain_words(spoken.words):
+        counts = word_level.split_counts(spoken, "spaces")
+        kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
+        facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
+        return Tokenizer(word_level.word_tokenizer_spec(kept, segmenter=None, facts=facts, **whole))
+    kept, ids = spoken.by_frequency(specials=specials.values(), size=size, min_count=min_count)
+    covered = int(spoken.times[ids >= 0].sum()) / total if (total := int(spoken.times.sum())) else 1.0
+    facts = _trained(sample, min_count, size, covered)
+    made = Tokenizer(word_level.word_tokenizer_spec(kept, segmenter=None, facts=facts, **whole))
+    if once is None:
+        made.preload_cache(spoken.words, ids)
+    else:
+        once.ids = ids
+    return made
+
+
+def _characters(
+    sample: TrainingSample,
+    *,
+    size: int | None,
+    min_count: int | None,
+    specials: dict[str, str],
+    normalise: tuple[str, ...],
+) -> Tokenizer:
+    min_count = min_count or char_level.CHAR_MIN_COUNT
+    counts = char_level.count_characters(sample, normalise)
+    kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
+    facts = _trained(sample, min_count, size, vocabulary.coverage(counts, kept))
+    return Tokenizer(char_level.char_spec(kept, specials=specials, normalise=normalise, facts=facts))
+
+
+def _wordpiece(
+    sample: TrainingSample,
+    *,
+    size: int | None,
+    min_count: int | None,
+    specials: dict[str, str],
+    normalise: tuple[str, ...],
+    lower: bool,
+) -> Tokenizer:
+    size, min_count = size or wordpiece.WORDPIECE_VOCAB_SIZE, min_count or wordpiece.WORDPIECE_MIN_COUNT
+    counts = wordpiece.count_wordpiece_words(sample, lower=lower, normalise=normalise)
+    tokens = wordpiece.train_wordpiece(counts, size=size, min_count=min_count, specials=specials)
+    facts = _trained(sample, min_count, size)
+    return Tokenizer(wordpiece.wordpiece_spec(tokens, specials=specials, lower=lower, normalise=normalise, facts=facts))
+
+
+def _bytepair(
+    sample: TrainingSample,
+    *,
+    size: int | None,
+    min_count: int | None,
+    specials: dict[str, str],
+    normalise: tuple[str, ...],
+) -> Tokenizer:
+    size, min_count = size or bpe.BPE_VOCAB_SIZE, min_count or bpe.BPE_MIN_COUNT
+    learned, merges = bpe.train_bpe(sample, size=size, min_count=min_count, specials=specials, normalise=normalise)
+    facts = _trained(sample, min_count, size)
+    return Tokenizer(bpe.bpe_spec(learned, merges, specials=specials, normalise=normalise, facts=facts))
+
+
+# A vocabulary with words added to it: what was cut into pieces, or unknown, becomes a token of its own.
+
+
+KINDS = ("words", "characters", "wordpiece")  # whose vocabularies are lists
+
+
+def missing_words(tokenizer: Tokenizer, texts: Sequence[str], least: int) -> list[str]:
+    """The words that these texts hold at least so often and the vocabulary lacks, the most frequent first.
+
+    Only such as it could find if it had them, and none where it spells every word.
+    """
+    if tokenizer.unk_id is None or tokenizer.kind not in KINDS:
+        return []
+    ids, counts = tokenizer.encode_many(texts)
+    owners = np.repeat(np.arange(len(texts)), counts)
+    found: Counter[str] = Counter()
+    for number in np.unique(owners[ids == tokenizer.unk_id]):
+        text = texts[int(number)]
+        pieces = tokenizer.encode(text)
+        spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
+        found.update(text[begin:end] for i, (begin, end) in spans if i == tokenizer.unk_id)
+    often = sorted((word for word, count in found.items() if count >= least), key=lambda word: (-found[word], word))
+    return [word for word in often if tokenizer.encode(word).ids.tolist() == [tokenizer.unk_id]]
+
+
+def extend_vocabulary(
+    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False, segmenter: Segmenter | None = None
+) -> tuple[Tokenizer, dict[str, list[int]]]:
+    """The tokenizer with these words at its end, and for each new one the ids of the pieces it was cut into before.
+
+    What is a token already is left as it is. A word that the tokenizer would cut before it looks into its vocabulary
+    (at a space, or between two Chinese characters) could never be found there, and is refused. Words that were `found`
+    in a text by such a tokenizer can be, even if the segmenter would cut one that stands alone. Where they are the
+    first in Chinese, the `segmenter` that found them cuts Chinese from now on.
+    """
+    words = list(words)
+    if not words:
+        return tokenizer, {}
+    if tokenizer.kind not in KINDS:
+        what = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
+        raise InputError(what, remedy="it spells every word already: train on without adding any")
+    made: TokenizerSpec = copy.deepcopy(tokenizer.spec)
+    normalised, pieces = blueprints.preprocessing_steps(
+        made["normalizer"], made["pre_tokenizer"] or {"type": "WhitespaceSplit"}
+    )
+    pieces = (lambda text: list(normalised(text))) if tokenizer.kind == "characters" else pieces
+    vocabulary, new = made["model"]["vocab"], {}
+    for word in words:
+        parts = pieces(word)
+        if len(parts) != 1:
+            what = f"{word!r} is cut into {len(parts)} parts before the vocabulary is asked"
+            raise InputError(what, remedy="add words without spaces and punctuation, and Han one by one")
+        if parts[0] not in vocabulary:
+            new[parts[0]] = tokenizer.encode(word).ids.tolist()
+            vocabulary[parts[0]] = len(vocabulary)
+    if segmenter is not None and tokenizer.segmenter is None and tokenizer.split != "spaces" and any(map(has_han, new)):
+        made["model"]["forebear"]["segmenter"] = segmenter_spec(segmenter)
+    longer = Tokenizer(made) if new else tokenizer
+    for word in () if found else new:
+        if len(longer.encode(word).ids) != 1:
+            what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
+            raise InputError(what, remedy="add words as the segmenter finds them, or leave it out")
+    return longer, new

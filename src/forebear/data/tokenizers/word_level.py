@@ -1,0 +1,152 @@
+"""Words: white space and punctuation part them, and in Chinese, which writes no spaces, a segmenter does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from forebear.data.segmentation import Segmenter, has_han
+from forebear.data.tokenizers import vocabulary
+from forebear.data.tokenizers.char_level import code_points, is_han, replace_surrogates
+from forebear.data.tokenizers.pretokens import WhitespaceWords
+from forebear.data.tokenizers.tokenizer_json import (
+    SEPARATOR,
+    TokenizerSpec,
+    build_tokenizer_spec,
+    make_normalizer,
+    preprocessing_steps,
+)
+from forebear.errors import InputError
+
+WORD_SPLITS = ("punctuation", "spaces")
+WORD_VOCAB_SIZE, WORD_MIN_COUNT = 50_000, 1
+WORD_GAPS = "\n\t\r" + SEPARATOR  # part words as a space does, whatever stands beside them
+WHITE = re.compile(
+    f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)  # Unicode's own list
+
+
+def word_pretokenizer(split: str) -> dict[str, Any]:
+    """How text is parted: at the separator always, then as `split` says.
+
+    "punctuation": runs of word characters (letters, marks, digits, _) or one other character; "spaces": white space.
+    """
+    if split not in WORD_SPLITS:
+        raise InputError(f"no way to split words named {split!r}", remedy=f"the ways are: {', '.join(WORD_SPLITS)}")
+    pattern = {"Regex": r"\w+|[^\w\s" + SEPARATOR + "]"}
+    words = {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True}
+    if split == "punctuation":
+        return words  # the separator is neither a word character nor kept
+    parted = {"type": "Split", "pattern": {"String": SEPARATOR}, "behavior": "Removed", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [parted, {"type": "WhitespaceSplit"}]}
+
+
+def is_plain_word(stretch: str, split: str) -> bool:
+    """Whether it is certainly one word: letters and digits of ASCII only; where spaces part words, anything visible."""
+    if split == "spaces":  # white space is never printable, but for the space itself, which no stretch has
+        return stretch != "" and (stretch.isprintable() or WHITE.search(stretch) is None)
+    return stretch.isascii() and stretch.isalnum()
+
+
+def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
+    """Where the segmenter's words part inside the text at a Chinese character: positions, rising."""
+    if segmenter is None or not has_han(text):
+        return np.zeros(0, np.int64)
+    cuts = np.array(segmenter.word_ends(text), np.int64)[:-1]
+    han = is_han(code_points(text))
+    return cuts[han[cuts - 1] | han[cuts]]
+
+
+def split_at(text: str, places: np.ndarray) -> list[str]:
+    """The text cut at each of these places."""
+    return [text[begin:end] for begin, end in pairwise([0, *places.tolist(), len(text)])]
+
+
+def insert_separators(text: str, places: np.ndarray) -> str:
+    """The text with a separator put in at each of these places."""
+    return SEPARATOR.join(split_at(text, places)) if len(places) else text
+
+
+def count_words(
+    texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
+) -> tuple[Counter[str], bool]:
+    """How often each word occurs, and whether the segmenter had anything to do."""
+    segmented, cut = False, _cutter(split, normalise)
+
+    def spaced() -> Iterator[str]:
+        nonlocal segmented
+        for text in map(replace_surrogates, texts):
+            places = segment_boundaries(text, segmenter)
+            segmented = segmented or len(places) > 0
+            text = insert_separators(text, places)
+            for gap in WORD_GAPS:
+                text = text.replace(gap, " ")
+            yield text
+
+    return vocabulary.count_pieces(spaced(), cut), segmented
+
+
+def _cutter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
+    """What makes pieces of a stretch."""
+    _, pieces = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
+
+    def cut(stretch: str) -> Sequence[str]:
+        return (stretch,) if not normalise and is_plain_word(stretch, split) else pieces(stretch)
+
+    return cut
+
+
+def count_whitespace_words(texts: Iterable[str]) -> vocabulary.WordCounts:
+    """The same of words that white space alone parts, as far as gaps do: those may have other white space in them."""
+    return vocabulary.WordCounts.from_texts(texts, " " + WORD_GAPS)
+
+
+def split_counts(spoken: vocabulary.WordCounts, split: str) -> Counter[str]:
+    """How often each word occurs, where some of these are several."""
+    return vocabulary.count_known_pretokens(spoken.word_counts(), _cutter(split, ()))
+
+
+def are_plain_words(words: WhitespaceWords) -> bool:
+    """Whether none of these, which no gap parts, has any white space in it."""
+    whole = words.gather("_")
+    return whole.isprintable() or WHITE.search(whole) is None
+
+
+def word_tokenizer_spec(
+    tokens: Sequence[str],
+    *,
+    specials: Mapping[str, str],
+    normalise: Sequence[str],
+    split: str,
+    segmenter: Segmenter | None,
+    facts: Mapping[str, Any],
+) -> TokenizerSpec:
+    """These words, special tokens among them, in id order; all others are the unknown token."""
+    if "unknown" not in specials:
+        raise InputError(
+            "a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'"
+        )
+    model = {
+        "type": "WordLevel",
+        "vocab": dict(zip(tokens, range(len(tokens)), strict=True)),
+        "unk_token": specials["unknown"],
+    }
+    return build_tokenizer_spec(
+        model,
+        kind="words",
+        specials=specials,
+        normalizer=make_normalizer(normalise),
+        pre_tokenizer=word_pretokenizer(split),
+        decoder=None,
+        facts={"normalise": list(normalise), "split": split, "segmenter": segmenter_spec(segmenter), **facts},
+    )
+
+
+def segmenter_spec(segmenter: Segmenter | None) -> dict[str, Any] | None:
+    """What a blueprint says of its segmenter."""
+    return None if segmenter is None else {"made_with": segmenter.describe(), "dictionary": list(segmenter.dictionary)}

@@ -1,0 +1,128 @@
+"""WordPiece, as in BERT: text cut at spaces, punctuation and Chinese characters, then into the longest known pieces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from forebear.data.tokenizers import vocabulary
+from forebear.data.tokenizers.char_level import BERT_HAN_CLASS, replace_surrogates
+from forebear.data.tokenizers.tokenizer_json import (
+    TokenizerSpec,
+    bert_normalizer,
+    build_tokenizer_spec,
+    make_normalizer,
+    preprocessing_steps,
+)
+from forebear.errors import InputError
+
+WORDPIECE_VOCAB_SIZE, WORDPIECE_MIN_COUNT = 30_000, 2
+PREFIX = "##"  # a piece that continues a word
+LONGEST = 100  # characters of a word; a longer one is unknown, as in BERT
+
+_HAN_OR_NOT = re.compile(f"[{BERT_HAN_CLASS}]|[^{BERT_HAN_CLASS}]+")
+
+
+def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
+    """BERT's basic normaliser after the named steps; accents go where case goes, as in BERT."""
+    before = [make_normalizer((step,)) for step in normalise if step != "lower"]
+    basic = bert_normalizer(lower=lower)
+    return {"type": "Sequence", "normalizers": [*before, basic]} if before else basic
+
+
+def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
+    """How often each word occurs; a Chinese character is a word."""
+    _, pieces = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
+    apart = (
+        " ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts
+    )  # each is cut once, not each sentence
+    return vocabulary.count_pieces(apart, pieces)
+
+
+def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
+    """The pieces in id order: special tokens, characters, continuing characters, then pieces as they were learned.
+
+    The trainer numbers continuing characters in the order of a randomly seeded hash table and breaks ties between
+    equally frequent pairs by number: the same text gave another vocabulary each time. Told all of them beforehand,
+    as if they were special tokens, it has nothing left to choose.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    first = list(dict.fromkeys(specials.values()))
+    alphabet = _alphabet(counts, room=size - len(first))
+    if not alphabet:
+        return first
+    known = set(alphabet)
+    words = {
+        word: times
+        for word, times in counts.items()
+        if len(word) <= LONGEST and word[0] in known and all(PREFIX + c in known for c in word[1:])
+    }
+    single = sorted(piece for piece in alphabet if len(piece) == 1)
+    continuing = sorted(piece for piece in alphabet if len(piece) > 1)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=[*first, *single, *continuing],
+        continuing_subword_prefix=PREFIX,
+        show_progress=False,
+    )
+    made = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.train_from_iterator(_repeated(words), trainer)
+    learned = json.loads(made.to_str())["model"]["vocab"]
+    return sorted(learned, key=learned.__getitem__)
+
+
+def _alphabet(counts: Mapping[str, int], *, room: int) -> list[str]:
+    """All characters, those that continue a word marked, by falling count, as many as there is room for.
+
+    Rare ones too: a character that is left out makes every word it stands in unknown.
+    """
+    found: Counter[str] = Counter()
+    for word, times in counts.items():
+        if len(word) <= LONGEST:
+            found[word[0]] += times
+            for c in word[1:]:
+                found[PREFIX + c] += times
+    return vocabulary.order_vocabulary(found, specials=(), size=max(room, 1), min_count=1)
+
+
+def _repeated(words: Mapping[str, int], most: int = 8192) -> Iterator[str]:
+    """Each word as often as it was counted, many to a string, for a trainer that takes no counts."""
+    for word, times in words.items():
+        for done in range(0, times, most):
+            yield " ".join(repeat(word, min(most, times - done)))
+
+
+def wordpiece_spec(
+    tokens: Sequence[str],
+    *,
+    specials: Mapping[str, str],
+    lower: bool,
+    normalise: Sequence[str] = (),
+    facts: Mapping[str, Any],
+) -> TokenizerSpec:
+    """WordPiece over these tokens in id order."""
+    if "unknown" not in specials:
+        raise InputError("a WordPiece vocabulary needs a token for unknown words", remedy="give `specials` 'unknown'")
+    model = {
+        "type": "WordPiece",
+        "unk_token": specials["unknown"],
+        "continuing_subword_prefix": PREFIX,
+        "max_input_chars_per_word": LONGEST,
+        "vocab": {token: i for i, token in enumerate(tokens)},
+    }
+    return build_tokenizer_spec(
+        model,
+        kind="wordpiece",
+        specials=specials,
+        normalizer=normalizer(lower=lower, normalise=normalise),
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        facts={"normalise": list(normalise), "lower": lower, **facts},
+    )

@@ -1,0 +1,383 @@
+"""What text is made of: scripts, languages, characters nobody sees, mojibake, and words as they turn up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+# --- classes of characters ---
+
+LETTERS = (
+    "Han", "Latin", "Hiragana", "Katakana", "Hangul", "Bopomofo", "Cyrillic", "Greek", "Arabic", "Hebrew", "Devanagari",
+    "Thai", "other letters",
+)  # fmt: skip
+SPECIAL = ("control", "replacement", "private use", "invisible", "unassigned")
+CLASSES = (*LETTERS, "digits", "punctuation", "symbols", "marks", "white space", *SPECIAL)
+CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
+FIRST_SPECIAL = CLASS_IDS[SPECIAL[0]]
+
+# Only letters (and letter-like numbers such as 〇) of these ranges count for a script.
+RANGES = {
+    "Latin": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F), (0xA720, 0xA7FF),
+              (0xFB00, 0xFB06), (0xFF21, 0xFF5A)),
+    "Greek": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
+    "Cyrillic": ((0x400, 0x52F), (0x1C80, 0x1C8F), (0x2DE0, 0x2DFF), (0xA640, 0xA69F)),
+    "Hebrew": ((0x590, 0x5FF), (0xFB1D, 0xFB4F)),
+    "Arabic": ((0x600, 0x6FF), (0x750, 0x77F), (0x8A0, 0x8FF), (0xFB50, 0xFDFF), (0xFE70, 0xFEFF)),
+    "Devanagari": ((0x900, 0x97F),),
+    "Thai": ((0xE00, 0xE7F),),
+    "Hangul": ((0x1100, 0x11FF), (0x3130, 0x318F), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xFFA0, 0xFFDC)),
+    "Hiragana": ((0x3041, 0x309F), (0x1B001, 0x1B11E)),
+    "Katakana": ((0x30A0, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),
+    "Bopomofo": ((0x3105, 0x312F), (0x31A0, 0x31BF)),
+    "Han": ((0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
+            (0x20000, 0x323AF)),
+}  # fmt: skip
+# Marks without a glyph and without a meaning outside layout. The joiners U+200C and U+200D are not among them: Persian,
+# the scripts of India and emoji are spelled with them.
+INVISIBLE = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+INVISIBLES = re.compile(f"[{INVISIBLE}]")
+CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_BY_CATEGORY = {
+    "L": "other letters", "Nl": "other letters", "N": "digits", "P": "punctuation", "S": "symbols", "M": "marks",
+    "Z": "white space", "Cc": "control", "Cf": "marks", "Co": "private use", "C": "unassigned",
+}  # fmt: skip
+
+
+@cache
+def table() -> np.ndarray:
+    """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 need asking one by one."""
+    numbers: dict[str, int] = {}
+    for category in (
+        "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
+    ).split():
+        numbers[category] = CLASS_IDS[_BY_CATEGORY.get(category) or _BY_CATEGORY[category[0]]]
+    classes = np.full(0x110000, CLASS_IDS["unassigned"], np.uint8)
+    classes[:0x20000] = [numbers[unicodedata.category(chr(point))] for point in range(0x20000)]
+    classes[0x20000:0x323B0] = CLASS_IDS["other letters"]
+    classes[0xE0000:0xE01F0] = CLASS_IDS["marks"]  # tags of flags, variants of characters
+    classes[0xF0000:] = CLASS_IDS["private use"]
+    for script, ranges in RANGES.items():
+        for first, last in ranges:
+            part = classes[first : last + 1]
+            part[part == CLASS_IDS["other letters"]] = CLASS_IDS[script]
+    classes[[ord(mark) for mark in "\t\n"]] = CLASS_IDS["white space"]
+    classes[0x2028:0x202A] = CLASS_IDS["control"]  # separators of lines and paragraphs: line ends by another name
+    classes[0xFFFD] = CLASS_IDS["replacement"]
+    invisible = [point for point in range(0x10000) if INVISIBLES.match(chr(point))]
+    classes[invisible] = CLASS_IDS["invisible"]
+    return classes
+
+
+def code_points(text: str) -> np.ndarray:
+    """The text's code points, (N,) uint32."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """For many texts one after another: the class of each character, and (texts, classes) counts."""
+    classes = table()[codes]
+    rows = np.repeat(np.arange(len(lengths), dtype=np.int32) * len(CLASSES), lengths)
+    counts = np.bincount(rows + classes, minlength=len(lengths) * len(CLASSES))
+    return classes, counts.reshape(len(lengths), len(CLASSES))
+
+
+def special_characters(codes: np.ndarray, classes: np.ndarray) -> Iterator[tuple[str, int, int, int]]:
+    """(class, code point, where it first stands, how many) of characters that ask for attention."""
+    places = np.flatnonzero(classes >= FIRST_SPECIAL)
+    found, first, times = np.unique(codes[places], return_index=True, return_counts=True)
+    for point, at, count in zip(found.tolist(), places[first].tolist(), times.tolist(), strict=True):
+        yield CLASSES[classes[at]], point, at, count
+
+
+# --- Chinese: simplified or traditional ---
+
+# Frequent pairs that differ, without those whose simplified form also stands in traditional text (后, 里, 干, 云).
+SIMPLIFIED = (
+    "国这个们来时说会为学对发过动还经开进样问产种现关长见实从两党员总战门东车马鸟鱼龙书电话语请读写议论证许记设访计认识让"
+    "该谁调谈课试诗词历纪红级纸线组织终绍给统续维编网罗义习乡乐买卖亚严丧临举乌亲亿仅仓传伤伟优儿兰兴养内军农决况净减凤击"
+    "刘则刚创剧劳势区医华协单卢卫厂厅压县变启响园围图团圆场块坚坛声处备复头夺奋妇妈孙宁宝审宫宽宾寻导将尔尘层岁岛师帅带帮"
+    "庆庙应庄异张弹强归录彻径忆怀态怜恶惊惯愿戏户执扩扫扬抢护报担拥择损换据摄数断无旧显术机杀权条杨极构枪标树桥档检欢毕气"
+    "汉汤沟泽"
+)
+TRADITIONAL = (
+    "國這個們來時說會為學對發過動還經開進樣問產種現關長見實從兩黨員總戰門東車馬鳥魚龍書電話語請讀寫議論證許記設訪計認識讓"
+    "該誰調談課試詩詞歷紀紅級紙線組織終紹給統續維編網羅義習鄉樂買賣亞嚴喪臨舉烏親億僅倉傳傷偉優兒蘭興養內軍農決況淨減鳳擊"
+    "劉則剛創劇勞勢區醫華協單盧衛廠廳壓縣變啟響園圍圖團圓場塊堅壇聲處備復頭奪奮婦媽孫寧寶審宮寬賓尋導將爾塵層歲島師帥帶幫"
+    "慶廟應莊異張彈強歸錄徹徑憶懷態憐惡驚慣願戲戶執擴掃揚搶護報擔擁擇損換據攝數斷無舊顯術機殺權條楊極構槍標樹橋檔檢歡畢氣"
+    "漢湯溝澤"
+)
+MIXED_FROM = 0.1
+
+
+@cache
+def _kinds_of_chinese() -> np.ndarray:
+    kinds = np.zeros(0x10000, np.uint8)
+    kinds[[ord(character) for character in SIMPLIFIED]] = 1
+    kinds[[ord(character) for character in TRADITIONAL]] = 2
+    return kinds
+
+
+def count_simplified_traditional(codes: np.ndarray) -> tuple[int, int]:
+    """How many characters of the table are simplified and how many traditional."""
+    kinds = _kinds_of_chinese()[codes[codes < 0x10000]]
+    return int(np.count_nonzero(kinds == 1)), int(np.count_nonzero(kinds == 2))
+
+
+def chinese_script(simplified: int, traditional: int) -> str:
+    both = simplified + traditional
+    if not both:
+        return "unknown"
+    if min(simplified, traditional) > MIXED_FROM * both:
+        return "mixed"
+    return "simplified" if simplified > traditional else "traditional"
+
+
+# --- languages of documents ---
+
+LANGUAGES = ("Chinese", "English", "Japanese", "Korean", "other Latin", "other", "mixed", "no letters")
+ENGLISH = frozenset(
+    "the of and to is that for with was it are by this from or be he his which have not you she had".split()
+)
+# The most frequent words of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Indonesian
+# and Vietnamese that are not English words as well.
+NOT_ENGLISH = frozenset(
+    "der die das und ist nicht den von mit ein eine le la les des et est une dans pour que qui el los las del por"
+    " con una il di che della sono per é os do da em não uma het een van dat niet och att det som på"
+    " się nie jest na ve bir bu yang dan untuk và của là".split()
+)
+MEAN_WORD_LENGTH = 5  # letters of a Latin word, against one Chinese character: what counts is how much is said
+MAINLY = 0.7
+LANGUAGE_PREFIX_CHARS = 4000  # characters of a document in which function words are looked for
+
+
+def detect_language(counts: np.ndarray, start: str) -> str:
+    """A document's language by its scripts (`counts` by class), and by function words in its first characters."""
+    of = dict(zip(LETTERS, counts.tolist(), strict=False))
+    kana = of["Hiragana"] + of["Katakana"]
+    weights = {
+        "CJ": of["Han"] + kana + of["Bopomofo"],
+        "Korean": of["Hangul"],
+        "Latin": of["Latin"] / MEAN_WORD_LENGTH,
+        "other": (sum(of.values()) - of["Han"] - kana - of["Bopomofo"] - of["Hangul"] - of["Latin"]) / MEAN_WORD_LENGTH,
+    }
+    total = sum(weights.values())
+    if not total:
+        return "no letters"
+    main = max(weights, key=lambda name: weights[name])
+    if weights[main] < MAINLY * total:
+        return "mixed"
+    if main == "CJ":
+        return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
+    return _latin(start) if main == "Latin" else main
+
+
+def _latin(start: str) -> str:
+    words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
+    english = sum(map(ENGLISH.__contains__, words))
+    others = sum(map(NOT_ENGLISH.__contains__, words))
+    if english == others == 0:  # a title, a name: plain letters pass for English
+        return "English" if start[:LANGUAGE_PREFIX_CHARS].isascii() else "other Latin"
+    return "English" if english >= others else "other Latin"
+
+
+# --- mojibake ---
+
+
+@dataclass(frozen=True)
+class MojibakePattern:
+    """One way in which text was decoded wrongly: how it looks, and what was meant."""
+
+    name: str
+    markers: str
+    pattern: re.Pattern[str]
+    hint: str
+    read_as: str = ""
+    was: str = ""
+
+    def decode(self, seen: str) -> str:
+        """The text as it was meant, where the mistake can be undone."""
+        if not self.was:
+            return ""
+        raw = bytearray()
+        for character in seen:
+            try:
+                raw += character.encode(self.read_as)
+            except UnicodeEncodeError:
+                if ord(character) > 0xFF:
+                    return ""
+                raw.append(ord(character))  # cp1252 has holes, which programs fill from Latin-1
+        return raw.decode(self.was, "ignore")
+
+
+_CP1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
+_TAIL = f"[\x80-\xbf{re.escape(_CP1252)}]"  # a continuation byte of UTF-8, read as Latin-1 or cp1252
+_UTF8_AS_LATIN = (
+    f"[ÂÃ]{_TAIL}|â[€\x80]{_TAIL}|ð[Ÿ\x9f]{_TAIL}{_TAIL}|(?:[ÎÏÐÑ]{_TAIL}){{2,}}+|(?:[à-ï]{_TAIL}{_TAIL}){{2,}}+"
+)
+# 的 ， 。 、 不 我 在 了 有 before any Chinese character: three bytes and the next lead byte, taken two by two.
+_UTF8_AS_GBK = (
+    "鐨[勪勫勬勭勮勯]|锛[屼岀屽屾岃岄]|銆[備傚傛傜傝傞佷佸佹佺佽侀]|涓[嶄嶅嶆嶇嶈嶉]|鎴[戜戝戞戠戣戦]|鍦[ㄤㄥㄦㄧㄨㄩ]"
+    "|浜[嗕嗗嗘嗙嗚嗛]|鏈[変夊夋夌夎夐]"
+)
+ENCODE_AGAIN = "the file was converted wrongly before; get the original, or convert it back (iconv -f utf-8 -t {})"
+MISTAKES = (
+    MojibakePattern(
+        "UTF-8 read as Latin-1 or cp1252",
+        "ÂÃâðÎÏÐÑàáâãäåæçèéêëìíîï",
+        re.compile(_UTF8_AS_LATIN),
+        "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("cp1252"),
+        "cp1252",
+        "utf-8",
+    ),
+    MojibakePattern(
+        "GBK read as Latin-1",
+        "".join(map(chr, range(0xB0, 0xD8))),
+        re.compile("(?:[\xb0-\xd7][\xa1-\xfe]){4,}+"),  # characters of GB 2312's first level
+        "read the original with --encoding gb18030; if only this file exists, " + ENCODE_AGAIN.format("latin1"),
+        "latin-1",
+        "gb18030",
+    ),
+    MojibakePattern(
+        "UTF-8 read as GBK",
+        "鐨锛銆涓鎴鍦浜鏈",
+        re.compile(_UTF8_AS_GBK),
+        "read the original with --encoding utf-8; if only this file exists, " + ENCODE_AGAIN.format("gb18030"),
+        "gb18030",
+        "utf-8",
+    ),
+    MojibakePattern(
+        "lost for good (锟斤拷, 烫烫烫)",
+        "锟斤烫屯",
+        re.compile("锟斤拷?|斤拷锟|锟{2,}+|烫{3,}+|屯{3,}+"),
+        "these characters are gone from the file: get the original, or leave such documents out (--drop-mojibake 0.01)",
+    ),
+    MojibakePattern(
+        "replacement characters in a row",
+        "\ufffd",
+        re.compile("\ufffd{2,}+"),
+        "bytes were lost when the file was made: read the original with its --encoding, or --drop-replaced 0.01",
+    ),
+)
+
+
+@cache
+def _traces() -> np.ndarray:
+    """Which characters of the first plane a mistake can begin with."""
+    traces = np.zeros(0x10000, bool)
+    traces[[ord(character) for mistake in MISTAKES for character in mistake.markers]] = True
+    return traces
+
+
+def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[MojibakePattern, re.Match[str]]]:
+    """Every place that looks wrongly decoded; where two mistakes explain it, the one that explains more."""
+    if text.isascii():
+        return
+    codes = code_points(text) if codes is None else codes
+    done = 0
+    for at in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
+        if at < done:
+            continue
+        found = [(mistake, match) for mistake in MISTAKES if (match := mistake.pattern.match(text, at))]
+        if found:
+            best = max(found, key=lambda pair: pair[1].end())
+            done = best[1].end()
+            yield best
+
+
+# --- words, and how fast new ones turn up ---
+
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+_WORDS = re.compile(f"[{_HAN}]|[^\\W{_HAN}]{{1,64}}")  # each Chinese character, else runs of letters and digits
+MOST_TYPES = 5_000_000
+COVERED_BY = (1_000, 10_000, 30_000)
+
+
+class WordCounter:
+    """Counts words as they come; beyond `most` different ones, only those already known are counted on."""
+
+    def __init__(self, most: int = MOST_TYPES) -> None:
+        self.counts: Counter[str] = Counter()
+        self.total, self.most, self.full = 0, most, False
+        self.grid: list[tuple[int, int]] = []
+
+    def add(self, text: str) -> None:
+        words = _WORDS.findall(text)
+        for start in range(0, len(words), 10_000):  # one long text has many points of the curve in it
+            some = words[start : start + 10_000]
+            if len(self.counts) >= self.most:
+                self.full = True
+                self.counts.update(word for word in some if word in self.counts)
+                continue
+            self.counts.update(some)
+            self.total += len(some)
+            if self.total >= 1000 and (not self.grid or self.total >= 1.4 * self.grid[-1][0]):
+                self.grid.append((self.total, len(self.counts)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Heaps' law V = K · N^β fitted to the curve, and what share of the text the most frequent words make up."""
+        amounts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
+        running = int(amounts.sum())
+        facts: dict[str, Any] = {
+            "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.full,
+            "covered": {top: int(amounts[:top].sum()) / running for top in COVERED_BY} if running else {},
+            "curve": self.grid,
+        }  # fmt: skip
+        if len(self.grid) >= 3:
+            lengths, types = np.log(np.array(self.grid, float)).T
+            slope, intercept = np.polyfit(lengths, types, 1)
+            facts |= {"beta": float(slope), "k": float(np.exp(intercept))}
+        return facts
+
+
+# How a token is written: capitals and digits tell of names that nobody has seen before.
+
+
+SHAPES = (
+    "other",
+    "outside",
+    "within a word",
+    "small",
+    "Capital",
+    "CAPITALS",
+    "mIXED",
+    "digits",
+    "l3tt3rs",
+    "mark",
+    "stop",
+)
+STOPS = frozenset("。！？!?.…")  # marks that end a sentence
+WITHIN = "##"  # before pieces that go on with a word
+SPACE = "\u0120"  # before pieces of bytes that begin one
+
+
+def word_shapes(tokens: Iterable[str]) -> np.ndarray:
+    """(V + 1,) the number of each token's shape; the last is for what lies outside of a row."""
+    return np.array([*map(_shape, tokens), SHAPES.index("outside")], np.int64)
+
+
+def _shape(token: str) -> int:
+    return SHAPES.index(_named(token.removeprefix(SPACE)))
+
+
+def _named(token: str) -> str:
+    if token.startswith(WITHIN) and len(token) > len(WITHIN):
+        return "within a word"
+    if token.isdigit():
+        return "digits"
+    if not any(character.isalnum() for character in token):
+        return "stop" if token and STOPS.issuperset(token) else "mark"
+    if not token.isalpha():
+        return "l3tt3rs" if any(character.isdigit() for character in token) else "other"
+    if token == token.lower():  # scripts without capitals are neither small nor large
+        return "other" if token == token.upper() else "small"
+    if token[0].isupper() and token[1:] == token[1:].lower():
+        return "Capital"
+    return "CAPITALS" if token == token.upper() else "mIXED"

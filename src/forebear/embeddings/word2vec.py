@@ -1,0 +1,400 @@
+"""word2vec's model: two tables of vectors, learned by compiled loops from the words around each word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from forebear.data.tokenizers.char_level import is_han
+from forebear.errors import ForebearError, InputError
+from forebear.kernels.jit import compile_kernel
+from forebear.kernels.tables import aligned_table
+from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
+
+# Words as bags of their character n-grams, hashed into a table of rows, so that unknown words get vectors too.
+
+
+MANY = 2000  # words; for fewer, numba takes longer to load than the loops do
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """n-grams of "<word>" as fastText makes and hashes them, so that tables can be exchanged.
+
+    shortest, longest  characters of an n-gram, the two marks included
+    buckets            rows that n-grams share
+    han                single Chinese characters and pairs of them count too: each means something by itself
+    """
+
+    shortest: int = 3
+    longest: int = 6
+    buckets: int = 200_000
+    han: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest:
+            raise InputError(f"n-grams of {self.shortest} to {self.longest} characters", remedy="such as 3 to 6")
+        if self.buckets < 1:
+            raise InputError(f"n-grams hashed into {self.buckets} rows", remedy="choose 1 or more, such as 200000")
+
+    def ngrams(self, word: str) -> list[str]:
+        """The n-grams of a word, in the order of their places; equal ones as often as they stand there."""
+        marked = f"<{word}>"
+        size = len(marked)
+        han = is_han(np.array([ord(letter) for letter in marked])) & self.han
+        found = []
+        for start in range(size):
+            for length in range(1, min(max(self.longest, 2), size - start) + 1):
+                alone = length == 1 and (start == 0 or start == size - 1)  # "<" and ">" by themselves tell nothing
+                chinese = length <= 2 and han[start : start + length].all()
+                if (self.shortest <= length <= self.longest and not alone) or chinese:
+                    found.append(marked[start : start + length])
+        return found
+
+    def bucket_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The buckets of each word's n-grams: of word w rows[indptr[w]:indptr[w + 1]]."""
+        if len(words) < MANY:
+            return self.plain_rows(words)
+        from forebear.kernels.word2vec import hash_char_ngrams
+
+        marked = [f"<{word}>" for word in words]
+        text = "".join(marked)
+        letters = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        starts = np.append(np.flatnonzero((letters & 0xC0) != 0x80), len(letters))
+        ends = np.cumsum([0, *map(len, marked)])
+        han = is_han(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)) & self.han
+        return hash_char_ngrams(letters, ends, starts, han, (self.shortest, self.longest), self.buckets)
+
+    def plain_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The same, n-gram by n-gram."""
+        found = [[hashed(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
+        indptr = np.concatenate(([0], np.cumsum([len(row) for row in found], dtype=np.int64)))
+        return indptr, np.array([one for row in found for one in row], np.int32)
+
+
+def hashed(ngram: str) -> int:
+    """FNV-1a of 32 bits; bytes above 127 count as negative numbers, as they do in fastText."""
+    value = 2166136261
+    for byte in ngram.encode("utf-8", "surrogatepass"):
+        value ^= byte if byte < 128 else byte | 0xFFFFFF00
+        value = value * 16777619 & 0xFFFFFFFF
+    return value
+
+
+ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
+FIXED = (0x5EED,)  # the moment of what is drawn to examine
+TOGETHER = 4096  # words whose vectors are composed at once
+
+
+def check(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
+    """Refuses what is no word2vec, before any text is read."""
+    if architecture not in ARCHITECTURES:
+        raise InputError(f"no architecture is named {architecture!r}", remedy=f"there are: {', '.join(ARCHITECTURES)}")
+    if output not in OUTPUTS:
+        raise InputError(f"no output is named {output!r}", remedy=f"there are: {', '.join(OUTPUTS)}")
+    for name, value in (("width", width), ("window", window), ("negatives", negatives)):
+        if value < 1:
+            raise InputError(f"{name} is {value}", remedy=f"choose a {name} of 1 or more")
+
+
+def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each word: its own, then those of its n-grams, which lie behind those of all words."""
+    if words is None or len(words) != vocabulary:
+        raise ForebearError(f"subwords need the words of all {vocabulary} ids")
+    indptr, rows = subwords.bucket_rows(words)
+    own = np.insert(rows.astype(np.int64) + vocabulary, indptr[:-1], np.arange(vocabulary))
+    return indptr + np.arange(vocabulary + 1), own.astype(np.int32)
+
+
+class Word2VecModel:
+    """Vectors of words that predict the words around them (skip-gram) or are predicted by them together (CBOW).
+
+    vocabulary    how many ids there are
+    never         ids that are passed over, as if they were not in the text
+    width         numbers in a vector
+    window        words to each side that are looked at, at most; how many is drawn anew for each word
+    architecture  "skipgram": each word around predicts the word; "cbow": the mean of all around does
+    output        "negatives": the word is told from some drawn words; "tree": from all, by turns in Huffman's tree
+    negatives     drawn words for each word
+    sample        the share of the text from which on a word is passed over more and more often; 0 for never
+    power         drawn words are drawn as often as their counts to this power tell
+    subwords      a word's vector is the mean of a row of its own and of rows of its character n-grams; or None
+    words         the words by id, which subwords need
+    """
+
+    heads = ("around",)
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int,
+        never: Iterable[int],
+        width: int,
+        window: int,
+        architecture: str,
+        output: str,
+        negatives: int = 5,
+        sample: float = 1e-3,
+        power: float = 0.75,
+        subwords: Subwords | None = None,
+        words: Sequence[str] | None = None,
+    ) -> None:
+        check(width, window, architecture, output, negatives)
+        self.vocabulary, self.width, self.window = vocabulary, width, window
+        self.architecture, self.output, self.negatives = architecture, output, negatives
+        self.sample, self.power, self.subwords = sample, power, subwords
+        self.allowed = np.ones(vocabulary, bool)
+        self.allowed[list(never)] = False
+        self.notes: list[str] = []
+        self._words = words or ()
+        self._spelling = None if subwords is None else spelled(subwords, words, vocabulary)
+        rows = vocabulary + (subwords.buckets if subwords else 0)
+        self._inputs = aligned_table(rows, width)
+        self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
+        self.prepass(np.zeros(vocabulary, np.int64))
+
+    # -- learning
+
+    def prepass(self, counts: np.ndarray) -> None:
+        """Takes how often each id occurs in the text to learn from (V,)."""
+        if counts.shape != (self.vocabulary,):
+            raise ForebearError(f"counts of shape {counts.shape} for {self.vocabulary} ids")
+        self.counts = counts.astype(np.int64)
+        self._kept = keep_probabilities(self.counts, self.sample, self.allowed)
+        self._known_way: Any = None
+
+    @property
+    def _way(self) -> Any:
+        """How compiled loops are to learn; made at first use, since a tree or a stream of words takes its time."""
+        if self._known_way is None:
+            from forebear.embeddings.ways import word2vec_variant
+
+            self._known_way = word2vec_variant(
+                self.counts,
+                self.allowed,
+                kept=self._kept,
+                window=self.window,
+                mean=self.architecture == "cbow",
+                negatives=self.negatives if self.output == "negatives" else 0,
+                power=self.power,
+                spelling=self._spelling,
+            )
+        return self._known_way
+
+    @property
+    def reports(self) -> float:
+        """Rows by which a word is told, in the mean: itself and those drawn, or the turns of its path."""
+        return self._way.told
+
+    @property
+    def drawing(self) -> tuple[np.ndarray, Any]:
+        """How often each id is looked at, and what else decides about windows."""
+        return self._kept, self._way
+
+    def initialize(self, seed: int) -> None:
+        """The first values: chance between ±1/width for inputs, as gensim begins (word2vec.c takes half of that, with
+        which CBOW solves fewer analogies after a few epochs of a small text); 0 for outputs."""
+        rng = np.random.default_rng(seed)
+        shape = (len(self._inputs), self.width)
+        self._inputs[:, : self.width] = (2 * rng.random(shape, np.float32) - 1) / np.float32(self.width)
+        self._outputs[:] = 0
+
+    def train_batch(
+        self,
+        tokens: np.ndarray,
+        lengths: np.ndarray,
+        *,
+        rate: float,
+        moment: tuple[int, int],
+        threads: int = 1,
+        deterministic: bool = False,
+    ) -> float:
+        """Learns from rows of ids, one after the other, in place; the mean loss before, of some of the windows."""
+        from forebear.kernels.word2vec_threads import train_word2vec
+
+        self._check(tokens, lengths)
+        loss, many = train_word2vec(
+            self._inputs,
+            self._outputs,
+            np.ascontiguousarray(tokens, np.int32),
+            np.ascontiguousarray(lengths, np.int64),
+            self._kept,
+            self._way,
+            rate=rate,
+            moment=moment,
+            threads=threads,
+            in_step=deterministic,
+        )
+        return loss / many if many else float("nan")
+
+    def evaluate(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
+        """The summed loss in double precision, without learning, and of how many pairs (of how many words, for CBOW).
+
+        Frequent words are thinned out as in learning, since that is the text it learns to predict; windows are whole.
+        What is drawn depends on the words alone, not on when it is asked.
+        """
+        from forebear.kernels.word2vec import evaluate_sgns
+
+        self._check(tokens, lengths)
+        kept, ends = subsample(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._kept, FIXED)
+        way = self._way
+        inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
+        if self.output == "negatives" and not way.max_window:  # nothing was met yet
+            return 0.0, 0
+        mean = self.architecture == "cbow"
+        return evaluate_sgns(kept, ends, inputs, self._outputs, way.supply, self.window, mean, hash_seed(*FIXED))
+
+    def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
+            raise InputError(f"the text holds ids outside 0 to {self.vocabulary - 1}")
+        if int(lengths.sum()) != len(tokens):
+            raise ForebearError(f"rows of {int(lengths.sum())} ids in all, but there are {len(tokens)}")
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state."""
+        inputs, outputs = (rows[:, : self.width].copy() for rows in (self._inputs, self._outputs))
+        return {"inputs": inputs, "outputs": outputs, "counts": self.counts.copy()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        here = self.arrays()
+        for what, odd in (("lacks", set(here) - set(arrays)), ("has, but should not,", set(arrays) - set(here))):
+            if odd:
+                raise ForebearError(f"the state of a word2vec {what} {sorted(odd)}")
+        for name, mine in here.items():
+            if arrays[name].shape != mine.shape or arrays[name].dtype != mine.dtype:
+                found, wanted = (f"{one.dtype} {one.shape}" for one in (arrays[name], mine))
+                raise ForebearError(f"{name} of a word2vec is {found}, not {wanted}")
+        self._inputs[:, : self.width] = arrays["inputs"]
+        self._outputs[:, : self.width] = arrays["outputs"]
+        self.prepass(arrays["counts"])
+
+    # -- what it says
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """(V, width) the vectors of words by id."""
+        if self._spelling is None:
+            return self._inputs[: self.vocabulary, : self.width]
+        indptr, rows = self._spelling
+        made = np.empty((self.vocabulary, self.width), np.float32)
+        for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words at once might not fit
+            ends = indptr[begin : begin + TOGETHER + 1]
+            parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
+            sums = np.add.reduceat(parts, ends[:-1] - ends[0])
+            made[begin : begin + TOGETHER] = sums / np.diff(ends)[:, None].astype(np.float32)
+        return made
+
+    def compose_vector(self, word: str) -> np.ndarray | None:
+        """A vector for a word outside the vocabulary, from its n-grams; None where no word of the vocabulary has any of
+        them: the rows that they share with others would say nothing of it."""
+        if self.subwords is None or not any(ngram in self._letters for ngram in self.subwords.ngrams(word)):
+            return None
+        _, rows = self.subwords.bucket_rows([word])
+        return self._inputs[rows + self.vocabulary, : self.width].mean(0)
+
+    @cached_property
+    def _letters(self) -> str:
+        """All words as n-grams see them, in a row: no n-gram reaches from one into the next."""
+        return "".join(f"<{word}>" for word in self._words)
+
+    @property
+    def num_parameters(self) -> int:
+        return self.width * (len(self._inputs) + len(self._outputs))
+
+    def describe(self) -> dict[str, Any]:
+        """Facts as JSON values."""
+        return {
+            "architecture": self.architecture,
+            "output": self.output,
+            "vocabulary": self.vocabulary,
+            "width": self.width,
+            "window": self.window,
+            "negatives": self.negatives if self.output == "negatives" else None,
+            "sample": self.sample,
+            "power": self.power,
+            "subwords": None if self.subwords is None else vars(self.subwords).copy(),
+            "tokens": int(self.counts.sum()),
+            "notes": self.notes,
+        }
+
+
+# A binary tree over words in which frequent words have short paths: the softmax of many small decisions.
+
+
+@dataclass(frozen=True, eq=False)
+class HuffmanTree:
+    """Each word's way from the root: word w passes the nodes nodes[indptr[w]:indptr[w + 1]] and turns by `turns` there.
+
+    indptr  (V + 1,) int64; words outside the tree have an empty path
+    nodes   int32 numbers of inner nodes, the root first
+    turns   uint8, 0 or 1
+    """
+
+    indptr: np.ndarray
+    path_nodes: np.ndarray
+    path_turns: np.ndarray
+
+
+def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
+    """Huffman's tree over the allowed ids; what was never counted is held to be seen once."""
+    leaves = np.flatnonzero(allowed)
+    weights = np.maximum(counts[leaves], 1).astype(np.int64)
+    order = np.argsort(weights, kind="stable")
+    parents, turns = compile_kernel(joined_in_loops)(weights[order])
+    depths, paths = compile_kernel(paths_in_loops)(parents, turns, len(leaves))
+    lengths = np.zeros(len(counts), np.int64)
+    lengths[leaves[order]] = depths
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    place = np.repeat(np.cumsum(depths) - depths, depths)  # where each step of a path lies, in the order of leaves …
+    wanted = np.repeat(indptr[leaves[order]], depths) + np.arange(len(place)) - place  # … and in the order of ids
+    nodes, turned = np.empty(len(place), np.int32), np.empty(len(place), np.uint8)
+    nodes[wanted], turned[wanted] = paths[0], paths[1]
+    return HuffmanTree(indptr, nodes, turned)
+
+
+def joined_in_loops(weights):
+    """Joins the two lightest, again and again; of 2n - 1 nodes (leaves first) the parent, and the turn to it."""
+    leaves = len(weights)
+    heavy = np.empty(max(2 * leaves - 1, 1), np.int64)
+    heavy[:leaves] = weights
+    parents, turns = np.full(len(heavy), -1, np.int64), np.zeros(len(heavy), np.uint8)
+    leaf, inner = 0, leaves  # both queues are sorted: what is joined never gets lighter
+    for made in range(leaves, 2 * leaves - 1):
+        heavy[made] = 0
+        for turn in range(2):
+            if leaf < leaves and (inner >= made or heavy[leaf] <= heavy[inner]):
+                taken = leaf
+                leaf += 1
+            else:
+                taken = inner
+                inner += 1
+            parents[taken], turns[taken] = made, 1 - turn
+            heavy[made] += heavy[taken]
+    return parents, turns
+
+
+def paths_in_loops(parents, turns, leaves):
+    """How deep each leaf is, and all paths one after the other: inner nodes counted from the root, and turns there."""
+    depths = np.zeros(leaves, np.int64)
+    for leaf in range(leaves):
+        node = leaf
+        while parents[node] >= 0:
+            depths[leaf] += 1
+            node = parents[node]
+    paths = np.empty((2, depths.sum()), np.int32)
+    end, root = 0, 2 * leaves - 2
+    for leaf in range(leaves):
+        end += depths[leaf]
+        node, at = leaf, end
+        while parents[node] >= 0:
+            at -= 1
+            paths[0, at], paths[1, at] = root - parents[node], turns[node]
+            node = parents[node]
+    return depths, paths

@@ -1,0 +1,119 @@
+"""Familiar things to hold a milestone against: compressors and the frequencies of bytes, on the same held-out text."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebear.data.corpus.prepare import document_hashes
+from forebear.data.corpus.subset import held_out_mask
+from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.files import Paths, find_sources
+from forebear.data.io.ledger import Ledger, utf8_size
+from forebear.data.io.reader import TextFormat
+from forebear.data.sentences import SentenceMode, split_sentences
+from forebear.errors import InputError
+from forebear.experiments.comparison.results import CompressionBaseline
+
+GZIP_SEES = 32_768  # bytes back: more learning text cannot help it
+XZ_SEES = 8_388_608  # bytes, at its usual level
+BETWEEN = b"\n"  # documents: a compressor, too, must say where one ends
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """The text as `Corpus.split` divides it: the end of what teaches, the beginning of what examines, and counts."""
+
+    train: bytes  # the last XZ_SEES at most
+    held_out: bytes  # the first units, about as much as was asked for
+    frequencies: np.ndarray  # (256,) of each byte in all that teaches
+    num_documents: int
+    num_bytes: int
+    held_out_bytes: int
+    measured_bytes: int  # of documents in `held_out`, without what stands between them
+
+
+def split_text(
+    paths: Paths, reading: TextFormat, share: float, measured: int, mode: SentenceMode = "split"
+) -> HeldOutText:
+    """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
+    hashes, sizes = document_hashes(paths, reading)
+    if not len(sizes):
+        raise InputError("there is no text to compare on", remedy="give files that hold text")
+    apart = held_out_mask(hashes, share)
+    by_content, total = bool(apart.any() and not apart.all()), int(sizes.sum())
+    border = round(total * (1 - share))
+    train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
+    at = away = counted = 0
+    for number, document in _numbered(paths, reading):
+        text = document.text.encode("utf-8", "replace")
+        cut = int(not apart[number]) * len(text) if by_content else _cut(document.text, border - at, total - at, mode)
+        at += len(text)
+        away += len(text) - cut
+        if teaches := text[:cut]:
+            frequencies += np.bincount(np.frombuffer(teaches, np.uint8), minlength=256)
+            train += teaches + BETWEEN
+            if len(train) > 2 * XZ_SEES:
+                del train[:-XZ_SEES]
+        if examines := text[cut:][: max(measured - counted, 0)]:
+            counted += len(examines)
+            held_out += examines + BETWEEN
+    return HeldOutText(bytes(train[-XZ_SEES:]), bytes(held_out), frequencies, len(sizes), total, away, counted)
+
+
+def _cut(text: str, border: int, rest: int, mode: SentenceMode) -> int:
+    """How many of the text's bytes teach, where the border lies `border` bytes on: to the end of the sentence that
+    reaches it, but never to the end of all the `rest` bytes there are."""
+    length = utf8_size(text)
+    if border <= 0 or border > length:
+        return min(max(border, 0), length)
+    ends = np.cumsum([utf8_size(sentence) for sentence in split_sentences(text, mode)]).tolist()
+    reached = next(end for end in ends if end >= border)
+    return reached if reached < rest else ([0, *ends])[-2]
+
+
+def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
+    """Bits per byte of the held-out text to those who know the learning text as far as they can remember it."""
+    if not text.measured_bytes or not text.train:
+        return ()
+    packing = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_SEES:])
+    gzip = len(packing.compress(text.held_out) + packing.flush())
+    xz = _xz(text.train + text.held_out) - _xz(text.train)
+    shares = (text.frequencies + 1) / (text.frequencies.sum() + 256)
+    counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
+    frequencies = -float((counts * np.log2(shares)).sum()) / len(text.held_out)
+    found = (
+        CompressionBaseline(
+            "xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"
+        ),
+        CompressionBaseline("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
+        CompressionBaseline("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
+    )
+    return tuple(sorted(found, key=lambda stick: stick.bits_per_byte))
+
+
+def first_words(text: HeldOutText, words: int = 4) -> str:
+    """How the held-out text begins: a few words of its first line that has some, for everyone to go on from."""
+    for line in text.held_out.decode("utf-8", "ignore").split("\n"):
+        found = line.split()
+        if len(found) > 1 and all(part.isascii() for part in found[:words]):
+            return " ".join(found[:words])
+        if letters := line.strip():
+            return letters[: 2 * words]
+    return ""
+
+
+def _xz(text: bytes) -> int:
+    return len(lzma.compress(text, preset=6, check=lzma.CHECK_NONE))
+
+
+def _numbered(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
+    """Documents, or their parts, with the number of the document."""
+    number = 0
+    for document, goes_on in with_continuation(reading.read(find_sources(paths), Ledger())):
+        yield number, document
+        number += not goes_on

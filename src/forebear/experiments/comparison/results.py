@@ -1,0 +1,395 @@
+"""What a comparison found: a row for each milestone, a trial for each seed; survives JSON."""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import PurePath
+from typing import Any, Self
+
+from forebear.registry import LINEAGE
+from forebear.tasks.baselines import TaskBaseline
+
+FORMAT = "forebear-comparison/3"
+LearningCurve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in the order of time
+
+
+@dataclass(frozen=True)
+class TextTrial:
+    """One milestone with one seed: what it cost and what it reached; with an error, how far it came."""
+
+    seed: int
+    run: str = ""  # its folder, seen from the comparison's
+    size: str = ""
+    parameters: int | None = None
+    seconds: float | None = None  # of learning alone: without reading text, without being examined
+    tokens: int | None = None  # that it learned from
+    memory: int | None = None  # bytes, at its peak
+    bits_per_byte: float | None = None  # of the held-out text; None: infinite, or not a model that scores
+    pseudo_bits: float | None = None  # per byte, of one that finds hidden tokens: no bits of the text
+    found: float | None = None  # share of hidden tokens that it finds
+    guess: float | None = None  # share that is found by always saying the commonest
+    paired: float | None = None  # share of questions about two halves that it answers
+    told_apart: float | None = None  # share of true neighbours that word vectors tell from words that stand elsewhere
+    words: dict[str, float] = field(default_factory=dict)  # by file of judged words: what its vectors reach there
+    covered: dict[str, tuple[int, int]] = field(default_factory=dict)  # of those, how many it knows, and of how many
+    perplexity: float | None = None  # for each of its own tokens: comparable between equal tokenizers only
+    impossible: int = 0  # held-out tokens to which it gives no probability at all
+    tokenizer: str = ""
+    vocabulary: int | None = None
+    unknown_rate: float | None = None
+    forgotten: tuple[str, ...] = ()  # what its tokenizer does not keep of a text, and it does not pay for
+    held_out_bytes: int | None = None
+    unit: str = "document"  # what it takes for a text of its own, whose end it pays for
+    ends: int | None = None  # of such in the held-out text
+    curve: LearningCurve = ()
+    sample: str = ""
+    finished: bool = False
+    error: str = ""
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens learned from in a second."""
+        return self.tokens / self.seconds if self.tokens and self.seconds else None
+
+    def reached(self) -> Iterator[tuple[float, float]]:
+        """(seconds, the fewest bits so far), each time they fall."""
+        points = [*self.curve]
+        if self.seconds is not None and self.bits_per_byte is not None:
+            points.append((self.seconds, self.bits_per_byte))
+        best = float("inf")
+        for seconds, bits in sorted(points):
+            if bits < best:
+                best = bits
+                yield seconds, bits
+
+
+class ComparisonRow:
+    """What rows of every kind of comparison have: trials, one for each seed."""
+
+    trials: tuple[Any, ...]
+
+    def values(self, what: str) -> list[Any]:
+        """This value of every trial that has it."""
+        return [value for trial in self.trials if (value := getattr(trial, what)) is not None]
+
+    def mean(self, what: str) -> float | None:
+        values = self.values(what)
+        return statistics.fmean(values) if values else None
+
+    def deviation(self, what: str) -> float | None:
+        """The standard deviation over the seeds, where there are several."""
+        values = self.values(what)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def size(self) -> str:
+        """The name of the size that was trained."""
+        return next((trial.size for trial in self.trials if trial.size), "")
+
+    @property
+    def error(self) -> str:
+        """The first complaint among its trials."""
+        return next((trial.error for trial in self.trials if trial.error), "")
+
+    def with_trial(self, trial: Any) -> Self:
+        """The same row, this trial in the place of one of the same seed."""
+        others = [other for other in self.trials if other.seed != trial.seed]
+        trials = tuple(sorted([*others, trial], key=lambda it: it.seed))
+        return replace(self, trials=trials)  # pyright: ignore[reportArgumentType] - rows are dataclasses
+
+
+@dataclass(frozen=True)
+class TextComparisonRow(ComparisonRow):
+    """A milestone and its trials."""
+
+    name: str
+    title: str
+    year: int
+    idea: str = ""
+    authors: str = ""
+    trials: tuple[TextTrial, ...] = ()
+
+    @property
+    def spread(self) -> float | None:
+        """Of bits per byte, over the seeds."""
+        return self.deviation("bits_per_byte")
+
+    @property
+    def lossy_features(self) -> tuple[str, ...]:
+        """What its tokenizer does not keep of a text."""
+        return next((trial.forgotten for trial in self.trials if trial.forgotten), ())
+
+    @property
+    def finds(self) -> str:
+        """What one that finds hidden tokens, or knows words by their company, reached, in words; nothing for others."""
+        if (told_apart := self.mean("told_apart")) is not None:
+            return f"tells {told_apart:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
+        found, guess, paired = self.mean("found"), self.mean("guess"), self.mean("paired")
+        if found is None or guess is None:
+            return ""
+        pairs = "" if paired is None else f", answers {paired:.0%} of questions about two halves"
+        return f"finds {found:.1%} of hidden tokens (always the commonest: {guess:.1%}){pairs}"
+
+    def word_figures(self, file: str) -> float | None:
+        """What its vectors reach on a file of judged words, in the mean over the seeds."""
+        found = [trial.words[file] for trial in self.trials if file in trial.words]
+        return statistics.fmean(found) if found else None
+
+    def word_coverage(self, file: str) -> tuple[int, int] | None:
+        """Of how many pairs or analogies of a file it knows all words, and how many there are."""
+        return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
+
+    def reached(self) -> list[tuple[float, float]]:
+        """(seconds, bits per byte), each time they fall: the mean over the seeds of the fewest so far, from the moment
+        when every seed that came to a result has one."""
+        paths = [path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.reached()))]
+        points: list[tuple[float, float]] = []
+        for now in sorted({seconds for path in paths for seconds, _ in path}):
+            past = [bisect_right(path, now, key=lambda point: point[0]) for path in paths]
+            if all(past):
+                bits = [path[count - 1][1] for path, count in zip(paths, past, strict=True)]
+                points.append((now, statistics.fmean(bits)))
+        return points
+
+
+@dataclass(frozen=True)
+class CompressionBaseline:
+    """What no milestone did, beside which milestones are seen: a familiar compressor, the frequencies of bytes."""
+
+    name: str
+    bits_per_byte: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TextComparison:
+    """Every milestone on the same text. `limit` is the text's true entropy, where it is known."""
+
+    texts: tuple[str, ...]
+    settings: dict[str, Any]
+    facts: dict[str, Any]  # of the text and the machine
+    rows: tuple[TextComparisonRow, ...] = ()
+    yardsticks: tuple[CompressionBaseline, ...] = ()
+    limit: float | None = None
+    prompt: str = ""
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        order = list(LINEAGE)
+        places = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
+        rows = sorted(self.rows, key=lambda row: (row.year, places[row.name], row.name))
+        object.__setattr__(self, "rows", tuple(rows))
+
+    def find_row(self, name: str) -> TextComparisonRow | None:
+        return next((row for row in self.rows if row.name == name), None)
+
+    def with_row(self, row: TextComparisonRow) -> TextComparison:
+        others = [other for other in self.rows if other.name != row.name]
+        return replace(self, rows=(*others, row))
+
+    @property
+    def measured_rows(self) -> list[str]:
+        """The names of the files of words that people judged."""
+        return [PurePath(file).stem for file in self.settings.get("words", ())]
+
+    @property
+    def best(self) -> TextComparisonRow | None:
+        """The row with the fewest bits per byte."""
+        scored = [(bits, row.name, row) for row in self.rows if (bits := row.mean("bits_per_byte")) is not None]
+        return min(scored)[2] if scored else None
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"format": FORMAT, **asdict(self)}
+        for row, facts in zip(self.rows, told["rows"], strict=True):
+            facts["bits_per_byte"], facts["spread"] = row.mean("bits_per_byte"), row.spread
+            for trial, one in zip(row.trials, facts["trials"], strict=True):
+                one["tokens_per_second"] = trial.speed
+        return {**told, "best": self.best.name if self.best else None}
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any]) -> TextComparison:
+        """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
+        if told["format"] != FORMAT:
+            raise ValueError(f"a comparison of format {told['format']!r}")
+        rows = [
+            TextComparisonRow(**{**known_fields(TextComparisonRow, row), "trials": tuple(map(_trial, row["trials"]))})
+            for row in told["rows"]
+        ]
+        sticks = [CompressionBaseline(**stick) for stick in told["yardsticks"]]
+        more = {"texts": tuple(told["texts"]), "rows": tuple(rows), "yardsticks": tuple(sticks)}
+        return cls(**{**known_fields(cls, told), **more})
+
+
+def _trial(told: dict[str, Any]) -> TextTrial:
+    curve = tuple((float(seconds), float(bits)) for seconds, bits in told["curve"])
+    covered = {file: (known, total) for file, (known, total) in told["covered"].items()}
+    return TextTrial(
+        **{**known_fields(TextTrial, told), "curve": curve, "forgotten": tuple(told["forgotten"]), "covered": covered}
+    )
+
+
+def known_fields(kind: type, told: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
+    return {one.name: told[one.name] for one in fields(kind)}
+
+
+# What a comparison on a person's own labels found: a row for each milestone, run or variant; survives JSON.
+
+
+TASK_OUTCOMES_FORMAT = "forebear-task-comparison/1"
+
+
+@dataclass(frozen=True)
+class TaskTrial:
+    """One row's model with one seed: what it reached and what it costs; with an error, how far it came."""
+
+    seed: int
+    run: str = ""  # the folder of what was adapted, seen from the comparison's
+    size: str = ""
+    score: float | None = None  # the task's own figure on the test
+    figures: dict[str, float] | None = None  # all others
+    low: float | None = None  # between these the score would lie on very many such examples
+    high: float | None = None
+    parameters: int | None = None
+    disk: int | None = None  # bytes of weights and tokenizer
+    pretraining: float | None = None  # seconds; None: it was not pre-trained here
+    adapting: float | None = None  # seconds
+    steps: int | None = None  # of adapting
+    milliseconds: float | None = None  # for one example, asked alone: the median
+    speed: float | None = None  # examples in a second, asked together
+    memory: int | None = None  # bytes, at the peak of learning
+    finished: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class TaskComparisonRow(ComparisonRow):
+    """A milestone, a run or a variant, and its trials.
+
+    differs  of a variant: in what it differs from the whole
+    papers   and what papers found of that
+    versus   and its score minus that of the whole, with what chance may make of nothing
+    """
+
+    name: str
+    title: str
+    year: int
+    idea: str = ""
+    milestone: str = ""
+    trials: tuple[TaskTrial, ...] = ()
+    differs: str = ""
+    papers: str = ""
+    versus: tuple[float, float] | None = None
+
+    @property
+    def score(self) -> float | None:
+        return self.mean("score")
+
+    @property
+    def spread(self) -> float | None:
+        """Of the score, over the seeds."""
+        return self.deviation("score")
+
+    @property
+    def best(self) -> TaskTrial | None:
+        """The trial with the highest score."""
+        scored = [trial for trial in self.trials if trial.score is not None]
+        return max(scored, key=lambda trial: trial.score or 0.0, default=None)
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """Rows on the same examples, in their order. `whole` names the row that variants are held against, if any."""
+
+    task: str
+    figure: str  # the name of the score
+    verb: str  # what a run is asked to do it
+    texts: tuple[str, ...]
+    settings: dict[str, Any]
+    facts: dict[str, Any]  # of the examples and the machine
+    rows: tuple[TaskComparisonRow, ...] = ()
+    baselines: tuple[TaskBaseline, ...] = ()
+    whole: str = ""
+    remarks: tuple[str, ...] = ()
+    finished: bool = False
+
+    def find_row(self, name: str) -> TaskComparisonRow | None:
+        return next((row for row in self.rows if row.name == name), None)
+
+    def with_row(self, row: TaskComparisonRow) -> TaskComparison:
+        """The same, this row in the place of one of its name, or at the end."""
+        if self.find_row(row.name) is None:
+            return replace(self, rows=(*self.rows, row))
+        return replace(self, rows=tuple(row if other.name == row.name else other for other in self.rows))
+
+    @property
+    def scored_rows(self) -> list[TaskComparisonRow]:
+        return [row for row in self.rows if row.score is not None]
+
+    @property
+    def best(self) -> TaskComparisonRow | None:
+        """The row with the highest score; of equals the smallest."""
+        return max(self.scored_rows, key=lambda row: (row.score, -(row.mean("disk") or 0.0)), default=None)
+
+    @property
+    def smallest(self) -> TaskComparisonRow | None:
+        """The row with the fewest bytes among those within a point of the best."""
+        return self._least("disk")
+
+    @property
+    def fastest(self) -> TaskComparisonRow | None:
+        """The row with the fewest milliseconds among those within a point of the best."""
+        return self._least("milliseconds")
+
+    def _least(self, cost: str) -> TaskComparisonRow | None:
+        best = self.best
+        if best is None or best.score is None:
+            return None
+        near = [
+            row for row in self.scored_rows if (row.score or 0.0) >= best.score - POINT - 1e-12 and row.values(cost)
+        ]
+        return min(near, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"format": TASK_OUTCOMES_FORMAT, **asdict(self)}
+        fronts = {cost: [row.name for row in pareto_front(self.rows, cost)] for cost in ("disk", "milliseconds")}
+        for row, one in zip(self.rows, told["rows"], strict=True):
+            one["score"], one["spread"] = row.score, row.spread
+        named = {"best": self.best, "smallest": self.smallest, "fastest": self.fastest}
+        return {**told, "fronts": fronts, **{what: row.name if row else None for what, row in named.items()}}
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any]) -> TaskComparison:
+        """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
+        if told["format"] != TASK_OUTCOMES_FORMAT:
+            raise ValueError(f"a comparison of format {told['format']!r}")
+        rows = tuple(map(_row, told["rows"]))
+        tuples = {name: tuple(told[name]) for name in ("texts", "remarks")}
+        baselines = tuple(TaskBaseline(**one) for one in told["baselines"])
+        return cls(**{**known_fields(cls, told), **tuples, "rows": rows, "baselines": baselines})
+
+
+POINT = 0.01  # of a score
+
+
+def pareto_front(rows: tuple[TaskComparisonRow, ...] | list[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
+    """The rows that no other beats: none is as good for less, nor better for as much. From cheap to dear."""
+    known = [(row.mean(cost), row.score, row) for row in rows]
+    priced: list[tuple[float, float, TaskComparisonRow]] = [
+        (price, score, row) for price, score, row in known if price is not None and score is not None
+    ]
+    order: Callable[[tuple[float, float, TaskComparisonRow]], tuple[float, float]] = lambda one: (one[0], -one[1])  # noqa: E731
+    found: list[tuple[float, float, TaskComparisonRow]] = []
+    for price, score, row in sorted(priced, key=order):
+        if not found or score > found[-1][1] or (price, score) == found[-1][:2]:
+            found.append((price, score, row))
+    return [row for _, _, row in found]
+
+
+def _row(told: dict[str, Any]) -> TaskComparisonRow:
+    trials = tuple(TaskTrial(**known_fields(TaskTrial, trial)) for trial in told["trials"])
+    versus = None if told["versus"] is None else (float(told["versus"][0]), float(told["versus"][1]))
+    return TaskComparisonRow(**{**known_fields(TaskComparisonRow, told), "trials": trials, "versus": versus})

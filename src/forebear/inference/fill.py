@@ -1,0 +1,183 @@
+"""What stands in the blanks of a text: tables of single blanks, and the whole text filled as well as it can be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.errors import InputError
+from forebear.inference.next import BLANK_PATTERN, fitting_ids, token_text
+from forebear.inference.predictor import non_finite_error
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.nn.masked_lm import MaskedLM
+
+MOST = 64  # tokens that may be hidden in one text
+
+
+@dataclass(frozen=True)
+class MaskCandidate:
+    """A token that may stand in a blank."""
+
+    token: str
+    id: int
+    text: str
+    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "id": self.id, "text": self.text, "probability": self.probability}
+
+
+@dataclass(frozen=True)
+class FilledText:
+    """A text with blanks: for each hidden token the likeliest ones, all others still hidden, and the whole text.
+
+    The whole is filled token by token, the surest place first, each seeing those that are filled already. Its
+    `log_probability` is the sum over these steps.
+    """
+
+    text: str
+    filled_text: str
+    chosen_ids: tuple[MaskCandidate, ...]
+    log_prob: float
+    blanks: tuple[tuple[MaskCandidate, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "whole": self.filled_text,
+            "log_probability": self.log_prob,
+            "chosen": [filler.to_dict() for filler in self.chosen_ids],
+            "blanks": [[filler.to_dict() for filler in one] for one in self.blanks],
+        }
+
+
+@dataclass(frozen=True)
+class _MaskSpan:
+    """A blank: where it stands in the text, and how many tokens it hides."""
+
+    start: int
+    end: int
+    count: int
+
+
+def fill_masks(restorer: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
+    """Fills every blank: ____ hides so many `tokens`, and so does the tokenizer's own mask ([MASK], <mask>).
+
+    Masks that touch one another are one blank of several tokens: [MASK][MASK] is a Chinese word of two characters.
+    """
+    for name, number in (("top", top), ("tokens", tokens)):
+        if number < 1:
+            raise InputError(f"{name} is {number}", remedy="give at least 1")
+    text = replace_surrogates(text)
+    gaps = _gaps(text, tokenizer.id_to_token(restorer.mask), tokens)
+    count = sum(gap.count for gap in gaps)
+    if not count:
+        remedy = f"write ____ or {tokenizer.id_to_token(restorer.mask)} where something is to be found"
+        raise InputError("the text has no blank", remedy=remedy)
+    if count > MOST:
+        raise InputError(f"{count} tokens are hidden", remedy=f"hide at most {MOST} in one text")
+    row, places = _row(text, gaps, tokenizer, restorer.mask)
+    allowed = _allowed(text, gaps, tokenizer)
+    told = _told(restorer, row, allowed)
+    tables = [_table(scores, tokenizer, top) for scores in told]
+    chosen, log_probability = _best(restorer, row, places, allowed)
+    fillers = [MaskCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), p) for i, p in chosen]
+    return FilledText(
+        text, _whole(text, gaps, chosen, tokenizer), tuple(fillers), log_probability, tuple(map(tuple, tables))
+    )
+
+
+def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of a text in which ____ and the mask's own name hide a token each, and the places of those hidden."""
+    text = replace_surrogates(text)
+    return _row(text, _gaps(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
+
+
+def _gaps(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
+    touching = re.finditer(f"(?:{re.escape(mask)})+", text)
+    masks = [(found.start(), found.end(), found[0].count(mask)) for found in touching]
+    lines = [(found.start(), found.end(), tokens) for found in BLANK_PATTERN.finditer(text)]
+    return [_MaskSpan(*gap) for gap in sorted(masks + lines)]
+
+
+def _row(text: str, gaps: list[_MaskSpan], tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of the text with the mask in its blanks, and the places of the masks."""
+    parts: list[np.ndarray] = []
+    at = 0
+    for gap in gaps:
+        before = text[at : gap.start]
+        if tokenizer.kind == "bytepair" and before.endswith(" "):  # there a space belongs to what follows it
+            before = before[:-1]
+        parts += [tokenizer.encode(before).ids, np.full(gap.count, mask)]
+        at = gap.end
+    parts.append(tokenizer.encode(text[at:]).ids)
+    row = np.concatenate(parts).astype(np.int64)
+    return row, np.flatnonzero(row == mask)
+
+
+def _allowed(text: str, gaps: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
+    """(V,) for each hidden token, True for those that may stand there.
+
+    The first of a blank must begin as the text before it asks for; what comes after it may begin or go on.
+    """
+    ordinary = np.ones(tokenizer.vocab_size, bool)
+    ordinary[list(tokenizer.special_ids)] = False
+    made = []
+    for gap in gaps:
+        first = np.zeros(tokenizer.vocab_size, bool)
+        first[fitting_ids(text[: gap.start], tokenizer)] = True
+        made += [first if first.any() else ordinary, *[ordinary] * (gap.count - 1)]
+    return made
+
+
+def _told(restorer: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
+    """(hidden, V) log P of what may stand in each hidden place, shared out among that."""
+    scores = np.asarray(restorer.mask_log_probs([row])[0], np.float64)
+    if np.isnan(scores).any():
+        raise non_finite_error()
+    scores = np.where(np.stack(allowed), scores, -np.inf)
+    return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+
+
+def _table(scores: np.ndarray, tokenizer: Tokenizer, top: int) -> Iterator[MaskCandidate]:
+    for i in np.argsort(-scores, kind="stable")[:top].tolist():
+        if scores[i] > -np.inf:
+            yield MaskCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), math.exp(scores[i]))
+
+
+def _best(
+    restorer: MaskedLM, row: np.ndarray, places: np.ndarray, allowed: list[np.ndarray]
+) -> tuple[list[tuple[int, float]], float]:
+    """(id, probability) of each hidden token in the order of the text, and the log-probability of all."""
+    row, left, total = row.copy(), list(range(len(places))), 0.0
+    chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(places)
+    while left:
+        scores = _told(restorer, row, [allowed[number] for number in left])
+        surest = int(scores.max(axis=1).argmax())
+        token = int(scores[surest].argmax())
+        number = left.pop(surest)
+        row[places[number]] = token
+        chosen[number] = (token, math.exp(scores[surest, token]))
+        total += float(scores[surest, token])
+    return chosen, total
+
+
+def _whole(text: str, gaps: list[_MaskSpan], chosen: list[tuple[int, float]], tokenizer: Tokenizer) -> str:
+    """The text with its blanks filled."""
+    made, at, number = [], 0, 0
+    for gap in gaps:
+        ids = [token for token, _ in chosen[number : number + gap.count]]
+        filled = tokenizer.decode(ids).strip()
+        if tokenizer.continuation_prefix and tokenizer.continuation_mask[ids[0]]:
+            filled = filled.removeprefix(tokenizer.continuation_prefix)
+        made += [text[at : gap.start], filled]
+        at, number = gap.end, number + gap.count
+    return "".join([*made, text[at:]])

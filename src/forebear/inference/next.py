@@ -1,0 +1,259 @@
+"""Which token comes next, or fills a blank: a table with probabilities."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.errors import InputError
+from forebear.inference.measure import finite_or_none
+from forebear.inference.predictor import eos_id, make_row, non_finite_error, row_log_probs, token_batches
+from forebear.inference.stream_decode import readable_token, token_bytes
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.inference.predictor import CausalLM
+    from forebear.statistical.ngram.explain_probability import NgramEvidence
+    from forebear.statistical.ngram.language_model import NgramModel
+
+BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not those of __init__
+AFFORDABLE = 1 << 13  # tokens that a run may score for one blank: seconds on a laptop
+CHEAP = 1 << 20  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
+NEAR = 16
+
+
+@dataclass(frozen=True)
+class NextCandidate:
+    """A token, its text, and how probable it is here; `whole` is the text with the blank filled, where there is one."""
+
+    token: str
+    id: int
+    text: str
+    probability: float
+    log_prob: float
+    full_text: str | None = None
+    explanation: NgramEvidence | None = None  # what was counted, where that was asked
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; a log-probability of minus infinity is null."""
+        told: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
+        told |= {"probability": self.probability, "log_probability": finite_or_none(self.log_prob)}
+        told |= {} if self.full_text is None else {"whole": self.full_text}
+        return told if self.explanation is None else {**told, "why": self.explanation.to_dict()}
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """The best candidates, best first.
+
+    Without a blank, probabilities are the run's own, of all tokens and the end of the text. For a blank they are those
+    of the whole text, shared out among the `considered` candidates: log P(text so filled) is each `log_probability`.
+    `fitting` tokens could fill it; where not all of them were considered, `covered` says what share of the probability
+    given the text before the blank those have that were.
+    """
+
+    text: str
+    has_blank: bool
+    candidates: tuple[NextCandidate, ...]
+    num_fitting: int
+    num_considered: int
+    covered_mass: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        told: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.num_fitting}
+        told |= {"considered": self.num_considered, "covered": self.covered_mass}
+        return {**told, "candidates": [candidate.to_dict() for candidate in self.candidates]}
+
+
+def next_tokens(  # noqa: A001 - the command's word for it
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    top: int = 10,
+    ends: bool = False,
+    among: int | None = None,
+    why: bool = False,
+) -> NextTokens:
+    """The `top` tokens that may come next, or that may fill the blank (two underscores or more) in the text.
+
+    With `ends`, a filled text is to end after its last character. `among` is how many candidates are tried where text
+    follows the blank, the likeliest after the text before it; None: all, or as many as are affordable. `why` tells the
+    counts behind each probability, of a run that counts.
+    """
+    if top < 1:
+        raise InputError(f"top is {top}", remedy="ask for at least 1 candidate")
+    if among is not None and among < 1:
+        raise InputError(f"among is {among}", remedy="try at least 1 candidate")
+    blanks = list(BLANK_PATTERN.finditer(text))
+    if len(blanks) > 1:
+        raise InputError(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
+    if not blanks:
+        return _after(predictor, tokenizer, text, top, why)
+    if why:
+        what = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
+        raise InputError(what, remedy="leave out --why, or end the text where the blank begins")
+    blank = _BlankSpan(text, blanks[0].start(), blanks[0].end())
+    return _filled(predictor, tokenizer, blank, top=top, ends=ends, among=among)
+
+
+def _after(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
+    if why:
+        _counts(predictor)
+    row = make_row(tokenizer.encode(text).ids, eos_id(tokenizer), ends=False)
+    scores = _following(predictor, row)
+    candidates = (
+        NextCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), math.exp(scores[i]), float(scores[i]))
+        for i in _best(scores[: tokenizer.vocab_size], top)
+    )
+    if why:
+        candidates = _with_evidence(_counts(predictor), tokenizer, row, list(candidates))
+    return NextTokens(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
+
+
+def _counts(predictor: CausalLM) -> NgramModel:
+    """The predictor, if it has counts to show."""
+    from forebear.statistical.ngram.language_model import NgramModel
+
+    if not isinstance(predictor, NgramModel):
+        what = "this run did not count n-grams, so there are no counts that could tell why"
+        raise InputError(what, remedy="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
+    return predictor
+
+
+def _with_evidence(
+    model: NgramModel, tokenizer: Tokenizer, row: np.ndarray, candidates: Sequence[NextCandidate]
+) -> Iterator[NextCandidate]:
+    from forebear.statistical.ngram.explain_probability import ngram_evidence
+
+    ids = [candidate.id for candidate in candidates]
+    told = ngram_evidence(model, row, ids, lambda token: readable_token(tokenizer, token))
+    return (replace(candidate, explanation=one) for candidate, one in zip(candidates, told, strict=True))
+
+
+def _following(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
+    scores = np.asarray(predictor.next_log_probs([row])[0], np.float64)
+    if np.isnan(scores).any():
+        raise non_finite_error()
+    return scores
+
+
+def _best(scores: np.ndarray, count: int) -> list[int]:
+    """The numbers of the best, best first, the lowest number first among equals; never what is impossible."""
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [int(i) for i in order if scores[i] > -np.inf]
+
+
+def token_text(tokenizer: Tokenizer, token: int) -> str:
+    """A token as text; special ones by their names."""
+    return tokenizer.id_to_token(token) if token in tokenizer.special_ids else tokenizer.decode([token])
+
+
+@dataclass(frozen=True)
+class _BlankSpan:
+    """A text with a blank from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
+
+    def sides(self, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+        """The ids before and after. In byte-level BPE a space before the blank belongs to what fills it."""
+        left, right = self.text[: self.start], self.text[self.end :]
+        if tokenizer.kind == "bytepair" and left.endswith(" "):
+            left = left[:-1]
+        return tokenizer.encode(left).ids, tokenizer.encode(right if right.strip() else "").ids
+
+    def whole(self, text: str) -> str:
+        return self.text[: self.start] + text.strip() + self.text[self.end :]
+
+
+def fitting_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
+    """The ids that may fill a blank after this text: nothing special or invisible, no half of a character, and a word
+    begins or goes on as the text says."""
+    attached = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
+    specials, found = tokenizer.special_ids, []
+    for i, token in enumerate(tokenizer.vocabulary()):
+        if i in specials:
+            continue
+        if tokenizer.kind == "bytepair":
+            spelled = token_bytes(token)
+            fits = spelled.startswith(b" ") == before.endswith(" ") and _is_visible(spelled)
+        elif tokenizer.continuation_prefix:
+            fits = bool(tokenizer.continuation_mask[i]) == attached
+        else:
+            fits = bool(token.strip())
+        if fits:
+            found.append(i)
+    return np.array(found, np.int64)
+
+
+def _is_visible(spelled: bytes) -> bool:
+    try:
+        return bool(spelled.decode().strip())
+    except UnicodeDecodeError:
+        return False
+
+
+def _filled(
+    predictor: CausalLM, tokenizer: Tokenizer, blank: _BlankSpan, *, top: int, ends: bool, among: int | None
+) -> NextTokens:
+    """Every candidate's whole text is scored, unless there are too many: then those likeliest after the left side."""
+    end = eos_id(tokenizer)
+    left, right = blank.sides(tokenizer)
+    left, right = make_row(left, end, ends=False), make_row(right, end, ends=ends)[1:]
+    fillers = fitting_ids(blank.text[: blank.start], tokenizer)
+    if not len(fillers):
+        raise InputError("no token can fill this blank", remedy=_spaced(blank))
+    after = _following(predictor, left)[fillers]
+    tried = np.arange(len(fillers))
+    if len(right):
+        count = among or _affordable(predictor) // (len(left) + 1 + len(right))
+        tried = np.sort(np.argsort(-after, kind="stable")[: max(count, 1)])
+        scores = _wholes(predictor, left, fillers[tried], right)
+    else:
+        scores = after + row_log_probs(predictor, [left])[0].sum()
+    total = float(np.logaddexp.reduce(scores))
+    ids, chosen = fillers[tried], _best(scores, top)
+    covered = _share(after, tried) if len(tried) < len(fillers) else 1.0
+    candidates = (_candidate(tokenizer, blank, int(ids[n]), float(scores[n]), total) for n in chosen)
+    return NextTokens(blank.text, True, tuple(candidates), len(fillers), len(tried), covered)
+
+
+def _spaced(blank: _BlankSpan) -> str:
+    """Whether a space stands before the blank decides what fits."""
+    if blank.text[: blank.start].endswith(" "):
+        return "take away the space before it: the tokenizer knows nothing that begins so here"
+    return "write it elsewhere, or leave a space before it"
+
+
+def _share(after: np.ndarray, tried: np.ndarray) -> float:
+    weights = np.exp(after)
+    return float(weights[tried].sum() / weights.sum()) if weights.any() else 0.0
+
+
+def _candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score: float, total: float) -> NextCandidate:
+    text = token_text(tokenizer, token).removeprefix(tokenizer.continuation_prefix)
+    return NextCandidate(tokenizer.id_to_token(token), token, text, math.exp(score - total), score, blank.whole(text))
+
+
+def _affordable(predictor: CausalLM) -> int:
+    """Tokens that may be scored for one blank."""
+    context = predictor.max_length
+    return CHEAP if context is None or context < NEAR else AFFORDABLE
+
+
+def _wholes(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """log P(left, candidate, right) for each candidate."""
+    row = np.concatenate((left, [0], right))
+    rows = np.broadcast_to(row, (len(ids), len(row))).copy()
+    rows[:, len(left)] = ids
+    told = (scores.sum() for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
+    return np.fromiter(told, np.float64, len(ids))

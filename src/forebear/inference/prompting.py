@@ -1,0 +1,623 @@
+"""A run chooses among labels, continuations or words for a blank without having been trained to: a prompt is enough.
+
+Labels are calibrated by default (Zhao et al. 2021; Holtzman et al. 2021): what speaks for a label is divided by what
+would without the text. How common a word is, or how well it fits the template, says nothing of the text, and in small
+runs decides everything otherwise. Choices are not: how likely they are in themselves is part of what is asked.
+What speaks for an answer is told in `likelihoods`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from forebear.data.io.ledger import utf8_size
+from forebear.data.sentences import split_sentences
+from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.errors import InputError
+from forebear.inference.measure import finite_or_none
+from forebear.inference.next import BLANK_PATTERN
+from forebear.inference.predictor import (
+    eos_id,
+    make_row,
+    non_finite_error,
+    oov_spelling_bits,
+    row_log_probs,
+    token_batches,
+    unknown_token_bytes,
+)
+from forebear.inference.prompt_templates import (
+    CHINESE_QA_TEMPLATE,
+    CHINESE_TEMPLATE,
+    ENGLISH_QA_TEMPLATE,
+    ENGLISH_TEMPLATE,
+    AnswerOption,
+    FittedPrompt,
+    LabelSpec,
+    PromptFrame,
+    PromptTemplate,
+    Shots,
+    fit_prompt,
+    fit_with_shots,
+    is_chinese,
+    overlapping_tokens,
+    parse_labels,
+    validate_options,
+)
+from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
+from forebear.inference.stream_decode import GeneratedText, StopReason
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
+    from forebear.inference.predictor import CausalLM
+    from forebear.nn.masked_lm import MaskedLM
+
+# Many continuations of one beginning, told token by token along the tree of what they share: all is read once.
+
+
+BRANCH_BATCH = 64  # continuations told together: bounds memory, changes no result
+
+
+def continuation_log_probs(predictor: CausalLM, begun: np.ndarray, tails: Sequence[Sequence[int]]) -> np.ndarray:
+    """(N,) log P of each continuation (one token or more) of the row `begun`."""
+    found, order = np.zeros(len(tails)), sorted(range(len(tails)), key=lambda number: tuple(tails[number]))
+    for first in range(0, len(order), BRANCH_BATCH):
+        _walk(predictor, begun, tails, order[first : first + BRANCH_BATCH], found)
+    return found
+
+
+def _walk(
+    predictor: CausalLM, begun: np.ndarray, tails: Sequence[Sequence[int]], mine: list[int], found: np.ndarray
+) -> None:
+    """Level by level: a row for each stretch that some of these continuations begin with and go on from."""
+    reader, depth = predictor.read([begun], max(len(tails[number]) for number in mine)), 0
+    rows = [mine]  # the continuations that go on from each row
+    while rows:
+        scores = reader.next_logits()
+        whole, branches = log_normalizers(scores), []
+        for row, numbers in enumerate(rows):
+            by_token: dict[int, list[int]] = {}
+            for number in numbers:
+                by_token.setdefault(tails[number][depth], []).append(number)
+            for token, those in by_token.items():
+                found[those] += float(scores[row, token]) - whole[row] if scores[row, token] > -np.inf else -np.inf
+                if going := [number for number in those if len(tails[number]) > depth + 1]:
+                    branches.append((row, token, going))
+        if branches:
+            reader.select(np.array([row for row, _, _ in branches]))
+            reader.append(np.array([token for _, token, _ in branches]))
+        rows, depth = [going for _, _, going in branches], depth + 1
+
+
+# How likely words are in their place, given what stands around them: by a run that predicts, or one that restores.
+#
+# Every wording is put in its place and the whole is scored, so it never matters where a tokenizer cuts around it; words
+# that a run goes on with follow the tokens of the text before them, as whatever it generates does (`going_on`). Of a
+# run that predicts, the tokens from the first that reaches into the words to the end of the text are counted: log P(the
+# words and what follows them, given what stands before), which is log P(whole) less a part that all wordings share. Of
+# one that restores, only the tokens that reach into the words, as it sees what follows anyway: each is told with itself
+# and the later of these hidden (one by one they would betray each other; Kauf and Ivanova 2023). Other tokens count only
+# where one wording has the text around it cut otherwise than another. Unknown ones are charged their spelling, as in
+# `score`.
+
+
+SPARED = 1 << 11  # tokens that need not be read again, from which on a tree of wordings is worth its beginning
+LIKELIHOODS_AT_ONCE = 1 << 12  # tokens that a network reads at once: bounds memory, changes no result
+
+
+@dataclass(frozen=True, slots=True)
+class LMScore:
+    """The natural logarithm, the tokens and bytes that were counted, and unknown tokens among those of the words."""
+
+    log_prob: float
+    tokens: int
+    bytes: int
+    num_unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedSpan:
+    """The ids of a whole, of which those from `begin` to `end` are counted."""
+
+    ids: np.ndarray
+    begin: int
+    end: int
+    bytes: int
+    spelling: float  # nats, of the unknown tokens that are counted
+    unknown: int
+
+
+def lm_scores(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, asked: Sequence[FittedPrompt]) -> list[list[LMScore]]:
+    """For each frame, how likely each of its wordings is there; all of them together, in batches."""
+    counted = [list(_counted(fit, tokenizer, to_the_end=not scorer.pseudo)) for fit in asked]
+    flat = [one for mine in counted for one in mine]
+    told = _restored(scorer, flat) if is_masked_lm(scorer) else _predicted(scorer, tokenizer, flat)
+    values = iter(told.tolist())
+    return [
+        [LMScore(next(values) - one.spelling, one.end - one.begin, one.bytes, one.unknown) for one in mine]
+        for mine in counted
+    ]
+
+
+def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
+    """Whether it tells tokens by both sides."""
+    return scorer.pseudo
+
+
+def _counted(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
+    start, rows = fit.frame.start, [pieces.ids for pieces in fit.pieces]
+    owns = [_own(pieces, start, words) for pieces, words in zip(fit.pieces, fit.wordings, strict=True)]
+    # Words may change how the text around them is cut: then what differs counts too.
+    before = min(_alike(rows), *(own.start for own in owns))
+    behind = min(
+        _alike([row[::-1] for row in rows]), *(len(row) - own.stop for row, own in zip(rows, owns, strict=True))
+    )
+    for pieces, words, own in zip(fit.pieces, fit.wordings, owns, strict=True):
+        whole, end = fit.frame.full_text(words), len(pieces.ids) - (0 if to_the_end else behind)
+        missed = unknown_token_bytes(whole, pieces, tokenizer.unknown)
+        lacking = pieces.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
+        spelled = oov_spelling_bits(int(lacking[before:end].sum()), int(missed[before:end].sum())) * math.log(2)
+        told = whole[start:].lstrip() if to_the_end else words.lstrip()
+        yield _CountedSpan(pieces.ids, before, end, utf8_size(told), spelled, int(lacking[own.start : own.stop].sum()))
+
+
+def _own(pieces: TokenEncoding, start: int, words: str) -> range:
+    mine = overlapping_tokens(pieces.spans, start, start + len(words))
+    if not mine:
+        raise InputError(f"the run's tokenizer sees nothing in {words!r}", remedy="choose words that it knows")
+    return range(mine[0], mine[-1] + 1)
+
+
+def _alike(rows: Sequence[np.ndarray]) -> int:
+    """How many tokens all rows begin with alike."""
+    length = min(map(len, rows))
+    differing = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
+    return int(differing[0]) if len(differing) else length
+
+
+def _predicted(predictor: CausalLM, tokenizer: Tokenizer, asked: Sequence[_CountedSpan]) -> np.ndarray:
+    """Few wordings are scored whole, many along the tree of what they share."""
+    end, found = eos_id(tokenizer), np.empty(len(asked))
+    alike: dict[bytes, list[int]] = {}
+    for number, one in enumerate(asked):
+        alike.setdefault(one.ids[: one.begin].tobytes(), []).append(number)
+    whole: list[int] = []
+    for numbers in alike.values():
+        first = asked[numbers[0]]
+        if (len(numbers) - len(numbers) // BRANCH_BATCH - 1) * first.begin < SPARED:
+            whole += numbers
+            continue
+        tails = [asked[number].ids[first.begin :].tolist() for number in numbers]
+        found[numbers] = continuation_log_probs(predictor, make_row(first.ids[: first.begin], end, ends=False), tails)
+    rows = [make_row(asked[number].ids, end, ends=False) for number in whole]
+    told = (scores for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
+    for number, scores in zip(whole, told, strict=True):
+        found[number] = scores[asked[number].begin : asked[number].end].sum()
+    return found
+
+
+def _restored(restorer: MaskedLM, asked: Sequence[_CountedSpan]) -> np.ndarray:
+    """A copy for each token that is asked for, with the mask from it to the last of the words."""
+    places = [(number, place) for number, one in enumerate(asked) for place in range(one.begin, one.end)]
+    places.sort(key=lambda place: len(asked[place[0]].ids))  # equal lengths stand together
+    found = np.zeros(len(asked))
+    for group in token_batches(places, lambda place: len(asked[place[0]].ids) + 2, LIKELIHOODS_AT_ONCE):
+        rows, targets = [], []
+        for number, place in group:
+            one = asked[number]
+            row = np.concatenate(([restorer.start], one.ids, [restorer.end])).astype(np.int64)
+            row[place + 1 : one.end + 1] = restorer.mask
+            target = np.full(len(row), -1, np.int64)
+            target[place + 1] = one.ids[place]
+            rows.append(row)
+            targets.append(target)
+        inputs = {"tokens": np.concatenate(rows), "lengths": np.array([len(row) for row in rows])}
+        told = restorer.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"]
+        if np.isnan(told).any():
+            raise non_finite_error()
+        np.add.at(found, [number for number, _ in group], told)
+    return found
+
+
+ScoreUnit = Literal["total", "token", "byte"]
+Framed = tuple[PromptFrame, tuple[str, ...]]  # and the words for its place
+
+TOGETHER = 256  # texts shown at once: bounds memory, changes no result
+EQUAL = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
+CLOSING = frozenset(",.;:!?)]}%”»…")  # stands at a word without a space
+WIDE = "\u2e80"  # from here on scripts are written without spaces
+
+
+@dataclass(frozen=True)
+class OptionScore:
+    """An answer and what speaks for it; natural logarithms.
+
+    log_probability  of the answer's words and what follows them, of all its wordings together
+    neutral          the same without the text, where it was calibrated
+    score            what is compared: the first, per token or byte if so asked, less the second likewise
+    probability      the share of exp(score) among all answers
+    whole            the text with its likeliest wording in place, of which `tokens` and `bytes` were counted
+    unknown          tokens of that wording that the run's vocabulary lacks
+    """
+
+    name: str
+    verbalizer: str
+    prompt: str
+    probability: float
+    score: float
+    log_prob: float
+    neutral_log_probability: float | None
+    tokens: int
+    bytes: int
+    num_unknown: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Of an answer with one wording."""
+        return -self.log_prob / math.log(2) / self.bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; what is infinite is null."""
+        told: dict[str, Any] = {"name": self.name, "probability": self.probability, "score": finite_or_none(self.score)}
+        told |= {"log_probability": finite_or_none(self.log_prob), "wording": self.verbalizer, "whole": self.prompt}
+        told |= {"tokens": self.tokens, "bytes": self.bytes, "unknown_tokens": self.num_unknown}
+        return (
+            told
+            if self.neutral_log_probability is None
+            else {**told, "neutral": finite_or_none(self.neutral_log_probability)}
+        )
+
+
+@dataclass(frozen=True)
+class PromptAnswer:
+    """A text and all answers in the order in which they were given.
+
+    `cut` tokens of the text had no room; `shots` examples stood before it. `pseudo`: tokens were told by both sides.
+    """
+
+    text: str
+    answers: tuple[OptionScore, ...]
+    num_truncated: int
+    shots: int
+    is_pseudo_likelihood: bool
+
+    @property
+    def best(self) -> OptionScore | None:
+        """The likeliest, the first of equals; None where all are impossible."""
+        first = max(self.answers, key=lambda answer: answer.probability)
+        return first if first.probability > 0 else None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether no answer is likelier than another."""
+        shares = [answer.probability for answer in self.answers]
+        return self.best is not None and max(shares) - min(shares) < EQUAL
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        best = self.best
+        told: dict[str, Any] = {"text": self.text, "answer": None if best is None else best.name}
+        told |= {
+            "tied": self.is_tied,
+            "cut_tokens": self.num_truncated,
+            "shots": self.shots,
+            "pseudo": self.is_pseudo_likelihood,
+        }
+        return {**told, "answers": [answer.to_dict() for answer in self.answers]}
+
+
+def score_options(
+    scorer: CausalLM | MaskedLM,
+    tokenizer: Tokenizer,
+    texts: str | Sequence[str],
+    *,
+    labels: LabelSpec | None = None,
+    choices: Sequence[str] | None = None,
+    template: str | None = None,
+    shots: Shots = (),
+    calibrate: bool | None = None,
+    neutral: str | None = None,
+    per: ScoreUnit = "total",
+) -> list[PromptAnswer]:
+    """Which of the labels, or of the choices, each text is best completed by.
+
+    Labels stand in a template with {text} and {label}, behind as many examples (text, label) as have room. Several
+    words may stand for one label: it is as likely as all of them together. Choices continue the text, or fill its
+    blank (____). `neutral` is what stands for the text when calibrating: nothing, or what you say.
+
+    A text too long for the run's context loses what lies farthest from the answer; `cut` says how many tokens.
+    """
+    if (labels is None) == (choices is None):
+        what = "neither labels nor choices" if labels is None else "both labels and choices"
+        raise InputError(
+            f"{what} to choose from", remedy='give --labels "good,bad", or --choices "this one" "that one"'
+        )
+    if per not in get_args(ScoreUnit):
+        raise InputError(f"per is {per!r}", remedy=f"choose one of {', '.join(get_args(ScoreUnit))}")
+    calibrated = labels is not None if calibrate is None else calibrate
+    if neutral is not None and not calibrated:
+        raise InputError(
+            "a neutral text changes nothing without calibration", remedy="add --calibrate, or leave it out"
+        )
+    without = replace_surrogates(neutral or "") if calibrated else None
+    if labels is None:
+        if template is not None or shots:
+            raise InputError("choices take no template and no examples", remedy="write the text out, or give --labels")
+        options = validate_options(
+            [AnswerOption(name, (name,)) for name in choices or ()], "choice", "an argument for each"
+        )
+        asker = _PromptScorer(scorer, tokenizer, options, _placing(scorer, tokenizer, options), (), without, per)
+    else:
+        options = parse_labels(labels)
+        made = _template(template, options)
+        _checked(shots, options)
+        wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
+        shown = made.render_shots(shots, {option.name: option.wordings[0] for option in options})
+        asker = _PromptScorer(
+            scorer, tokenizer, options, lambda text: (made.frame(text), wordings), shown, without, per
+        )
+    texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    groups = range(0, len(texts), TOGETHER)
+    return [answer for first in groups for answer in asker.chosen(texts[first : first + TOGETHER], first + 1)]
+
+
+def _template(written: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
+    """As given, or in the language of the labels: it is their words that must fit in."""
+    chinese = is_chinese(*(word for option in options for word in option.wordings))
+    return PromptTemplate.parse(written if written is not None else CHINESE_TEMPLATE if chinese else ENGLISH_TEMPLATE)
+
+
+def _checked(shots: Shots, options: Sequence[AnswerOption]) -> None:
+    names = [option.name for option in options]
+    for number, (text, label) in enumerate(shots, 1):
+        if label not in names:
+            what = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
+            raise InputError(what, remedy=f"there are: {', '.join(names)}")
+
+
+def _placing(
+    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]
+) -> Callable[[str], Framed]:
+    """Finds the blank of a text (____, or the mask of a run that has one), or else the place behind it."""
+    names = tuple(replace_surrogates(option.name) for option in options)
+    mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
+    pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
+
+    def placed(text: str) -> Framed:
+        blanks = list(pattern.finditer(text))
+        if len(blanks) > 1:
+            raise InputError(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
+        if blanks:
+            return PromptFrame(left=text[: blanks[0].start()], right=text[blanks[0].end() :]), names
+        return PromptFrame(left=text, continues=not is_masked_lm(scorer)), tuple(
+            " " * _is_apart(text, name) + name for name in names
+        )
+
+    return placed
+
+
+def _is_apart(text: str, words: str) -> bool:
+    """Whether a space belongs between the two."""
+    before, after = text[-1:], words[0]
+    return not (before.isspace() or after.isspace() or after in CLOSING or max(before, after) >= WIDE)
+
+
+@dataclass
+class _PromptScorer:
+    """Texts become frames, frames likelihoods, and these shares."""
+
+    scorer: CausalLM | MaskedLM
+    tokenizer: Tokenizer
+    options: tuple[AnswerOption, ...]
+    framed: Callable[[str], Framed]
+    shots: Sequence[str]
+    without: str | None  # what stands for the text when calibrating
+    per: ScoreUnit
+    absent: dict[tuple[object, ...], list[LMScore]] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens of text that it sees at once."""
+        return self.scorer.max_text_tokens if is_masked_lm(self.scorer) else self.scorer.max_length
+
+    @property
+    def _firsts(self) -> list[int]:
+        """The number of each option's first wording among all."""
+        return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
+
+    def chosen(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
+        """The answers to some texts, the first of which has this number."""
+        asked = [self._fitted(text, number) for number, text in enumerate(texts, first)]
+        needed = {_key(fit): fit for fit in asked if self.without is not None and _key(fit) not in self.absent}
+        neutral = [self._emptied(fit) for fit in needed.values()]
+        told = lm_scores(self.scorer, self.tokenizer, [*asked, *neutral])
+        self.absent |= dict(zip(needed, told[len(asked) :], strict=True))
+        return [self._shared(*one) for one in zip(texts, asked, told, strict=False)]
+
+    def _fitted(self, text: str, number: int) -> FittedPrompt:
+        try:
+            if not text.strip():
+                raise InputError("this text is empty", remedy="leave it out, or write some text")
+            return fit_with_shots(self.shots, *self.framed(text), self.tokenizer, self.limit)
+        except InputError as error:
+            error.line = number
+            raise
+
+    def _emptied(self, fit: FittedPrompt) -> FittedPrompt:
+        """The same examples and words around what stands for the text."""
+        frame, _ = self.framed(self.without or "")
+        return fit_prompt(frame.text_after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
+
+    def _shared(self, text: str, fit: FittedPrompt, told: Sequence[LMScore]) -> PromptAnswer:
+        absent = None if self.without is None else self.absent[_key(fit)]
+        logs, values = self._of_options(told), self._of_options(told, self.per)
+        neutral = None if absent is None else self._of_options(absent)
+        scores = values if absent is None else values - self._divisors(absent)
+        total = float(np.logaddexp.reduce(scores))
+        shares = np.exp(scores - total) if total > -math.inf else np.zeros(len(scores))
+        answers = []
+        for number, (option, first) in enumerate(zip(self.options, self._firsts, strict=True)):
+            best = max(range(len(option.wordings)), key=lambda n: told[first + n].log_prob)
+            one, whole = told[first + best], fit.frame.full_text(fit.wordings[first + best])
+            numbers = (float(shares[number]), float(scores[number]), float(logs[number]))
+            without = None if neutral is None else float(neutral[number])
+            counted = (one.tokens, one.bytes, one.num_unknown)
+            answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, without, *counted))
+        return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.pseudo)
+
+    def _of_options(self, told: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
+        """(options,) the logarithm of what all words of each have together."""
+        counts = {"total": lambda one: 1, "token": lambda one: one.tokens, "byte": lambda one: one.bytes}
+        values = np.array([one.log_prob / counts[per](one) for one in told])
+        return np.logaddexp.reduceat(values, self._firsts)
+
+    def _divisors(self, absent: Sequence[LMScore]) -> np.ndarray:
+        found = self._of_options(absent, self.per)
+        if (found == -math.inf).any():
+            name = self.options[int(np.argmin(found))].name
+            what = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
+            raise InputError(what, remedy="leave calibration out (--no-calibrate), or ask a run that smooths")
+        return found
+
+
+def _key(fit: FittedPrompt) -> tuple[object, ...]:
+    """What decides which likelihoods a text's own are divided by."""
+    return fit.wordings, fit.shots
+
+
+# A run writes an answer without having been trained to: a summary after a cue, or a reply after examples.
+
+
+CUE, CHINESE_CUE = "TL;DR:", "总之，"
+
+
+@dataclass(frozen=True)
+class PromptReply:
+    """A text and what a run wrote about it: `answer` is the part of `written` that was asked for.
+
+    `cut` tokens of the text had no room in the prompt; `shots` examples stood before it.
+    """
+
+    text: str
+    answer: str
+    generated_text: str
+    tokens: int
+    stop_reason: StopReason
+    prompt: str
+    num_truncated: int
+    shots: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        told: dict[str, Any] = {"text": self.text, "answer": self.answer, "written": self.generated_text}
+        told |= {"tokens": self.tokens, "ended": self.stop_reason, "prompt": self.prompt}
+        return {**told, "cut_tokens": self.num_truncated, "shots": self.shots}
+
+
+def summarize(
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    texts: str | Sequence[str],
+    *,
+    cue: str | None = None,
+    sentences: int = 3,
+    length: int = 100,
+    top_k: int = 2,
+    seed: int = 0,
+) -> list[PromptReply]:
+    """What a run writes after each text and a cue on a line of its own: the first sentences of it are the summary.
+
+    The numbers are those of GPT-2's paper (section 3.6). Without a cue it is TL;DR: or 总之， by the text's script. The
+    beginning of a text goes where text, cue and `length` new tokens have no room together.
+    """
+    require_positive(sentences=sentences, length=length)
+    if cue is not None and not cue.strip():
+        raise InputError("the cue is empty", remedy=f"write one, such as {CUE!r}, or leave it out")
+    texts, framed = _listed(texts), []
+    for number, text in enumerate(texts, 1):
+        lead = "\n" + replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else CUE)).strip()
+        framed.append(
+            _fitted((), PromptFrame(left=text.rstrip(), lead=lead), tokenizer, _room(predictor, length), number)
+        )
+    how: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
+    told = sample_texts(predictor, tokenizer, [_prompt(fit) for fit in framed], **how)
+    answers = ("".join(split_sentences(one.text.strip())[:sentences]).strip() for one in told)
+    return [_written(*one) for one in zip(texts, framed, told, answers, strict=True)]
+
+
+def generate_replies(
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    texts: str | Sequence[str],
+    *,
+    shots: Shots,
+    template: str | None = None,
+    length: int = 30,
+) -> list[PromptReply]:
+    """What a run writes after each text, behind as many examples (text, answer) as have room: likeliest tokens only.
+
+    A reply ends with its line, or where the next example would begin. The template has {label} at its end, where the
+    answer stands; else it is Q: and A:, or 问： and 答： where the examples are Chinese. Without examples a run goes on
+    as any text would, which is no answer: they are not optional.
+    """
+    require_positive(length=length)
+    if not shots:
+        remedy = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
+        raise InputError("without examples a run does not know that it is asked", remedy=remedy)
+    chinese = is_chinese(*(part for shot in shots for part in shot))
+    made = PromptTemplate.parse(
+        template if template is not None else CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
+    )
+    if made.label_first or made.after.strip():
+        raise InputError(
+            "{label} is not at the end of the template", remedy=f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
+        )
+    shown, stops = made.render_shots(shots), ["\n", *([made.before.strip()] if made.before.strip() else [])]
+    texts, framed = _listed(texts), []
+    for number, text in enumerate(texts, 1):
+        frame = PromptFrame(
+            head=made.before, left=text, lead=made.between.rstrip()
+        )  # a space belongs to what follows it
+        framed.append(_fitted(shown, frame, tokenizer, _room(predictor, length), number))
+    how: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stops}
+    told = sample_texts(predictor, tokenizer, [_prompt(fit) for fit in framed], **how)
+    return [_written(text, fit, one, one.text.strip()) for text, fit, one in zip(texts, framed, told, strict=True)]
+
+
+def _listed(texts: str | Sequence[str]) -> list[str]:
+    return [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def _room(predictor: CausalLM, length: int) -> int | None:
+    """Tokens that a prompt may have, so that all of it is seen until the last token is chosen."""
+    return None if predictor.max_length is None else predictor.max_length - length
+
+
+def _fitted(
+    shots: Sequence[str], frame: PromptFrame, tokenizer: Tokenizer, limit: int | None, number: int
+) -> FittedPrompt:
+    try:
+        if not frame.left.strip():
+            raise InputError("this text is empty", remedy="leave it out, or write some text")
+        return fit_with_shots(shots, frame, ("",), tokenizer, limit)
+    except InputError as error:
+        error.line = number
+        raise
+
+
+def _prompt(fit: FittedPrompt) -> str:
+    return fit.frame.full_text("")
+
+
+def _written(text: str, fit: FittedPrompt, told: GeneratedText, answer: str) -> PromptReply:
+    return PromptReply(
+        text, answer, told.text, len(told.ids), told.stop_reason, _prompt(fit), fit.num_truncated, fit.shots
+    )

@@ -1,0 +1,316 @@
+"""Which token comes next, given scores and one random number: penalty, temperature, top-k, top-p, in this order."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from forebear.errors import InputError
+from forebear.inference.predictor import eos_id, make_row, non_finite_error
+from forebear.inference.stream_decode import GeneratedText, StopReason, TextStream
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.inference.predictor import CausalLM
+
+
+def require_positive(**counts: int) -> None:
+    """Refuses what is no number of things."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise InputError(f"{name} is {count}", remedy=f"give a {name} of at least 1, a whole number")
+
+
+def log_normalizers(scores: np.ndarray) -> np.ndarray:
+    """(B,) what logits (B, V) must be less to be log P; -inf where nothing is possible."""
+    high = scores.max(axis=1, initial=-np.inf, keepdims=True)
+    if not (high < np.inf).all():
+        raise non_finite_error()
+    shifted = scores - np.where(np.isfinite(high), high, 0)
+    with np.errstate(divide="ignore"):
+        return high[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How one token is chosen. A temperature of 0 takes the best, the first of several; then nothing is random.
+
+    temperature         scores are divided by it: below 1 bolder, above 1 more even
+    top_k               only the k best are drawn from (and those equal to the last of them); None: from all
+    top_p               only the fewest best are drawn from that together have this probability; 1: from all
+    repetition_penalty  tokens already in the row lose: a score above 0 is divided by it, one below multiplied
+    """
+
+    temperature: float = 0.8
+    top_k: int | None = None
+    top_p: float = 0.95
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InputError(f"the temperature is {self.temperature}", remedy="choose 0 for the best token, or above")
+        if self.top_k is not None and (self.top_k < 1 or not isinstance(self.top_k, Integral)):
+            raise InputError(f"top-k is {self.top_k}", remedy="choose 1 or more, or leave it out to draw from all")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top-p is {self.top_p}", remedy="choose a share above 0 and up to 1, such as 0.95")
+        if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
+            raise InputError(f"the repetition penalty is {self.repetition_penalty}", remedy="choose 1 for none, or 1.2")
+
+    def choose(self, scores: np.ndarray, said: Sequence[int], chance: float) -> int:
+        """The token for these scores (V,), one of them finite at least, and a number drawn evenly from [0, 1).
+
+        The tokens that are left share [0, 1) by their probabilities, in the order of their ids; the one on whose part
+        the number falls is chosen. So equal numbers give equal tokens, whatever else is drawn beside this row.
+        """
+        scores = penalised(scores, said, self.repetition_penalty)
+        if self.temperature == 0:
+            return int(scores.argmax())
+        scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows
+        left = np.arange(len(scores))
+        for narrowed in self._narrowing():
+            scores = narrowed(scores)
+            kept = np.flatnonzero(scores > -np.inf)
+            left, scores = left[kept], scores[kept]
+        shares = np.cumsum(np.exp(scores))
+        at = int(np.searchsorted(shares, chance * shares[-1], side="right"))
+        return int(left[min(at, len(left) - 1)])
+
+    def _narrowing(self) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+        """What leaves fewer tokens to draw from, one after the other; what is gone costs no time any more."""
+        if self.top_k is not None:
+            count = self.top_k
+            yield lambda scores: best(scores, count)
+        yield lambda scores: likeliest(scores, self.top_p)
+
+
+def penalised(scores: np.ndarray, said: Sequence[int], penalty: float) -> np.ndarray:
+    """Scores (V,) where what was said already is less likely, however often it was said."""
+    if penalty == 1 or not len(said):
+        return scores
+    told = np.unique(np.asarray(said, np.int64))
+    changed = scores.copy()
+    changed[told] = np.where(scores[told] < 0, scores[told] * penalty, scores[told] / penalty)
+    return changed
+
+
+def best(scores: np.ndarray, count: int) -> np.ndarray:
+    """Scores (V,) where all below the last of the best `count` are -inf."""
+    if count >= len(scores):
+        return scores
+    last = np.partition(scores, -count)[-count]
+    return np.where(scores < last, -np.inf, scores)
+
+
+def likeliest(scores: np.ndarray, share: float) -> np.ndarray:
+    """Scores (V,) where all are -inf but the fewest best whose probabilities reach the share.
+
+    Tokens with less than (1 - share) / V each cannot reach 1 - share together: they go unsorted.
+    """
+    if share == 1:
+        return scores
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    rare = weights < (1 - share) / len(weights)
+    ids = np.flatnonzero(~rare)
+    ids = ids[np.argsort(weights[ids], kind="stable")]  # rising
+    below = weights[rare].sum() + np.cumsum(weights[ids])
+    kept = ids[below > 1 - share]
+    if not len(kept):  # rounding: at a share near 0 the best alone
+        kept = ids[-1:]
+    left = np.full_like(scores, -np.inf)
+    left[kept] = scores[kept]
+    return left
+
+
+@dataclass(frozen=True)
+class AllowedTokens:
+    """Which tokens a text may have: none of `never`, `unknown` only where nothing else is possible, else the end."""
+
+    blocked_ids: np.ndarray
+    unk_id: int | None
+    eos_id: int
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Tokenizer, vocabulary: int) -> AllowedTokens:
+        """What a text of this tokenizer may have, for a run that knows so many entries."""
+        end = eos_id(tokenizer)
+        beyond = range(tokenizer.vocab_size, vocabulary)  # entries that only round the vocabulary up
+        never = [*(tokenizer.special_ids - {end, tokenizer.unk_id}), *beyond]
+        return cls(np.array(never, np.int64), tokenizer.unk_id, end)
+
+    def mask(self, scores: np.ndarray) -> np.ndarray:
+        """The scores (V,) in float64, -inf where a token may not be said."""
+        kept = np.array(scores, np.float64)
+        if np.isnan(kept).any():
+            raise non_finite_error()
+        kept[self.blocked_ids] = -np.inf
+        if self.unk_id is not None:
+            unknown, kept[self.unk_id] = kept[self.unk_id], -np.inf
+            if kept.max() == -np.inf:
+                kept[self.unk_id] = unknown
+        if kept.max() == -np.inf:
+            kept[self.eos_id] = 0.0
+        return kept
+
+    def of_rows(self, scores: np.ndarray) -> np.ndarray:
+        """The scores (B, V) of rows that compete: -inf likewise, but a row that can say nothing is given no end."""
+        kept = scores.copy()
+        kept[:, self.blocked_ids] = -np.inf
+        if self.unk_id is not None:
+            kept[:, self.unk_id] = -np.inf
+            silent = np.flatnonzero(kept.max(axis=1) == -np.inf)
+            kept[silent, self.unk_id] = scores[silent, self.unk_id]
+        return kept
+
+
+# A run continues a text: token by token, several prompts and samples at once, each as if it were alone.
+
+
+GENERATION_BATCH = 16  # rows continued at once: bounds memory, changes no text
+
+
+@dataclass(eq=False)
+class _GenerationRow:
+    """A text under way. Its chance follows from seed, sample and prompt alone, one number a token."""
+
+    number: int
+    prompt: str
+    sample: int
+    ids: np.ndarray
+    rng: np.random.Generator
+    continuation: TextStream
+    chosen: list[int] = field(default_factory=list)
+    ended: StopReason | None = None
+
+    def take(self, token: int, end: int, length: int) -> str:
+        """Enters a chosen token, sees whether the text is over, and returns what may be shown of it."""
+        if token == end:
+            self.ended = "end"
+            return self.continuation.finish()
+        self.chosen.append(token)
+        piece = self.continuation.append(token)
+        if not self.continuation.stopped and len(self.chosen) == length:
+            piece += self.continuation.finish()
+            self.ended = "length"
+        if self.continuation.stopped:
+            self.ended = "stop"
+        return piece
+
+
+class GenerationOptions(TypedDict, total=False):
+    """How a text is to be continued: what `stream` takes."""
+
+    length: int
+    temperature: float
+    top_k: int | None
+    top_p: float
+    repetition_penalty: float
+    stop: str | Sequence[str]
+    seed: int
+
+
+def sample_texts(
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    prompts: str | Sequence[str],
+    *,
+    length: int = 100,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    top_p: float = 0.95,
+    repetition_penalty: float = 1.0,
+    stop: str | Sequence[str] = (),
+    seed: int = 0,
+    samples: int = 1,
+    batch: int = GENERATION_BATCH,
+    hear: Callable[[int, str], object] | None = None,
+) -> list[GeneratedText]:
+    """Continues each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
+
+    A text is over when the run says so, before a stop string, or after `length` tokens. What comes of a prompt does
+    not depend on the others. `hear` is called with the number of a result and each piece of its text as it comes.
+    """
+    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+    sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
+    require_positive(length=length, samples=samples, batch=batch)
+    rows = _rows(tokenizer, prompts, stop_strings(stop), seed, samples)
+    for first in range(0, len(rows), batch):
+        for row, piece in _continued(predictor, tokenizer, rows[first : first + batch], sampling, length):
+            if hear is not None:
+                hear(row.number, piece)
+    return [
+        GeneratedText(row.prompt, row.sample, row.continuation.text, tuple(row.chosen), row.ended or "length")
+        for row in rows
+    ]
+
+
+def stream_text(
+    predictor: CausalLM,
+    tokenizer: Tokenizer,
+    prompt: str = "",
+    *,
+    length: int = 100,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    top_p: float = 0.95,
+    repetition_penalty: float = 1.0,
+    stop: str | Sequence[str] = (),
+    seed: int = 0,
+) -> Iterator[str]:
+    """The continuation of one prompt, piece by piece; joined, what `generate` gives for it."""
+    sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
+    require_positive(length=length)
+    rows = _rows(tokenizer, [prompt], stop_strings(stop), seed, samples=1)
+    return (piece for _, piece in _continued(predictor, tokenizer, rows, sampling, length))
+
+
+def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """One string or several that end a text."""
+    given = (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in given:
+        raise InputError("a stop string is empty", remedy="give at least one character, or leave it out")
+    return given
+
+
+def _rows(
+    tokenizer: Tokenizer, prompts: Sequence[str], stop: tuple[str, ...], seed: int, samples: int
+) -> list[_GenerationRow]:
+    if seed < 0 or not isinstance(seed, Integral):
+        raise InputError(f"the seed is {seed}", remedy="choose 0 or above, a whole number")
+    rows: list[_GenerationRow] = []
+    for prompt in prompts:
+        ids = tokenizer.encode(prompt).ids.astype(np.int64)
+        digest = hashlib.blake2b(ids.astype("<i8").tobytes(), digest_size=16).digest()
+        for sample in range(samples):
+            rng = np.random.default_rng([seed, sample, *np.frombuffer(digest, "<u4").tolist()])
+            rows.append(_GenerationRow(len(rows), prompt, sample, ids, rng, TextStream(tokenizer, ids, stop)))
+    return rows
+
+
+def _continued(
+    predictor: CausalLM, tokenizer: Tokenizer, rows: Sequence[_GenerationRow], sampling: SamplingConfig, length: int
+) -> Iterator[tuple[_GenerationRow, str]]:
+    """Continues all rows until each has ended; yields pieces of text as they are certain."""
+    end, permitted = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
+    reader = predictor.read([make_row(row.ids, end, ends=False) for row in rows], length)
+    alive = list(rows)
+    while alive:
+        chosen: list[int] = []
+        for row, scores in zip(alive, reader.next_logits(), strict=True):
+            said = [*row.ids.tolist(), *row.chosen] if sampling.repetition_penalty != 1 else ()
+            token = sampling.choose(permitted.mask(scores), said, row.rng.random())
+            chosen.append(token)
+            if piece := row.take(token, end, length):
+                yield row, piece
+        left = [n for n, row in enumerate(alive) if row.ended is None]
+        if left and len(left) < len(alive):
+            reader.select(np.array(left))
+        if left:
+            reader.append(np.array([chosen[n] for n in left]))
+        alive = [alive[n] for n in left]

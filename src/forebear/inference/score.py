@@ -1,0 +1,225 @@
+"""How probable a run finds a text, as a whole and token by token: log-probability, perplexity, bits per byte."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebear.data.io.ledger import utf8_size
+from forebear.data.tokenizers.char_level import replace_surrogates
+from forebear.errors import InputError
+from forebear.inference.measure import finite_or_none, perplexity
+from forebear.inference.predictor import (
+    eos_id,
+    make_row,
+    oov_spelling_bits,
+    row_log_probs,
+    row_log_probs_with_lengths,
+    token_batches,
+    unknown_token_bytes,
+)
+from forebear.statistical.ngram.language_model import NgramModel
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
+    from forebear.inference.predictor import CausalLM
+    from forebear.nn.masked_lm import MaskedLM
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token of a text, where it stands (code points), and how probable it was after all before it.
+
+    The end of a text has the empty span behind its last character. `spelling` is what an unknown token costs in bits
+    beside its own probability, because its text has yet to be spelled; 0 for all others. `ngram_length` is how many
+    tokens the n-gram has by which a run that counts told it: the longest it knows that ends there.
+    """
+
+    token: str
+    id: int
+    start: int
+    end: int
+    original: str
+    log_prob: float
+    spelling: float
+    ngram_length: int | None = None
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.log_prob)
+
+    @property
+    def bits(self) -> float:
+        """The surprise."""
+        return -self.log_prob / math.log(2) + self.spelling
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; a log-probability of minus infinity is null."""
+        told: dict[str, Any] = {
+            "token": self.token,
+            "id": self.id,
+            "start": self.start,
+            "end": self.end,
+            "original": self.original,
+            "log_probability": finite_or_none(self.log_prob),
+            "probability": self.probability,
+            "bits": finite_or_none(self.bits),
+        }
+        return told if self.ngram_length is None else {**told, "ngram_length": self.ngram_length}
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """A text with its tokens; natural logarithms. What a text of probability 0 has is infinite."""
+
+    text: str
+    tokens: tuple[ScoredToken, ...]
+    is_pseudo_likelihood: bool = (
+        False  # each token was told by all others: the sum is no probability of the text, but ranks texts
+    )
+
+    @property
+    def log_prob(self) -> float:
+        return math.fsum(token.log_prob for token in self.tokens)
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.log_prob)
+
+    @property
+    def perplexity(self) -> float:
+        """Of the run's own tokens: comparable among runs of one tokenizer only."""
+        return perplexity(-self.log_prob, len(self.tokens))
+
+    @property
+    def perplexity_known(self) -> float | None:
+        """The same of those tokens that are not unknown; None where all are."""
+        known = [token.log_prob for token in self.tokens if not token.spelling]
+        return perplexity(-math.fsum(known), len(known)) if known else None
+
+    @property
+    def num_bytes(self) -> int:
+        return utf8_size(replace_surrogates(self.text))
+
+    @property
+    def total_bits(self) -> float:
+        """What the text costs to tell: every token, and the spelling of what is unknown."""
+        return math.fsum(token.bits for token in self.tokens)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Comparable among all runs: what is unknown is charged its spelling."""
+        return self.total_bits / self.num_bytes
+
+    @property
+    def num_unknown(self) -> int:
+        """How many tokens are unknown."""
+        return sum(token.spelling > 0 for token in self.tokens)
+
+    @property
+    def num_impossible(self) -> int:
+        """How many tokens have the probability 0."""
+        return sum(token.log_prob == -math.inf for token in self.tokens)
+
+    def to_dict(self, *, tokens: bool = True) -> dict[str, Any]:
+        """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
+        told: dict[str, Any] = {
+            "text": self.text,
+            "log_probability": finite_or_none(self.log_prob),
+            "probability": self.probability,
+            "perplexity": finite_or_none(self.perplexity),
+            "perplexity_known": None if self.perplexity_known is None else finite_or_none(self.perplexity_known),
+            "bits_per_byte": finite_or_none(self.bits_per_byte),
+            "pseudo": self.is_pseudo_likelihood,
+            "token_count": len(self.tokens),
+            "bytes": self.num_bytes,
+            "unknown_tokens": self.num_unknown,
+            "impossible_tokens": self.num_impossible,
+        }
+        return {**told, "tokens": [token.to_dict() for token in self.tokens]} if tokens else told
+
+
+def score_texts(
+    predictor: CausalLM | MaskedLM, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
+) -> list[ScoredText]:
+    """Scores each text by itself, as what follows the start of a text; with `ends`, that it ends there too.
+
+    A run that finds hidden tokens is asked for each token by all others: a pseudo-likelihood, marked so.
+
+    A text without a single token has no probability worth the name and is refused, by its number counted from 1.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if predictor.pseudo and ends:
+        what = "whether a text ends is nothing that this run was ever asked"
+        raise InputError(what, remedy="leave --ends out, or ask a run that predicts the next token")
+    end = eos_id(tokenizer)
+    cuts = [tokenizer.encode(text) for text in texts]
+    for number, pieces in enumerate(cuts, 1):
+        if not len(pieces.ids):
+            raise empty_text_error(number)
+    rows = [make_row(pieces.ids, end, ends=ends) for pieces in cuts]
+    told: list[tuple[np.ndarray, np.ndarray | None]] = []
+    for group in token_batches(rows, len):
+        scores, lengths = row_log_probs_with_lengths(predictor, group)
+        told += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
+    return [
+        ScoredText(text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.pseudo)
+        for text, pieces, (scores, lengths) in zip(texts, cuts, told, strict=True)
+    ]
+
+
+def empty_text_error(number: int | None = None) -> InputError:
+    what, remedy = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
+    return InputError(what, line=number, remedy=remedy)
+
+
+def _tokens(
+    text: str, pieces: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
+) -> Iterator[ScoredToken]:
+    """The text's tokens with their scores, and its end if that was scored too."""
+    missed = unknown_token_bytes(replace_surrogates(text), pieces, tokenizer.unknown).tolist()
+    used = [None] * len(scores) if lengths is None else lengths.tolist()
+    parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, used, strict=False)
+    for token, i, (start, stop), count, value, length in parts:
+        spelling = oov_spelling_bits(1, count) if i == tokenizer.unk_id else 0.0
+        yield ScoredToken(token, i, start, stop, text[start:stop], value, spelling, length)
+    if len(scores) > len(pieces.ids):
+        end = eos_id(tokenizer)
+        yield ScoredToken(tokenizer.id_to_token(end), end, len(text), len(text), "", scores[-1], 0.0, used[-1])
+
+
+def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
+    """The place of each text by what it costs, spelling included: 1 is the likeliest; equal ones share one."""
+    bits = [one.total_bits for one in scored]
+    rising = sorted(bits)
+    return [1 + bisect_left(rising, value) for value in bits]
+
+
+# How probable very many texts are, each in all: one array of numbers, and nothing is made for each token.
+
+
+def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
+    """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
+    several = isinstance(texts, Sequence) and not isinstance(texts, str)
+    if not several or not all(issubclass(kind, str) for kind in set(map(type, texts))):
+        raise InputError("totals are asked of several texts", remedy='give a list of them, such as ["one", "another"]')
+    end, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
+    if isinstance(predictor, NgramModel):
+        lengths = counts.astype(np.int64) + 1 + ends
+        firsts = np.cumsum(lengths) - lengths
+        tokens, own = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
+        own[firsts] = False
+        if ends:
+            own[firsts + lengths - 1] = False
+        tokens[own] = ids
+        told = predictor.score_flat(tokens, lengths)
+        told[firsts] = 0.0  # what a text begins with is only seen
+        return np.add.reduceat(told, firsts) if len(firsts) else told
+    rows = (make_row(row, end, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
+    scores = (mine for group in token_batches(rows, len) for mine in row_log_probs(predictor, group))
+    return np.array([float(mine.sum()) for mine in scores][: len(counts)])

@@ -1,0 +1,136 @@
+"""The text of tokens that come one by one: whole characters only, and nothing that may yet turn out a stop string."""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+
+StopReason = Literal["end", "stop", "length", "choice"]
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A prompt and what a run makes of it. `ids` are the tokens chosen, also those that spell a stop string.
+
+    Of what was drawn, `sample` is the number; of what was searched for, how many were better. Only the latter has a
+    log P and a score; only one of several choices has their shares.
+    """
+
+    prompt: str
+    sample: int
+    text: str
+    ids: tuple[int, ...]
+    stop_reason: StopReason
+    log_prob: float | None = None
+    score: float | None = None
+    choices: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def full_text(self) -> str:
+        """Prompt and continuation, with one space between them where both would bring one."""
+        doubled = self.prompt[-1:].isspace() and self.text[:1] == " "
+        return self.prompt + self.text[1 if doubled else 0 :]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; what is impossible has null for its logarithm."""
+        told: dict[str, Any] = {"prompt": self.prompt}
+        told |= {"sample": self.sample} if self.log_prob is None else {"rank": self.sample + 1}
+        told |= {"text": self.text, "whole": self.full_text, "tokens": len(self.ids), "ended": self.stop_reason}
+        for name in ("log_probability", "score"):
+            if (value := getattr(self, name)) is not None:
+                told[name] = value if math.isfinite(value) else None
+        return {**told, "choices": dict(self.choices)} if self.choices else told
+
+
+def _bytes_by_character() -> dict[str, int]:
+    """Byte-level BPE writes a byte that prints in Latin-1 as itself and numbers the others from U+0100 on."""
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(0x100)) - set(printing))
+    return {chr(byte): byte for byte in printing} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+BYTES = _bytes_by_character()
+
+
+def token_bytes(token: str) -> bytes:
+    """The bytes that a token of byte-level BPE stands for; an added one may be plain text."""
+    try:
+        return bytes([BYTES[character] for character in token])
+    except KeyError:
+        return token.encode()
+
+
+def readable_token(tokenizer: Tokenizer, number: int) -> str:
+    """A token as a person reads it: of pieces of bytes the text they spell, or the bytes where they spell none."""
+    token = tokenizer.id_to_token(number)
+    if tokenizer.kind != "bytepair" or number in tokenizer.special_ids:
+        return token
+    spelled = token_bytes(token)
+    try:
+        return spelled.decode().replace(" ", "␣").replace("\n", "⏎")
+    except UnicodeDecodeError:
+        return f"‹{spelled.hex(' ').upper()}›"
+
+
+class TextStream:
+    """What follows a prompt. `text` is all of it up to now; `take` gives out what is certain to stay.
+
+    Joined, the pieces are what decoding prompt and continuation gives, less what decoding the prompt alone gives, up
+    to the first stop string. A character whose bytes are still incomplete waits, and so does what a stop string may
+    begin with.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] | np.ndarray, stop: Sequence[str] = ()) -> None:
+        self.text = ""
+        self.stopped = False
+        self._stop = stop
+        self._given = 0  # characters of `text` that were handed out
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._tokenizer = tokenizer
+        self._before = [int(prompt[-1])] if len(prompt) else []
+        self._spell: Callable[[int], str] = self._by_bytes if tokenizer.kind == "bytepair" else self._by_words
+
+    def append(self, token: int) -> str:
+        """The further text that is certain now that this token has come."""
+        return self._heard(self._spell(token))
+
+    def finish(self) -> str:
+        """No token comes any more: what was held back."""
+        piece = self._heard(self._utf8.decode(b"", final=True))
+        rest, self._given = self.text[self._given :], len(self.text)
+        return piece + rest
+
+    def _by_bytes(self, token: int) -> str:
+        return self._utf8.decode(token_bytes(self._tokenizer.token(token)))
+
+    def _by_words(self, token: int) -> str:
+        """Whether a space comes first depends on the token before, and on no other."""
+        before, self._before = self._before, [token]
+        return self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :]
+
+    def _heard(self, piece: str) -> str:
+        if self.stopped:
+            return ""
+        fresh = len(self.text)
+        self.text += piece
+        found = [self.text.find(stop, max(fresh - len(stop) + 1, 0)) for stop in self._stop]
+        certain = min((at for at in found if at >= 0), default=None)
+        if certain is not None:
+            self.stopped, self.text = True, self.text[:certain]
+        else:
+            certain = len(self.text) - max((_begun(self.text, stop) for stop in self._stop), default=0)
+        given, self._given = self._given, max(certain, self._given)
+        return self.text[given : self._given]
+
+
+def _begun(text: str, stop: str) -> int:
+    """How many characters at the end of the text are the beginning of the stop string."""
+    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

@@ -1,0 +1,381 @@
+"""Lines of n-grams as arrays: each character looked at once, each word found by its bytes, no Python object a line.
+
+Lines of the usual form are read; any other is left to the reader's twin, `Lines` in interop/arpa_lines.py, which
+understands every sound line and complains about the rest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from forebear.kernels.jit import compile_kernel, inline_kernel
+
+TENS = np.array([float(f"1e{power}") for power in range(61)])
+ENOUGH = 10**17  # digits beyond are not looked at
+SPACE, TAB, RETURN, END, POINT, PLUS, MINUS, ZERO, SMALL_E = (ord(letter) for letter in " \t\r\n.+-0e")
+BASIS, PRIME, HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)  # hashes: FNV-1a's numbers
+BEGINS, ENDS = -1, 1  # ids of <s>, which is only the first word of an n-gram, and of </s>, only the last
+ODD = 1 << 12  # lines left to the twin at once
+
+
+class WordHashTable(NamedTuple):
+    """A vocabulary whose words are found by their bytes: open addressing, and every word compared to the last byte."""
+
+    pool: np.ndarray  # uint8, word after word, a line end behind each
+    ends: np.ndarray  # (n,) int64, where in the pool each ends
+    ids: np.ndarray  # (n,) int32
+    hashes: np.ndarray  # (n,) uint64
+    slots: np.ndarray  # int32, a power of two of them: which word, or -1
+
+
+def build_word_table(pool: bytes, ids: np.ndarray) -> tuple[WordHashTable, int]:
+    """The table of words, a line end behind each; and which is the first that was there before, -1 if none is."""
+    letters = np.frombuffer(pool, np.uint8)
+    ends = np.flatnonzero(letters == END)
+    slots = np.full(1 << max(4, (2 * len(ids)).bit_length()), -1, np.int32)
+    words = WordHashTable(letters, ends, ids.astype(np.int32), np.empty(len(ends), np.uint64), slots)
+    return words, int(compile_kernel(insert_words_kernel, bare=True)(words))
+
+
+def parse_unigram_lines(
+    text: np.ndarray, at: int, logs: np.ndarray, backoffs: np.ndarray | None
+) -> tuple[int, int, bytes, np.ndarray]:
+    """Reads lines of one word from a place on until the text or the arrays end: how many, where the next line begins,
+    the words with a line end behind each, and (n, 2) which lines were not of the usual form and where they begin.
+
+    For those the word is empty. Without `backoffs`, one of 0 is the only usual one.
+    """
+    pool, odd, longest = np.empty(len(text) - at, np.uint8), np.empty((ODD, 2), np.int64), backoffs is None
+    run = compile_kernel(single_in_loops, bare=True)
+    count, at, used, left = run(text, at, logs, logs if longest else backoffs, longest, pool, odd, TENS)
+    return count, at, pool[:used].tobytes(), odd[:left]
+
+
+def parse_ngram_lines(
+    text: np.ndarray, at: int, words: WordHashTable, rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None
+) -> tuple[int, int, np.ndarray]:
+    """Reads lines of n words into rows (size, n) in the same way."""
+    odd, longest = np.empty((ODD, 2), np.int64), backoffs is None
+    run = compile_kernel(longer_in_loops, bare=True)
+    count, at, left = run(text, at, words, rows, logs, logs if longest else backoffs, longest, odd, TENS)
+    return count, at, odd[:left]
+
+
+# -- parts of a line
+
+
+@inline_kernel
+def number(text, at, tens):
+    """The number that stands here, where it ends, and whether it is one of the usual form."""
+    minus = text[at] == MINUS
+    at += 1 if minus or text[at] == PLUS else 0
+    whole, digits, power, point = np.int64(0), 0, 0, 0
+    while True:
+        digit = np.int64(text[at]) - ZERO
+        if 0 <= digit <= 9:
+            digits += 1
+            if whole < ENOUGH:
+                whole = whole * 10 + digit
+                power -= point
+            else:
+                power += 1 - point
+        elif text[at] == POINT and point == 0:
+            point = 1
+        else:
+            break
+        at += 1
+    if digits > 0 and (text[at] | 32) == SMALL_E:
+        at += 1
+        down = text[at] == MINUS
+        at += 1 if down or text[at] == PLUS else 0
+        digits, told = 0, 0  # of the power
+        while 0 <= np.int64(text[at]) - ZERO <= 9:
+            told = min(told * 10 + np.int64(text[at]) - ZERO, 9999)
+            digits += 1
+            at += 1
+        power += -told if down else told
+    if digits == 0 or abs(power) >= len(tens):
+        return 0.0, at, False
+    value = whole * tens[power] if power >= 0 else whole / tens[-power]
+    return -value if minus else value, at, True
+
+
+@inline_kernel
+def behind_spaces(text, at):
+    """Where the next field begins."""
+    while text[at] == SPACE or text[at] == TAB:
+        at += 1
+    return at
+
+
+@inline_kernel
+def is_over(text, at):
+    """Whether the line ends here, as lines end on any system."""
+    return text[at] == END or (text[at] == RETURN and text[at + 1] == END)
+
+
+@inline_kernel
+def tail(text, at, tens):
+    """The back-off weight at the end of a line, 0 where none is told; where the line ends; whether it is sound."""
+    at = behind_spaces(text, at)
+    if is_over(text, at):
+        return 0.0, at, True
+    value, at, sound = number(text, at, tens)
+    at = behind_spaces(text, at)
+    return value, at, sound and is_over(text, at)
+
+
+@inline_kernel
+def word_end(text, at):
+    """Where the word that begins here ends. A lone carriage return ends it too, and makes the line an odd one."""
+    while text[at] != SPACE and text[at] != TAB and text[at] != END and text[at] != RETURN:
+        at += 1
+    return at
+
+
+@inline_kernel
+def found(words, text, begin, end, value):
+    """Which word of the table these bytes are, or -1; or, the other way round, the slot for it, as -2 - slot."""
+    mask = len(words.slots) - 1
+    slot = np.int64(value ^ (value >> HALF)) & mask
+    while words.slots[slot] >= 0:
+        which = words.slots[slot]
+        if words.hashes[which] == value:
+            start = words.ends[which - 1] + 1 if which else 0
+            if words.ends[which] - start == end - begin:
+                same = 0
+                while same < end - begin and words.pool[start + same] == text[begin + same]:
+                    same += 1
+                if same == end - begin:
+                    return np.int64(which)
+        slot = (slot + 1) & mask
+    return -2 - slot
+
+
+@inline_kernel
+def hashed(text, begin, end):
+    value = BASIS
+    for at in range(begin, end):
+        value = (value ^ np.uint64(text[at])) * PRIME
+    return value
+
+
+# -- lines
+
+
+def insert_words_kernel(words):
+    """Enters every word; returns the first that was there before, or -1."""
+    begin, again = np.int64(0), np.int64(-1)
+    for which in range(len(words.ends)):
+        value = hashed(words.pool, begin, words.ends[which])
+        place = found(words, words.pool, begin, words.ends[which], value)
+        words.hashes[which] = value
+        if place >= 0:
+            again = which if again < 0 else again
+        else:
+            words.slots[-2 - place] = which
+        begin = words.ends[which] + 1
+    return again
+
+
+def single_in_loops(text, at, logs, backoffs, longest, pool, odd, tens):
+    count, used, left = 0, 0, 0
+    while count < len(logs) and at < len(text) and left < len(odd):
+        begin = at
+        value, at, sound = number(text, behind_spaces(text, at), tens)
+        first = behind_spaces(text, at)
+        at = word_end(text, first)
+        weight, over, whole = tail(text, at, tens)
+        logs[count] = value
+        if not longest:
+            backoffs[count] = weight
+        sound = sound and text[first - 1] <= SPACE and at > first and value <= 0
+        if sound and whole and not (longest and weight != 0):
+            for letter in range(first, at):
+                pool[used] = text[letter]
+                used += 1
+        else:
+            odd[left, 0], odd[left, 1] = count, begin
+            left += 1
+        pool[used] = END
+        used += 1
+        at = over
+        while text[at] != END:
+            at += 1
+        at += 1
+        count += 1
+    return count, at, used, left
+
+
+def longer_in_loops(text, at, words, rows, logs, backoffs, longest, odd, tens):
+    count, left, width = 0, 0, rows.shape[1]
+    while count < len(rows) and at < len(text) and left < len(odd):
+        begin = at
+        value, at, sound = number(text, behind_spaces(text, at), tens)
+        sound = sound and value <= 0
+        column = 0
+        while sound and column < width:
+            first = behind_spaces(text, at)
+            hash_of, at = BASIS, first
+            letter = text[at]
+            while letter != SPACE and letter != TAB and letter != END and letter != RETURN:
+                hash_of = (hash_of ^ np.uint64(letter)) * PRIME
+                at += 1
+                letter = text[at]
+            which = found(words, text, first, at, hash_of)
+            sound = at > first and text[first - 1] <= SPACE and which >= 0
+            if sound:
+                word = words.ids[which]
+                sound = (word != BEGINS or column == 0) and (word != ENDS or column == width - 1)
+                rows[count, column] = ENDS if word == BEGINS else word
+            column += 1
+        weight, over, whole = tail(text, at, tens)
+        logs[count] = value
+        if not longest:
+            backoffs[count] = weight
+        if not sound or not whole or (longest and weight != 0):
+            odd[left, 0], odd[left, 1] = count, begin
+            left += 1
+        at = over
+        while text[at] != END:
+            at += 1
+        at += 1
+        count += 1
+    return count, at, left
+
+
+# N-grams as lines of an ARPA file: numbers of nine digits and words laid into one buffer, no Python object a line.
+#
+# The readable twin is `lines_of` in interop/arpa.py, and gives the same bytes.
+
+
+DIGITS, SMALLEST = 9, -4  # as %.9g: so many digits, and powers of ten below or beyond are written as such
+ARPA_WRITING_TENS = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
+DOUBT = 1e-6  # how near to the middle between two decimals a number is left to Python: far more than rounding is off
+LONGEST = 24  # bytes of a number, with what stands around it
+(
+    ARPA_WRITING_SPACE,
+    ARPA_WRITING_TAB,
+    ARPA_WRITING_END,
+    ARPA_WRITING_POINT,
+    ARPA_WRITING_MINUS,
+    ARPA_WRITING_ZERO,
+    ARPA_WRITING_SMALL_E,
+) = (ord(letter) for letter in " \t\n.-0e")
+
+
+class WordBytes(NamedTuple):
+    """The words by their number: their bytes, and where each ends."""
+
+    pool: np.ndarray  # uint8
+    ends: np.ndarray  # (V + 1,) int64, the first of them 0
+
+
+class ScientificDecimals(NamedTuple):
+    """Numbers as ±d.dddddddd · 10^power."""
+
+    minus: np.ndarray  # bool
+    digits: np.ndarray  # int64, all nine of them; 0 of the number 0
+    powers: np.ndarray  # int64
+
+
+def word_bytes(words: list[str]) -> WordBytes:
+    pool = [word.encode() for word in words]
+    ends = np.concatenate(([0], np.cumsum([len(word) for word in pool])))
+    return WordBytes(np.frombuffer(b"".join(pool) + b"\0", np.uint8), ends.astype(np.int64))
+
+
+def format_ngram_lines(names: WordBytes, rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None) -> memoryview:
+    """The lines of n-grams (size, n): finite numbers, words in a row, and weights where they are given."""
+    lengths = np.diff(names.ends)
+    room = int(sum(lengths[column].sum() for column in rows.T)) + len(rows) * (rows.shape[1] + 2 * LONGEST)
+    text, first = np.empty(room, np.uint8), decimals(logs)
+    run = compile_kernel(lines_in_loops, bare=True)
+    used = run(text, names, rows, first, first if backoffs is None else decimals(backoffs), backoffs is not None)
+    return text[:used].data
+
+
+def decimals(values: np.ndarray) -> ScientificDecimals:
+    """The nine digits of each, as Python rounds them."""
+    sizes = np.abs(values)
+    with np.errstate(divide="ignore"):
+        guess = np.floor(np.log10(sizes))
+    near = (guess > DIGITS - 1 - len(ARPA_WRITING_TENS)) & (guess < DIGITS)
+    powers = np.where(near, guess, 0).astype(np.int64)
+    scaled = sizes * ARPA_WRITING_TENS[DIGITS - 1 - powers]
+    digits = np.rint(scaled)
+    up, down = digits >= 10**DIGITS, scaled < 10 ** (DIGITS - 1)  # the logarithm, or rounding, came to the next power
+    doubt = np.abs(scaled - np.floor(scaled) - 0.5) < DOUBT
+    told = ScientificDecimals(np.signbit(values), np.where(near & (sizes > 0), digits, 0).astype(np.int64), powers)
+    for row in np.flatnonzero((doubt | up | down | ~near) & (sizes > 0)).tolist():
+        text, power = f"{sizes[row]:.{DIGITS - 1}e}".split("e")
+        told.digits[row], told.powers[row] = int(text.replace(".", "")), int(power)
+    return told
+
+
+@inline_kernel
+def digit_written(text, at, number):
+    text[at] = ARPA_WRITING_ZERO + number
+    return at + 1
+
+
+@inline_kernel
+def number_written(text, at, minus, digits, power):
+    """Writes a number as %.9g does; where it ends."""
+    if minus:
+        text[at] = ARPA_WRITING_MINUS
+        at += 1
+    if digits == 0:
+        return digit_written(text, at, 0)
+    count = DIGITS  # of digits that are told: no zeros behind the point
+    while digits % 10 == 0:
+        digits //= 10
+        count -= 1
+    plain = SMALLEST <= power < DIGITS
+    whole = power + 1 if plain else 1  # digits before the point
+    if whole <= 0:
+        text[at], text[at + 1] = ARPA_WRITING_ZERO, ARPA_WRITING_POINT
+        at += 2
+        for _ in range(-whole):
+            at = digit_written(text, at, 0)
+    gap = 1 if 0 < whole < count else 0  # the point among the digits
+    for place in range(count - 1, -1, -1):
+        text[at + place + (gap if place >= whole else 0)] = ARPA_WRITING_ZERO + digits % 10
+        digits //= 10
+    if gap:
+        text[at + whole] = ARPA_WRITING_POINT
+    at += count + gap
+    for _ in range(whole - count):
+        at = digit_written(text, at, 0)
+    if not plain:
+        text[at], text[at + 1] = (
+            ARPA_WRITING_SMALL_E,
+            ARPA_WRITING_MINUS if power < 0 else ARPA_WRITING_MINUS - 2,
+        )  # the plus sign
+        at, power = at + 2, abs(power)
+        if power >= 100:
+            at = digit_written(text, at, power // 100)
+        at = digit_written(text, at, power // 10 % 10)
+        at = digit_written(text, at, power % 10)
+    return at
+
+
+def lines_in_loops(text, names, rows, logs, backoffs, weighted):
+    at = np.int64(0)
+    for row in range(len(rows)):
+        at = number_written(text, at, logs.minus[row], logs.digits[row], logs.powers[row])
+        for column in range(rows.shape[1]):
+            text[at] = ARPA_WRITING_SPACE if column else ARPA_WRITING_TAB
+            at += 1
+            word = rows[row, column]
+            for letter in range(names.ends[word], names.ends[word + 1]):
+                text[at] = names.pool[letter]
+                at += 1
+        if weighted:
+            text[at] = ARPA_WRITING_TAB
+            at = number_written(text, at + 1, backoffs.minus[row], backoffs.digits[row], backoffs.powers[row])
+        text[at] = ARPA_WRITING_END
+        at += 1
+    return at

@@ -1,0 +1,415 @@
+"""What word vectors are learned by: sums, products and changes of a few rows of a table at a time, in vectors.
+
+Tables are (rows, width) float32 with a width that is a multiple of LINE, as tables.py makes them. Rows are named by
+numbers in an int32 array from a place on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
+ids[begin + i + 1]. A block is as many targets as `kinds` is long; so the loops know it when they are compiled. The
+test beside it says each in a line of numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+
+from forebear.kernels.tables import CACHE_LINE
+
+# Vectors of the processor, written down once: what compiled loops over rows are built from.
+#
+# Numba turns a loop into such instructions where it can, but keeps no dozen of sums in registers across two loops. Here
+# they are told to LLVM directly, in vectors of any processor; where it has narrower ones, LLVM takes several.
+
+
+FLOAT, INT = ir.FloatType(), ir.IntType(32)
+WIDE = 16  # numbers in a vector of sums: fixed, since it decides the order in which a product is summed
+# 32 registers of 16 numbers each; or else 16 of 8, or fewer
+_TARGET: Any = cpu_target.target_context
+MANY_REGISTERS = "+avx512f" in str(_TARGET.codegen().magic_tuple())
+LOG2_E = 1.4426950408889634
+FARTHEST = 60.0  # 2 to this power and beyond is as good as infinite beside 1
+# 2^x between -1/2 and 1/2, the highest power first: wrong by less than what single precision can tell.
+POWERS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
+ROUNDING = 12582912.0  # 1.5 · 2^23: added to a small number, it leaves the whole part in the lowest bits
+
+
+class SimdBuilder:
+    """Instructions on vectors of so many numbers, put where the builder stands."""
+
+    def __init__(self, context: Any, builder: Any, lanes: int = WIDE) -> None:
+        self.context, self.builder, self.lanes = context, builder, lanes
+        self.size = context.get_value_type(types.intp)
+        self.vector, self.whole = ir.VectorType(FLOAT, lanes), ir.VectorType(INT, lanes)
+
+    # -- arrays
+
+    def number(self, value: int) -> Any:
+        return ir.Constant(self.size, value)
+
+    def array(self, kind: Any, value: Any) -> Any:
+        return self.context.make_array(kind)(self.context, self.builder, value)
+
+    def width(self, kind: Any, value: Any) -> Any:
+        """The length of its rows."""
+        return self.builder.extract_value(self.array(kind, value).shape, kind.ndim - 1)
+
+    def place(self, start: Any, offset: Any) -> Any:
+        return self.builder.gep(start, [offset])
+
+    def row(self, table: Any, width: Any, ids: Any, which: Any) -> Any:
+        """Where the row begins whose number stands in `ids`."""
+        number = self.builder.sext(self.builder.load(self.place(ids, which)), self.size)
+        return self.place(table, self.builder.mul(number, width))
+
+    def load(self, start: Any, offset: Any) -> Any:
+        place = self.builder.bitcast(self.place(start, offset), self.vector.as_pointer())
+        return self.builder.load(place, align=4)
+
+    def store(self, value: Any, start: Any, offset: Any) -> None:
+        place = self.builder.bitcast(self.place(start, offset), self.vector.as_pointer())
+        self.builder.store(value, place, align=4)
+
+    def steps(self, first: Any, last: Any, step: int) -> Any:
+        """A loop over first, first + step, … below last."""
+        return cgutils.for_range_slice(self.builder, first, last, self.number(step), self.size)
+
+    def abreast(self, first: Any, last: Any, many: int, body: Callable[[list[Any]], None]) -> None:
+        """The body for all columns between two, in steps of so many vectors at once, and then of what is left."""
+        build, step = self.builder, many * self.lanes
+        rest = build.srem(build.sub(last, first), self.number(step))
+        end = build.sub(last, rest)
+        with self.steps(first, end, step) as (column, _):
+            body([build.add(column, self.number(one * self.lanes)) for one in range(many)])
+        for left in range(1, many):
+            with build.if_then(build.icmp_signed("==", rest, self.number(left * self.lanes))):
+                body([build.add(end, self.number(one * self.lanes)) for one in range(left)])
+
+    # -- vectors
+
+    def constant(self, value: float) -> Any:
+        return ir.Constant(self.vector, [value] * self.lanes)
+
+    def broadcast(self, number: Any) -> Any:
+        """A vector of one number, again and again."""
+        empty = ir.Constant(self.vector, ir.Undefined)
+        first = self.builder.insert_element(empty, number, ir.Constant(INT, 0))
+        return self.builder.shuffle_vector(first, empty, ir.Constant(self.whole, [0] * self.lanes))
+
+    def variable(self) -> Any:
+        """A vector of zeros that changes in loops; LLVM keeps it in a register."""
+        slot = cgutils.alloca_once(self.builder, self.vector)
+        self.builder.store(self.constant(0.0), slot)
+        return slot
+
+    def fused(self, one: Any, other: Any, more: Any) -> Any:
+        """one · other + more, rounded once where the processor can."""
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fmuladd.v{self.lanes}f32")
+        return self.builder.call(function, [one, other, more])
+
+    def grow(self, slot: Any, one: Any, other: Any) -> None:
+        self.builder.store(self.fused(one, other, self.builder.load(slot)), slot)
+
+    def sums(self, vectors: Sequence[Any]) -> Any:
+        """One vector of the sums of so many vectors: halves are added pair by pair, until each is one number."""
+        made = [*vectors, *[self.constant(0.0)] * (self.lanes - len(vectors))]
+        made = [made[place] for place in _owners(self.lanes)]
+        block = self.lanes
+        while len(made) > 1:
+            low, high = _halves(self.lanes, block)
+            pairs = zip(made[: len(made) // 2], made[len(made) // 2 :], strict=True)
+            made, block = [self._folded(one, other, low, high) for one, other in pairs], block // 2
+        return made[0]
+
+    def _folded(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
+        parts = [
+            self.builder.shuffle_vector(one, other, ir.Constant(self.whole, half + [self.lanes + at for at in half]))
+            for half in (low, high)
+        ]
+        return self.builder.fadd(*parts)
+
+    def likely(self, x: Any) -> Any:
+        """1 / (1 + e^-x), to the last few bits; what is no number stays none."""
+        build = self.builder
+        power = build.fmul(x, self.constant(-LOG2_E))
+        for sign, end in ((">", FARTHEST), ("<", -FARTHEST)):
+            power = build.select(build.fcmp_ordered(sign, power, self.constant(end)), self.constant(end), power)
+        shifted = build.fadd(power, self.constant(ROUNDING))
+        rest = build.fsub(power, build.fsub(shifted, self.constant(ROUNDING)))
+        grown = self.constant(POWERS[0])
+        for factor in POWERS[1:]:
+            grown = self.fused(grown, rest, self.constant(factor))
+        exponent = build.shl(build.bitcast(shifted, self.whole), ir.Constant(self.whole, [23] * self.lanes))
+        grown = build.bitcast(build.add(build.bitcast(grown, self.whole), exponent), self.vector)
+        return build.fdiv(self.constant(1.0), build.fadd(self.constant(1.0), grown))
+
+
+def _halves(lanes: int, block: int) -> tuple[list[int], list[int]]:
+    """Places of the first and of the second half of each block."""
+    starts, half = range(0, lanes, block), block // 2
+    low = [start + at for start in starts for at in range(half)]
+    return low, [place + half for place in low]
+
+
+def _owners(lanes: int) -> list[int]:
+    """Which vector to give in each place so that the sum of the first comes first, and so on."""
+    made, block = [[number] * lanes for number in range(lanes)], lanes
+    while len(made) > 1:
+        low, _ = _halves(lanes, block)
+        half = len(made) // 2
+        made = [[made[one][at] for at in low] + [made[one + half][at] for at in low] for one in range(half)]
+        block //= 2
+    return [made[0].index(number) for number in range(lanes)]
+
+
+intrinsic: Any = extending.intrinsic
+KINDS = 6  # the longest block, so that its sums stay in registers
+TOGETHER = (4, 2, 1) if MANY_REGISTERS else (1,)  # rows whose products with a block are summed at once
+COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns that are changed at once
+ABREAST = 8  # vectors of columns that are only added up, or what is left of them: few long loops
+NARROW = WIDE if MANY_REGISTERS else WIDE // 2  # numbers in a vector where nothing is summed across
+
+
+def _named(names: str, signature: Any, values: Any, lanes: SimdBuilder) -> tuple[dict[str, Any], Any]:
+    """The arguments by name, arrays as pointers to their first number; and the length of the rows of the first."""
+    kinds = signature.args
+    width = lanes.width(kinds[0], values[0])
+    given = {
+        name: lanes.array(kind, value).data if isinstance(kind, types.Array) else value
+        for name, kind, value in zip(names.split(), kinds, values, strict=True)
+    }
+    return given, width
+
+
+def _row(lanes: SimdBuilder, given: dict[str, Any], name: str, width: Any, which: Any) -> Any:
+    """Where row i of a table begins."""
+    build = lanes.builder
+    late = build.zext(build.icmp_signed(">=", which, given["skip"]), lanes.size)
+    return lanes.row(given[name], width, given["ids"], build.add(given["begin"], build.add(which, late)))
+
+
+def _targets(lanes: SimdBuilder, given: dict[str, Any], width: Any, count: int) -> list[Any]:
+    """Where the rows of a block of targets begin."""
+    places = [lanes.builder.add(given["block"], lanes.number(kind)) for kind in range(count)]
+    return [lanes.row(given["outputs"], width, given["targets"], place) for place in places]
+
+
+@intrinsic
+def prefetch_row(typing: Any, rows: Any, number: Any, first: Any, last: Any) -> Any:
+    """Asks for a row, between two columns, long before it is needed.
+
+    Into the second cache: the first has room for too few requests at a time, and loops would wait for it.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder)
+        given, width = _named("rows number first last", signature, values, lanes)
+        start = lanes.place(given["rows"], builder.mul(given["number"], width))
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        how = [ir.Constant(INT, flag) for flag in (0, 2, 1)]  # to read, near but not nearest, data
+        with lanes.steps(given["first"], given["last"], CACHE_LINE) as (column, _):
+            builder.call(function, [builder.bitcast(lanes.place(start, column), byte), *how])
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(rows, size, size, size), build
+
+
+@intrinsic
+def average_rows(
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, made: Any, at: Any, first: Any, last: Any
+) -> Any:
+    """made[at, first:last] = the mean of so many rows, between two columns."""
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder, NARROW)
+        given, width = _named("rows ids begin skip many made at first last", signature, values, lanes)
+        made = lanes.place(given["made"], builder.mul(given["at"], width))
+        one = ir.Constant(ir.FloatType(), 1.0)
+        share = lanes.broadcast(builder.fdiv(one, builder.sitofp(given["many"], ir.FloatType())))
+
+        def mean(columns: list[Any]) -> None:
+            totals = [lanes.variable() for _ in columns]
+            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
+                start = _row(lanes, given, "rows", width, which)
+                for total, column in zip(totals, columns, strict=True):
+                    builder.store(builder.fadd(builder.load(total), lanes.load(start, column)), total)
+            for total, column in zip(totals, columns, strict=True):
+                lanes.store(builder.fmul(builder.load(total), share), made, column)
+
+        lanes.abreast(given["first"], given["last"], ABREAST, mean)
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(rows, ids, size, size, size, made, size, size, size), build
+
+
+@intrinsic
+def add_to_rows(
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, pulls: Any, at: Any, first: Any, last: Any
+) -> Any:
+    """Each of so many rows += pulls[at], one after the other, between two columns."""
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder, NARROW)
+        given, width = _named("rows ids begin skip many pulls at first last", signature, values, lanes)
+        pulls = lanes.place(given["pulls"], builder.mul(given["at"], width))
+
+        def more(columns: list[Any]) -> None:
+            mine = [lanes.load(pulls, column) for column in columns]
+            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
+                start = _row(lanes, given, "rows", width, which)
+                for pull, column in zip(mine, columns, strict=True):
+                    lanes.store(builder.fadd(lanes.load(start, column), pull), start, column)
+
+        lanes.abreast(given["first"], given["last"], ABREAST, more)
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(rows, ids, size, size, size, pulls, size, size, size), build
+
+
+@intrinsic
+def score_rows(
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    scores: Any, at: Any, kinds: Any,
+) -> Any:  # fmt: skip
+    """scores[at + i · kinds + j] = row i · outputs[targets[block + j]], for i below many.
+
+    Up to WIDE numbers behind the last are overwritten.
+    """
+    count = len(kinds)
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder)
+        names = "rows ids begin skip many outputs targets block scores at kinds"
+        given, width = _named(names, signature, values, lanes)
+        ends = _targets(lanes, given, width, count)
+        scores = lanes.place(given["scores"], given["at"])
+
+        def products(first: Any, together: int) -> None:
+            places = [builder.add(first, lanes.number(one)) for one in range(together)]
+            starts = [_row(lanes, given, "rows", width, place) for place in places]
+            totals = [[lanes.variable() for _ in ends] for _ in starts]
+            with lanes.steps(lanes.number(0), width, WIDE) as (column, _):
+                mine = [lanes.load(start, column) for start in starts]
+                for kind, end in enumerate(ends):
+                    other = lanes.load(end, column)
+                    for one, total in zip(mine, totals, strict=True):
+                        lanes.grow(total[kind], one, other)
+            found = [builder.load(total) for line in totals for total in line]
+            for at in range(0, len(found), WIDE):
+                offset = builder.add(builder.mul(first, lanes.number(count)), lanes.number(at))
+                lanes.store(lanes.sums(found[at : at + WIDE]), scores, offset)
+
+        done = lanes.number(0)
+        for together in TOGETHER:
+            rest = builder.sub(given["many"], done)
+            ends_at = builder.sub(given["many"], builder.srem(rest, lanes.number(together)))
+            with lanes.steps(done, ends_at, together) as (first, _):
+                products(first, together)
+            done = ends_at
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(rows, ids, size, size, size, outputs, targets, size, scores, size, kinds), build
+
+
+@intrinsic
+def sigmoid_gradients(typing: Any, scores: Any, at: Any, signs: Any, sign: Any, many: Any, rate: Any) -> Any:
+    """In place from scores[at] on: rate · s / (1 + e^(s · score)) for the signs s = signs[sign], …: how far to pull.
+
+    So many numbers, rounded up to WIDE.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder)
+        given, _ = _named("scores at signs sign many rate", signature, values, lanes)
+        rate = lanes.broadcast(given["rate"])
+        scores, signs = lanes.place(given["scores"], given["at"]), lanes.place(given["signs"], given["sign"])
+        with lanes.steps(lanes.number(0), given["many"], WIDE) as (at, _):
+            sign = lanes.load(signs, at)
+            unlikely = lanes.likely(builder.fneg(builder.fmul(sign, lanes.load(scores, at))))
+            lanes.store(builder.fmul(builder.fmul(rate, sign), unlikely), scores, at)
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(scores, size, signs, size, size, types.float32), build
+
+
+@intrinsic
+def repeat_signs(typing: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, kinds: Any) -> Any:
+    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers behind them are overwritten."""
+    count = len(kinds)
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder)
+        given, _ = _named("tile at signs sign many kinds", signature, values, lanes)
+        tile = lanes.place(given["tile"], given["at"])
+        # All are loaded before any is stored: they are not the same array.
+        part = [
+            lanes.load(given["signs"], builder.add(given["sign"], lanes.number(at))) for at in range(0, count, WIDE)
+        ]
+        with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
+            for at, vector in zip(range(0, count, WIDE), part, strict=True):
+                offset = builder.add(builder.mul(which, lanes.number(count)), lanes.number(at))
+                lanes.store(vector, tile, offset)
+        return context.get_dummy_value()
+
+    size = types.intp
+    return types.void(tile, size, signs, size, size, kinds), build
+
+
+@intrinsic
+def update_rows(
+    typing: Any, rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
+    pulls: Any, at: Any, kinds: Any, sinks: Any, fresh: Any, first: Any, last: Any,
+) -> Any:  # fmt: skip
+    """Between two columns, with a pull p[i, j] = pulls[at + i · kinds + j] between a row and a target:
+
+    outputs[targets[block + j]] += Σ_i p[i, j] · row i,
+    row i of sinks += Σ_j p[i, j] · outputs[targets[block + j]], with outputs as they were before; if fresh, the row of
+    sinks is held to be 0.
+    """
+    count = len(kinds)
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = SimdBuilder(context, builder, NARROW)
+        names = "rows ids begin skip many outputs targets block pulls at kinds sinks fresh first last"
+        given, width = _named(names, signature, values, lanes)
+        ends = _targets(lanes, given, width, count)
+
+        def change(columns: list[Any]) -> None:
+            before = [[lanes.load(end, column) for column in columns] for end in ends]
+            totals = [[lanes.variable() for _ in columns] for _ in ends]
+            with lanes.steps(lanes.number(0), given["many"], 1) as (which, _):
+                start, sink = (_row(lanes, given, name, width, which) for name in ("rows", "sinks"))
+                mine = [lanes.load(start, column) for column in columns]
+                made = [lanes.load(sink, column) for column in columns]
+                made = [builder.select(given["fresh"], lanes.constant(0.0), one) for one in made]
+                pulls = builder.add(given["at"], builder.mul(which, lanes.number(count)))
+                pulls = lanes.place(given["pulls"], pulls)
+                for kind in range(count):
+                    pull = lanes.broadcast(builder.load(lanes.place(pulls, lanes.number(kind))))
+                    for one in range(len(columns)):
+                        lanes.grow(totals[kind][one], pull, mine[one])
+                        made[one] = lanes.fused(pull, before[kind][one], made[one])
+                for one, column in zip(made, columns, strict=True):
+                    lanes.store(one, sink, column)
+            for end, total in zip(ends, totals, strict=True):  # anew from the table: it may have been there before
+                for slot, column in zip(total, columns, strict=True):
+                    lanes.store(builder.fadd(lanes.load(end, column), builder.load(slot)), end, column)
+
+        lanes.abreast(given["first"], given["last"], COLUMNS, change)
+        return context.get_dummy_value()
+
+    size = types.intp
+    kind = types.void(
+        rows, ids, size, size, size, outputs, targets, size, pulls, size, kinds, sinks, types.boolean, size, size
+    )
+    return kind, build

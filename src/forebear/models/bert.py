@@ -1,0 +1,151 @@
+"""BERT (Devlin et al. 2018): every token sees both sides; some are hidden and have to be found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from forebear.errors import InputError
+from forebear.models import spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.input_format import InputFormat
+from forebear.objectives.masked_tokens import MaskedTokens, MaskingUnits, SingleTokens, WholeWords
+from forebear.objectives.sentence_pairs import SENTENCE_TASKS
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.nn.model import Model
+
+LONG = ("windows", "truncate")
+
+
+@dataclass(frozen=True)
+class BertSpec(ModelSpec):
+    """BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding (Devlin, Chang, Lee, Toutanova).
+
+    A model that predicts the next token may only look back; BERT looks both ways, because what it must predict has been
+    hidden: 15 % of the tokens, of which 80 % become [MASK], 10 % another token and 10 % stay, so that no token can be
+    trusted. Beside that it must tell whether the second half of its input followed the first in a document, or was
+    taken from elsewhere. It is the left half of the Transformer, with learned positions and a vector for each half.
+
+    width        numbers in the vector of a token
+    depth        blocks, each attention and feed-forward
+    heads        attention heads in a block
+    context      tokens in a row at most, special ones included
+    inner        width inside the feed-forward layer; 0: four times the width
+    dropout      share of numbers set to zero in training; the small models here see each text few times and want none
+    epsilon      added to the variance in LayerNorm
+    activation   inside the feed-forward layer: gelu, gelu-tanh or relu
+    pairs        what is asked of two halves: "next" (does one follow?), "order" (which came first?) or "none"
+    share        of tokens that are hidden
+    whole_words  hide whole words, Chinese ones too, never a part of one
+    short_rows   tokens of most rows in pre-training; 0: as many as the context holds. In short rows it is learned far
+                 sooner what stands beside what; the paper too takes long ones only for the last tenth of its steps
+    long         a sentence that is longer than a row is read in "windows", or "truncate" leaves its rest away
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "pocket": {"width": 128, "depth": 2, "heads": 2, "context": 64},
+        "laptop": {"width": 256, "depth": 4, "heads": 4, "context": 256, "short_rows": 64},
+        "tiny": {"width": 128, "depth": 2, "heads": 2},
+        "mini": {"width": 256, "depth": 4, "heads": 4},
+        "small": {"width": 512, "depth": 4, "heads": 8},
+        "medium": {"width": 512, "depth": 8, "heads": 8},
+        "base": {},
+        "large": {"width": 1024, "depth": 24, "heads": 16},
+    }
+    size: ClassVar[str] = "pocket"
+    tokenizer: ClassVar[str] = "wordpiece"
+    entries: ClassVar[int] = 30_522
+    needs: ClassVar[tuple[str, ...]] = ("start", "end", "mask")
+    segments: ClassVar[int] = 2
+
+    width: int = 768
+    depth: int = 12
+    heads: int = 12
+    context: int = 512
+    inner: int = 0
+    dropout: float = 0.0
+    epsilon: float = 1e-12
+    activation: str = "gelu"
+    pairs: str = "next"
+    share: float = 0.15
+    whole_words: bool = False
+    short_rows: int = 0
+    long: str = "windows"
+
+    def __post_init__(self) -> None:
+        spec.validate_transformer(self)
+        spec.require_choice("activation", self.activation, spec.ACTIVATIONS)
+        spec.require_choice("pairs", self.pairs, tuple(SENTENCE_TASKS))
+        spec.require_choice("long", self.long, LONG)
+        if self.pairs != "none" and self.segments < 2:
+            what = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
+            raise InputError(what, remedy="choose bert, or pairs 'none'")
+        if not 0 < self.share < 1:
+            raise InputError(f"share is {self.share}", remedy="give a share between 0 and 1, such as 0.15")
+        if self.context < 8:
+            raise InputError(f"context is {self.context}", remedy="give at least 8: special tokens take three of them")
+        if self.short_rows and not 8 <= self.short_rows <= self.context:
+            raise InputError(
+                f"short_rows is {self.short_rows}", remedy=f"give 8 to {self.context}, the context; 0 is all of it"
+            )
+
+    @property
+    def needs_word_boundaries(self) -> bool:
+        return self.whole_words
+
+    def units(self) -> MaskingUnits:
+        """What is hidden as one."""
+        return WholeWords() if self.whole_words else SingleTokens()
+
+    def objective(self, tokenizer: Tokenizer) -> MaskedTokens:
+        start, end, mask = spec.special_ids(tokenizer, self.needs)
+        rows = SENTENCE_TASKS[self.pairs](self.context, start, end, self.long, self.short_rows or None)
+        return MaskedTokens(rows, self.units(), mask, tokenizer.vocab_size, tokenizer.special_ids, self.share)
+
+    def build(self, tokenizer: Tokenizer) -> Model:
+        return self._encoder(tokenizer, self.width, shared=False)
+
+    def _encoder(self, tokenizer: Tokenizer, table: int, *, shared: bool) -> Model:
+        """With a table of tokens so wide, and blocks that are one and the same or each its own."""
+        from forebear.nn.embedding import InputEmbedding
+        from forebear.nn.heads import LMHead, PoolerHead
+        from forebear.nn.model import Model
+        from forebear.nn.transformer import Transformer
+
+        embedding = InputEmbedding(
+            tokenizer.vocab_size,
+            table,
+            positions=self.context,
+            segments=self.segments,
+            norm=True,
+            dropout=self.dropout,
+            epsilon=self.epsilon,
+        )
+        encoder = Transformer(
+            embedding,
+            depth=self.depth,
+            width=self.width,
+            heads=self.heads,
+            inner=self.inner or 4 * self.width,
+            norm="post",
+            sees="all",
+            activation=self.activation,  # pyright: ignore[reportArgumentType] - checked above
+            shared=shared,
+            epsilon=self.epsilon,
+            dropout=self.dropout,
+        )
+        token = LMHead(embedding, width=self.width, bias=True, transform=self.activation, epsilon=self.epsilon)
+        if self.pairs == "none":
+            return Model(encoder, {"token": token})
+        return Model(encoder, {"token": token, "pair": PoolerHead(self.width, 2)})
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        """[CLS] A [SEP] B [SEP], and the vector of [CLS]."""
+        start, end = spec.special_ids(tokenizer, ("start", "end"))
+        return InputFormat((start,), (end,), (end,), "first", segments=self.segments > 1, max_length=self.context)
+
+    def default_recipe(self) -> dict[str, Any]:
+        """Batches are larger than GPT's, because only one token in seven is asked for."""
+        return {"rate": 0.192 / self.width, "batch": max(2 * self.context, 16 * self.width)}

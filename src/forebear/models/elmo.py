@@ -1,0 +1,168 @@
+"""ELMo (Peters et al. 2018): a word's vector depends on its sentence, read by two language models, one each way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from forebear.errors import InputError
+from forebear.models import recurrent_spec, spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
+from forebear.objectives.next_token import BidirectionalLM
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.nn.model import Model
+
+
+@dataclass(frozen=True)
+class ElmoSpec(ModelSpec):
+    """Deep Contextualized Word Representations (Peters, Neumann, Iyyer, Gardner, Clark, Lee, Zettlemoyer; NAACL 2018).
+
+    A table has one vector for "bank", whether of a river or of money. ELMo reads the sentence with two LSTM language
+    models, one forwards and one backwards, trained together but each blind to what the other reads; they share the
+    vectors of words, which are made of letters (CNN-RNN), and the softmax. A word then has three vectors: x, which is
+    the same everywhere, and the states of both layers. A task learns its own mixture of them, γ Σ s_j h_j, and reads it
+    beside its own vectors of words. The models were trained once on a billion words, and helped every task.
+
+    width         numbers in the vector of a word, and of a state in either direction
+    cells         units of an LSTM; if they are not as many as `width`, they are projected to it
+    depth         layers, in each direction
+    context       words of a window that it learns from
+    reads         "characters": words by how they are written; "words": a table, as for single Chinese characters
+    characters    numbers in the vector of a symbol
+    filters       how many symbols a filter sees, and how many of those there are
+    highways      layers above the filters
+    activation    of filters: "relu" or "tanh"
+    longest       symbols of a word, with its two marks; what is longer is read as far as it fits
+    skip          what goes into a layer is added to what comes out, from the second on
+    cell_clip     how far a cell may go, either way; 0: any distance
+    project_clip  how far its projection may
+    softmax       "full": every word is weighed for every prediction; "adaptive": rare words in groups, also exact;
+                  "sampled": learned from some words at a time, which is near to it
+    samples       words that are drawn at each step where the softmax is sampled
+    borders       1: the same token begins and ends a text; 2: each has its own, as in the published files
+    dropout       share of numbers set to zero in training, the same ones at all words of a row
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {
+            "width": 128,
+            "cells": 128,
+            "context": 32,
+            "filters": "1:32,2:32,3:64,4:64,5:64",
+            "highways": 1,
+            "cell_clip": 0.0,
+            "softmax": "adaptive",
+            "dropout": 0.0,
+        },
+        "mini": {
+            "width": 192,
+            "cells": 384,
+            "context": 48,
+            "filters": "1:32,2:32,3:64,4:128,5:128",
+            "highways": 1,
+            "softmax": "adaptive",
+            "dropout": 0.0,
+        },
+        "small": {"width": 128, "cells": 1024, "filters": "1:32,2:32,3:64,4:128,5:256,6:512", "highways": 1},
+        "medium": {"width": 256, "cells": 2048, "filters": "1:32,2:32,3:64,4:128,5:256,6:512", "highways": 1},
+        "original": {},
+    }
+    size: ClassVar[str] = "tiny"
+    tokenizer: ClassVar[str] = "words"
+    entries: ClassVar[int] = 793_471
+
+    width: int = 512
+    cells: int = 4096
+    depth: int = 2
+    context: int = 20
+    reads: str = "characters"
+    characters: int = 16
+    filters: str = "1:32,2:32,3:64,4:128,5:256,6:512,7:1024"
+    highways: int = 2
+    activation: str = "relu"
+    longest: int = 50
+    skip: bool = True
+    cell_clip: float = 3.0
+    project_clip: float = 3.0
+    softmax: str = "sampled"
+    samples: int = 8192
+    borders: int = 1
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        spec.require_range(self, width=(1, None), cells=(1, None), depth=(1, None), context=(1, None))
+        spec.require_range(self, cell_clip=(0, None), project_clip=(0, None), borders=(1, 2))
+        spec.require_choice("reads", self.reads, ("characters", "words"))
+        spec.require_choice("softmax", self.softmax, recurrent_spec.SOFTMAXES)
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is {self.dropout}", remedy="give a share from 0 to below 1")
+        if self.softmax == "sampled" and self.samples < 1:
+            raise InputError(f"samples is {self.samples}", remedy="give a number of words above 0")
+        if self.reads == "characters":
+            recurrent_spec.validate_char_cnn(self)
+
+    @property
+    def char_level(self) -> bool:
+        return self.reads == "characters"
+
+    @property
+    def unused_fields(self) -> dict[str, str]:
+        spelling = ("characters", "filters", "highways", "activation", "longest")
+        return recurrent_spec.unused_fields(self) | ({} if self.char_level else dict.fromkeys(spelling, "reads"))
+
+    def objective(self, tokenizer: Tokenizer) -> BidirectionalLM:
+        (end,) = spec.special_ids(tokenizer, self.needs)
+        return BidirectionalLM(self.context, end)
+
+    def build(self, tokenizer: Tokenizer) -> Model:
+        from forebear.nn.lstm_scan import ClipLimits
+        from forebear.nn.model import Model
+        from forebear.nn.recurrent import BiLMEncoder, LSTMLayer, RecurrentStack
+        from forebear.nn.softmax import SoftmaxHead
+
+        def stack(backward: bool) -> RecurrentStack:
+            project = None if self.cells == self.width else self.width
+            clips = ClipLimits(self.cell_clip, self.project_clip)
+            layers = [
+                LSTMLayer(self.width, self.cells, project=project, backward=backward, clips=clips)
+                for _ in range(self.depth)
+            ]
+            return RecurrentStack(layers, dropout=self.dropout, skip=self.skip)
+
+        embedding = (
+            recurrent_spec.char_cnn_embedding(self, tokenizer)
+            if self.char_level
+            else recurrent_spec.word_embedding(self, tokenizer)
+        )
+        encoder = BiLMEncoder(
+            embedding, stack(False), stack(True), borders=self._around(tokenizer), dropout=self.dropout
+        )
+        onward = recurrent_spec.build_softmax_head(self, self.width, tokenizer.vocab_size)
+        back = SoftmaxHead(onward.softmax, first=self.width, shared=True)
+        return Model(encoder, {"next": onward, "previous": back})
+
+    def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+        return recurrent_spec.oov_tokenizer(self, tokenizer)
+
+    @property
+    def accepts_task_encoder(self) -> bool:
+        return True
+
+    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
+        return recurrent_spec.build_recurrent_task_encoder(self, tokenizer, reader)
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        """Texts begin and end as documents do."""
+        start, end = self._around(tokenizer)
+        return InputFormat((start,), (end,), (end,), "max", segments=True)
+
+    def _around(self, tokenizer: Tokenizer) -> tuple[int, int]:
+        """What begins and ends a text."""
+        roles = spec.special_ids(tokenizer, ("start", "end") if self.borders == 2 else self.needs)
+        return roles[0], roles[-1]
+
+    def default_recipe(self) -> dict[str, Any]:
+        return {"rate": 4e-3 if self.cells < 512 else 1e-3, "batch": 1024, "decay": 0.01}

@@ -1,0 +1,110 @@
+"""The hidden Markov model (Baum et al. 1966–1970, Rabiner 1989): words are said by states that nobody sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from forebear.models.spec import ModelSpec
+from forebear.objectives.input_format import InputFormat
+from forebear.objectives.whole_texts import WholeTexts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from forebear.data.tokenizers.char_ids import CharIds
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.statistical.hmm import HMMModel
+    from forebear.statistical.hmm_tagger import HMMTagger
+
+LONGEST = 64  # symbols of a word's spelling, as others have it who read the same words
+
+
+@dataclass(frozen=True)
+class HMMSpec(ModelSpec):
+    """A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition (Rabiner, 1989).
+
+    An n-gram knows the last few words and nothing else. Baum and Petrie (1966) looked at a chain of states of which
+    only what they say is seen: one state follows another, each says a word, and both by chance. Two sums that go
+    through a text once, forwards and backwards, tell how probable it is over all chains of states there are; and with
+    them Baum, Petrie, Soules and Weiss (1970) found how to learn from the text alone: count each state as often as it
+    is expected, take the counts for tables, and begin again. Each time the text is more probable than before. Left to
+    itself on plain text, the states become kinds of words. Where people wrote the states down, as parts of speech,
+    counting once is enough, and the best chain (Viterbi, 1967) tags a new sentence (Church, A Stochastic Parts Program
+    and Noun Phrase Parser for Unrestricted Text, 1988).
+
+    states     how many there are
+    smoothing  the share of its words that a state takes from a table that all of them share; 0: what a state never
+               said in the text is impossible
+    unit       what begins and ends by itself: a "sentence" or a "document"
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": {"states": 32},
+        "base": {"states": 64},
+        "large": {"states": 128},
+    }
+    size: ClassVar[str] = "base"
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "counting"
+    counts_again: ClassVar[bool] = True
+    learns_tags: ClassVar[bool] = True
+    tokenizer: ClassVar[str] = "words"
+
+    states: int = 64
+    smoothing: float = 0.05
+    unit: str = "sentence"
+
+    def __post_init__(self) -> None:
+        from forebear.statistical.hmm import validate_hmm
+
+        validate_hmm(self.states, self.smoothing)
+        WholeTexts(self.unit, end=0)
+
+    def objective(self, tokenizer: Tokenizer) -> WholeTexts:
+        return WholeTexts(self.unit, tokenizer.special_roles["end"])
+
+    def build(self, tokenizer: Tokenizer) -> HMMModel:
+        from forebear.statistical.hmm import HMMModel
+
+        end = tokenizer.special_roles["end"]
+        return HMMModel(
+            states=self.states,
+            vocabulary=tokenizer.vocab_size,
+            end=end,
+            never=tokenizer.special_ids - {end, tokenizer.unk_id},
+            smoothing=self.smoothing,
+        )
+
+    def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> HMMTagger:
+        """States are tags; the fields above are for states that nobody wrote down."""
+        from forebear.statistical.hmm_tagger import HMMTagger
+
+        end, spelling = tokenizer.special_roles["end"], _spelling(tokenizer)
+        return HMMTagger(
+            words=tokenizer.vocabulary(),
+            end=end,
+            unknown=tokenizer.special_roles["unknown"],
+            legal=legal,
+            never=frozenset(tokenizer.special_ids),
+            spelled=lambda numbers: [spelling.word_of(number) for number in numbers.tolist()],
+        )
+
+    def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Words that were cut before, as tagged ones are, are each a token; those that it lacks are read by letters."""
+        from forebear.data.tokenizers.char_ids import OOVTokenizer, base_tokenizer
+
+        made = base_tokenizer(tokenizer)
+        return cast("Tokenizer", OOVTokenizer(made, _spelling(made))) if made.split == "spaces" else made
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        """Texts as they are; which of two a token belongs to is told."""
+        return InputFormat(segments=True)
+
+    def default_recipe(self) -> dict[str, Any]:
+        return {"batch": 250_000, "epochs": 30}
+
+
+def _spelling(tokenizer: Tokenizer) -> CharIds:
+    from forebear.data.tokenizers.char_ids import char_ids_for
+
+    return char_ids_for(tokenizer.vocabulary(), LONGEST, tokenizer.special_roles, tokenizer.digest)

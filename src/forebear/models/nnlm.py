@@ -1,0 +1,89 @@
+"""NNLM (Bengio et al. 2003): a network guesses the next word from the vectors of the few before it, and learns both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from forebear.errors import InputError
+from forebear.models import spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.input_format import InputFormat
+from forebear.objectives.next_token import NextToken
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.nn.model import Model
+
+SOFTMAXES = ("full", "adaptive")
+ROW = 32  # words asked in a row: more would be less mixed, fewer would be read more often as what stands before a row
+
+
+@dataclass(frozen=True)
+class NNLMSpec(ModelSpec):
+    """A Neural Probabilistic Language Model (Bengio, Ducharme, Vincent, Jauvin; JMLR, 2003).
+
+    To an n-gram every word is as far from every other: having seen "the cat is walking in the bedroom" says nothing of
+    "a dog was running in a room". Here each word has a vector, and the next word's probability is a smooth function of
+    the vectors x of the last few: softmax(b + W x + U tanh(d + H x)). Words that are used alike get vectors that are
+    alike, so that what was learned of one sentence holds for very many others. Vectors and function are learned
+    together, by descent on the likelihood of text; the vectors that are left behind were the first word embeddings.
+
+    width    numbers in the vector of a word (m)
+    inner    units of the hidden layer (h)
+    context  words it looks back at (n - 1): 1 makes it a bigram
+    direct   whether the vectors are also connected to the output directly (W)
+    softmax  "full": every word is weighed for every prediction; "adaptive": rare words in groups, which is much faster
+             where the vocabulary is large; both are exact probabilities
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {"width": 64, "inner": 128, "context": 4, "direct": False, "softmax": "adaptive"},
+        "small": {"width": 128, "inner": 256, "context": 5, "direct": False, "softmax": "adaptive"},
+        "brown": {"width": 30, "inner": 100, "context": 4, "direct": False},
+        "brown-direct": {"width": 60, "inner": 50, "context": 4},
+        "ap": {},
+    }
+    size: ClassVar[str] = "tiny"
+    tokenizer: ClassVar[str] = "words"
+    entries: ClassVar[int] = 17_964
+
+    width: int = 100
+    inner: int = 60
+    context: int = 5
+    direct: bool = True
+    softmax: str = "full"
+
+    def __post_init__(self) -> None:
+        for name, value in {"width": self.width, "inner": self.inner, "context": self.context}.items():
+            if not value > 0:
+                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+        spec.require_choice("softmax", self.softmax, SOFTMAXES)
+
+    def objective(self, tokenizer: Tokenizer) -> NextToken:
+        (end,) = spec.special_ids(tokenizer, self.needs)
+        return NextToken(ROW, end, lead_tokens=self.context - 1)
+
+    def build(self, tokenizer: Tokenizer) -> Model:
+        from forebear.nn.model import Model
+        from forebear.nn.nnlm import NNLMEncoder, NNLMHead, WordEmbedding
+        from forebear.nn.softmax import AdaptiveSoftmax, cluster_cutoffs
+
+        (end,) = spec.special_ids(tokenizer, self.needs)
+        encoder = NNLMEncoder(
+            WordEmbedding(tokenizer.vocab_size, self.width), window=self.context, inner=self.inner, end=end
+        )
+        inputs = self.inner + (self.context * self.width if self.direct else 0)
+        borders = cluster_cutoffs(tokenizer.vocab_size) if self.softmax == "adaptive" else ()
+        return Model(
+            encoder, {"next": NNLMHead(AdaptiveSoftmax(inputs, tokenizer.vocab_size, borders), direct=self.direct)}
+        )
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        """Texts begin as documents do. Of a row no vector has seen all, so the mean of all is read."""
+        (end,) = spec.special_ids(tokenizer, self.needs)
+        return InputFormat((end,), (end,))
+
+    def default_recipe(self) -> dict[str, Any]:
+        """A rate that would break a deep network: most words are seen seldom, and each time is to count."""
+        return {"rate": 1e-2, "batch": 1024, "decay": 0.01}

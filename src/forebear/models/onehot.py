@@ -1,0 +1,65 @@
+"""One-hot vectors (Salton et al. 1975): a word is its number in the vocabulary, and like no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from forebear.models import spec
+from forebear.models.spec import WORD_INPUT_FORMAT, ModelSpec, word_encoder_model
+from forebear.objectives.context_windows import WordFrequencies
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.embeddings.word_table import OnehotModel
+    from forebear.nn.model import Model
+    from forebear.objectives.input_format import InputFormat, TaskEncoderConfig
+
+
+@dataclass(frozen=True)
+class OnehotSpec(ModelSpec):
+    """A Vector Space Model for Automatic Indexing (Salton, Wong, Yang; 1975).
+
+    The simplest vector of a word has a place for every word and a one at its own: a text is the sum of its words, and
+    texts that share words are near each other. Two different words never are: their cosine is 0, whether they are hotel
+    and motel or hotel and Tuesday. Every network after this one begins by multiplying such a vector with a matrix,
+    which is the same as taking one of its rows: [0 0 0 1 0] times a matrix of five rows is the fourth row. What the
+    rows should be, so that words that mean alike are near, is what all the others learn.
+
+    min_count  words seen less often are not in the vocabulary
+    """
+
+    learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
+    only_counts: ClassVar[bool] = True
+    tokenizer: ClassVar[str] = "words"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    min_count: int = 1
+
+    def __post_init__(self) -> None:
+        spec.require_range(self, min_count=(1, None))
+
+    @property
+    def new_word_note(self) -> str:
+        return "have places of their own, behind the others"
+
+    @property
+    def least_count(self) -> int:
+        return self.min_count
+
+    def objective(self, tokenizer: Tokenizer) -> WordFrequencies:
+        return WordFrequencies()
+
+    def build(self, tokenizer: Tokenizer) -> OnehotModel:
+        from forebear.embeddings.word_table import OnehotModel
+
+        return OnehotModel(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids)
+
+    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
+        return word_encoder_model(tokenizer.vocab_size, None, reader)
+
+    def input_format(self, tokenizer: Tokenizer) -> InputFormat:
+        return WORD_INPUT_FORMAT
+
+    def default_recipe(self) -> dict[str, Any]:
+        return {"batch": 100_000, "epochs": 1, "warmup": 0}

@@ -1,0 +1,105 @@
+"""Sequence to sequence (Sutskever et al. 2014): one network reads a text into a vector, another writes from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from forebear.errors import InputError
+from forebear.models import spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.seq2seq import SequenceToSequence
+
+if TYPE_CHECKING:
+    from forebear.data.corpus.parallel import TokenizerPair
+    from forebear.nn.embedding import InputEmbedding
+    from forebear.nn.heads import LMHead
+    from forebear.nn.model import Model
+
+LAPTOP_FIELDS = {"depth": 1, "tied": True, "shared": True, "dropout": 0.1, "smoothing": 0.1}  # what all small ones have
+
+
+@dataclass(frozen=True)
+class Seq2SeqSpec(ModelSpec):
+    """Sequence to Sequence Learning with Neural Networks (Sutskever, Vinyals, Le; NIPS 2014).
+
+    A network wants inputs and outputs of fixed sizes, and a sentence and its translation have any. Here an LSTM reads
+    the source, token by token, and all that is left of it is the state of its layers; another LSTM begins with that
+    state and predicts the translation token by token. Nothing of phrases, alignments or grammar is built in. The source
+    is read from its end, so that its first words are the last that were read when the first words of the translation,
+    which mostly belong to them, are to be written.
+
+    width      numbers in the vector of a token
+    inner      numbers in the state of a layer; 0: as many as the width
+    depth      layers of either network
+    context    tokens of a text, either side
+    reversed   the source is read from its end
+    tied       the vectors by which tokens are scored are those by which they are read
+    shared     one table of vectors for both languages, where they have one vocabulary
+    dropout    share of numbers set to zero in training, between layers, the same for all tokens of a row
+    smoothing  share of each right answer that all tokens divide among them in training, so that none is certain
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {"width": 128, "inner": 128, **LAPTOP_FIELDS},
+        "small": {"width": 256, "inner": 256, **LAPTOP_FIELDS},
+        "wmt14": {},
+    }
+    size: ClassVar[str] = "small"
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
+    tokenizer: ClassVar[str] = "bytepair"
+    entries: ClassVar[int] = 80_000
+
+    width: int = 1000
+    inner: int = 1000
+    depth: int = 4
+    context: int = 256
+    reversed: bool = True
+    tied: bool = False
+    shared: bool = False
+    dropout: float = 0.0
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in {"width": self.width, "depth": self.depth, "context": self.context}.items():
+            if not value > 0:
+                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+        spec.require_range(self, inner=(0, None))
+        for name, value in {"dropout": self.dropout, "smoothing": self.smoothing}.items():
+            if not 0 <= value < 1:
+                raise InputError(f"{name} is {value}", remedy="give a share from 0 to below 1")
+
+    def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
+        return SequenceToSequence(self.context, ends[0], ends[1])
+
+    def build(self, tokenizer: TokenizerPair) -> Model:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from forebear.nn.model import Model
+        from forebear.nn.seq2seq import RecurrentEncoderDecoder, Seq2SeqDecoder, Seq2SeqEncoder
+
+        read, written, scored = self.tables(tokenizer)
+        same: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
+        reader = Seq2SeqEncoder(read, way="backward" if self.reversed else "forward", **same)
+        encoder = RecurrentEncoderDecoder(reader, Seq2SeqDecoder(written, scored, **same))
+        return Model(encoder, {"translation": self.head(scored)})
+
+    def tables(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
+        """The vectors by which the source is read, the translation is read, and its tokens are scored."""
+        from forebear.nn.embedding import InputEmbedding
+
+        def table(entries: int) -> InputEmbedding:
+            return InputEmbedding(entries, self.width, positions=self.context, placing="none", scale=self.width**0.5)
+
+        read = table(tokenizer.source.size)
+        written = read if self.shared and tokenizer.is_shared else table(tokenizer.target.size)
+        return read, written, written if self.tied else table(tokenizer.target.size)
+
+    def head(self, scored: InputEmbedding) -> LMHead:
+        from forebear.nn.heads import LMHead
+
+        return LMHead(scored, smoothing=self.smoothing)
+
+    def default_recipe(self) -> dict[str, Any]:
+        """Small ones have minutes, and learn in many small steps; the published ones took 128 sentences in each."""
+        batch = 1024 if self.width < 512 else 6400
+        return {"rate": 1.0 / max(self.width, 256), "batch": batch, "memory": 0.98, "decay": 0.01}

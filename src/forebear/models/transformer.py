@@ -1,0 +1,120 @@
+"""The Transformer (Vaswani et al. 2017): attention alone reads a text and writes its translation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from forebear.errors import InputError
+from forebear.models import spec
+from forebear.models.spec import ModelSpec
+from forebear.objectives.seq2seq import SequenceToSequence
+
+if TYPE_CHECKING:
+    from forebear.data.corpus.parallel import TokenizerPair
+    from forebear.nn.model import Model
+
+WARMUP = 4000  # steps, in the paper
+
+
+@dataclass(frozen=True)
+class TransformerSpec(ModelSpec):
+    """Attention Is All You Need (Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin; NIPS 2017).
+
+    Before it, a recurrent network read a sentence word by word into its state, and attention helped another to look
+    back at it. Here nothing is recurrent: every token looks at every other in one step, so that a whole text is learned
+    from at once and distance costs nothing. An encoder of `depth` blocks (attention, feed-forward) reads the source; a
+    decoder of as many (masked attention, attention to what the encoder made, feed-forward) writes the translation.
+    After each part comes LayerNorm(x + part(x)); positions are waves of fixed lengths.
+
+    width      numbers in the vector of a token
+    depth      blocks, in the encoder and again in the decoder
+    heads      attention heads in a block
+    context    tokens of a text, either side
+    inner      width inside the feed-forward layer; 0: four times the width
+    dropout    share of numbers set to zero in training
+    smoothing  share of each right answer that all tokens divide among them in training, so that none is certain
+    shared     one table of vectors for both languages, where they have one vocabulary
+    norm       "post": after each sum, as in the paper; "pre": before each part, which deep ones are trained with today
+    epsilon    added to the variance in LayerNorm
+    """
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {"width": 128, "depth": 2, "heads": 4, "inner": 256},
+        "small": {"width": 256, "depth": 3, "heads": 8, "inner": 512},
+        "base": {},
+        "big": {"width": 1024, "heads": 16, "inner": 4096, "dropout": 0.3},
+    }
+    size: ClassVar[str] = "small"
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
+    tokenizer: ClassVar[str] = "bytepair"
+    entries: ClassVar[int] = 37_000
+
+    width: int = 512
+    depth: int = 6
+    heads: int = 8
+    context: int = 256
+    inner: int = 2048
+    dropout: float = 0.1
+    smoothing: float = 0.1
+    shared: bool = True
+    norm_first: str = "post"
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        spec.validate_transformer(self)
+        spec.require_choice("norm", self.norm_first, ("post", "pre"))
+        if not 0 <= self.smoothing < 1:
+            raise InputError(f"smoothing is {self.smoothing}", remedy="give a share from 0 to below 1")
+
+    def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
+        return SequenceToSequence(self.context, ends[0], ends[1])
+
+    def build(self, tokenizer: TokenizerPair) -> Model:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from forebear.nn.embedding import InputEmbedding
+        from forebear.nn.heads import LMHead
+        from forebear.nn.model import Model
+        from forebear.nn.transformer import EncoderDecoder, TransformerDecoder
+        from forebear.nn.transformer import Transformer as Reader
+
+        def embedding(entries: int) -> InputEmbedding:
+            return InputEmbedding(
+                entries,
+                self.width,
+                positions=self.context,
+                placing="sinusoid",
+                dropout=self.dropout,
+                scale=self.width**0.5,
+            )
+
+        read = embedding(tokenizer.source.size)
+        written = read if self.shared and tokenizer.is_shared else embedding(tokenizer.target.size)
+        same: dict[str, Any] = {
+            "depth": self.depth,
+            "width": self.width,
+            "heads": self.heads,
+            "inner": self.inner or 4 * self.width,
+            "norm": self.norm_first,
+            "activation": "relu",
+            "epsilon": self.epsilon,
+            "dropout": self.dropout,
+        }
+        both = EncoderDecoder(
+            Reader(read, sees="all", attention_dropout=0.0, **same), TransformerDecoder(written, **same)
+        )
+        return Model(both, {"translation": LMHead(written, smoothing=self.smoothing)})
+
+    def default_recipe(self) -> dict[str, Any]:
+        """The paper's for its sizes; small ones have minutes, and learn in many small steps."""
+        if self.width >= 512:
+            rate = (self.width * WARMUP) ** -0.5
+            return {
+                "rate": rate,
+                "warmup": WARMUP,
+                "schedule": "root",
+                "batch": 50_000,
+                "memory": 0.98,
+                "decay": 0.0,
+            }
+        return {"rate": 0.256 / self.width, "batch": 1024, "memory": 0.98, "decay": 0.01}

@@ -1,0 +1,338 @@
+"""States into answers: one class for each shape of answer, computed only where something is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.nn.embedding import InputEmbedding
+from forebear.nn.encoder import ScalarMix, States
+from forebear.nn.layers import (
+    ACTIVATIONS,
+    DeferredEmbedding,
+    Initial,
+    deferred_layer_norm,
+    deferred_linear,
+    set_initial_values,
+)
+from forebear.nn.nnlm import WordEmbedding
+from forebear.nn.softmax import sampled_softmax_loss, summed_cross_entropy, target_log_probs, zipf_probabilities
+
+if TYPE_CHECKING:
+    from forebear.nn.crf import CRFLayer
+
+
+class LMHead(nn.Module, Initial):
+    """Which token? Scores every entry of the vocabulary by the vectors with which the embedding reads them.
+
+    `transform` names the activation of a layer in between, followed by a norm, as in BERT: it leads from
+    states of another `width` to the embedding's, as in ALBERT. `bias` gives each token one of its own. In training,
+    `smoothing` of what is right is divided among all tokens, as in the Transformer, and it may be learned from so many
+    `sampled` ones at each step. `falling` says that ids are given by falling count: then biases begin so.
+    """
+
+    def __init__(
+        self,
+        embedding: InputEmbedding | WordEmbedding,
+        *,
+        width: int | None = None,
+        bias: bool = False,
+        transform: str | None = None,
+        epsilon: float = 1e-5,
+        smoothing: float = 0.0,
+        sampled: int = 0,
+        falling: bool = False,
+    ) -> None:
+        super().__init__()
+        self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
+        self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
+        self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
+        if falling:
+            set_initial_values(self, bias=zipf_probabilities(embedding.vocabulary).log())
+        self.activation = transform
+        self.transform = deferred_linear(width or embedding.width, embedding.width) if transform else None
+        self.transform_norm = deferred_layer_norm(embedding.width, epsilon) if transform else None
+
+    @property
+    def vocab_size(self) -> int:
+        return self._read_by[0].vocabulary
+
+    @property
+    def embedding(self) -> DeferredEmbedding:
+        """The embedding's own; where it is one of small integers, it only reads."""
+        return self._read_by[0].token
+
+    @property
+    def weight(self) -> Tensor:
+        """(V, D) the embedding's own."""
+        return self.embedding.weight
+
+    def forward(self, states: States) -> Tensor:
+        """(T, V) logits."""
+        return self.logits_from(self.transformed(states.last))
+
+    def logits_from(self, x: Tensor) -> Tensor:
+        """(T, D) that were `transformed` → (T, V) logits."""
+        return self.embedding.logits(x, self.bias)
+
+    def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
+        """(N,) log P of these tokens by the last vectors (N, D)."""
+        return target_log_probs(self.logits_from, self.transformed(x), target, self.vocab_size)
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over asked positions; others cost nothing."""
+        asked = (target >= 0).nonzero().squeeze(1)
+        x = states.last if len(asked) == len(states.last) == len(target) else states.last_at(asked)
+        if type(self.embedding) is not DeferredEmbedding:
+            return -self.log_probs(x, target[asked]).sum()
+        if self.draws and self.training:
+            return sampled_softmax_loss(self.transformed(x), self.weight, self.bias, target[asked], self.draws)
+        smoothing = self.smoothing if self.training else 0.0
+        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked], smoothing)
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
+        of all."""
+        return None if target is None else (target >= 0).nonzero().squeeze(1)
+
+    def transformed(self, x: Tensor) -> Tensor:
+        if self.transform is None or self.transform_norm is None or self.activation is None:
+            return x
+        return self.transform_norm(ACTIVATIONS[self.activation](self.transform(x)))
+
+
+class PoolerHead(nn.Module):
+    """Which of a few answers, of a row as a whole? Reads the vector of its first token, through one layer and a tanh.
+
+    That layer is BERT's "pooler"; the first token, [CLS], stands for nothing but the row.
+    """
+
+    def __init__(self, width: int, answers: int) -> None:
+        super().__init__()
+        self.pool, self.choose = deferred_linear(width, width), deferred_linear(width, answers)
+
+    def forward(self, states: States) -> Tensor:
+        """(B, answers) logits."""
+        return self.choose(torch.tanh(self.pool(states.last_at(first_token_ids(states.lengths, states.last.device)))))
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over rows that are asked."""
+        asked = target >= 0
+        first = states.last_at(first_token_ids(states.lengths, target.device)[asked])
+        logits = self.choose(torch.tanh(self.pool(first)))
+        return functional.cross_entropy(logits.float(), target[asked], reduction="sum")
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor:
+        first = first_token_ids(lengths, self.choose.weight.device)
+        return first if target is None else first[target >= 0]
+
+
+def first_token_ids(lengths: Sequence[int], device: torch.device) -> Tensor:
+    """(B,) the number of each row's first token."""
+    return torch.tensor(list(accumulate(lengths, initial=0))[:-1], device=device)
+
+
+# Heads for tasks: a label for a text or a pair, a choice, a tag for each word, the place where an answer begins.
+
+
+Kind = Literal["one", "several", "number"]
+
+
+class _TaskHead(nn.Module):
+    """What heads of tasks have in common: they read the last layer, or a mixture of all, through dropout."""
+
+    def __init__(self, mixture: ScalarMix | None, dropout: float) -> None:
+        super().__init__()
+        self.mixture, self.dropout = mixture, nn.Dropout(dropout)
+
+    def at(self, states: States, numbers: Tensor) -> Tensor:
+        """(n, D) the vectors of the tokens with these numbers."""
+        return states.last_at(numbers) if self.mixture is None else self.mixture(states, numbers)
+
+    def all(self, states: States) -> Tensor:
+        """(T, D) the vectors of all tokens."""
+        if self.mixture is None:
+            return states.last
+        return self.mixture(states, torch.arange(sum(states.lengths), device=states.last.device))
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        return None
+
+
+class PooledHead(_TaskHead):
+    """One vector for each row: of its first token, its last, the mean, or of each number the largest (of no token: 0).
+
+    `dense`: through a layer and a tanh.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        answers: int,
+        read: str,
+        *,
+        dense: bool,
+        mixture: ScalarMix | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(mixture, dropout)
+        self.read = read
+        self.pool = deferred_linear(width, width) if dense else None
+        self.choose = deferred_linear(width, answers, bias=read != "last")  # softmax(hW) and no more, in GPT's paper
+
+    def pool_rows(self, states: States) -> Tensor:
+        """(B, D)."""
+        if self.read in ("first", "last"):
+            return self.at(states, self._places(states.lengths))
+        x, lengths = self.all(states), torch.tensor(states.lengths, device=states.last.device)
+        if self.read == "max":
+            found = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
+            return found.masked_fill((lengths == 0)[:, None], 0.0)
+        return averaged(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(n, D) → (n, answers)."""
+        if self.pool is not None:
+            x = torch.tanh(self.pool(x))
+        return self.choose(self.dropout(x)).float()
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        return None if self.read in ("mean", "max") else self._places(lengths)
+
+    def _places(self, lengths: tuple[int, ...]) -> Tensor:
+        device = self.choose.weight.device
+        first = first_token_ids(lengths, device)
+        return first if self.read == "first" else first + torch.tensor(lengths, device=device) - 1
+
+
+class LabelHead(PooledHead):
+    """Which label ("one"), which labels ("several"), or what number? The rows of one example are averaged.
+
+    An example is several rows where two texts are shown in both orders, and where a long text is read in windows.
+    `weights` count mistakes about some labels more than about others.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        answers: int,
+        read: str,
+        *,
+        kind: Kind = "one",
+        dense: bool,
+        mixture: ScalarMix | None = None,
+        dropout: float = 0.0,
+        weights: tuple[float, ...] | None = None,
+    ) -> None:
+        super().__init__(width, answers, read, dense=dense, mixture=mixture, dropout=dropout)
+        self.kind, self.weights = kind, weights
+
+    def forward(self, states: States) -> Tensor:
+        """(examples, answers) logits, or numbers."""
+        x = self.pool_rows(states)
+        if states.groups is not None and len(states.groups):
+            x = averaged(x, states.groups, int(states.groups[-1]) + 1)
+        return self.logits(x)
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """The sum over examples that are asked; targets are (E,) numbers of labels, (E, answers) 0 or 1, or values."""
+        logits = self(states)
+        if self.kind == "number":
+            asked = ~torch.isnan(target)
+            return functional.mse_loss(logits[asked, 0], target[asked], reduction="sum")
+        weight = None if self.weights is None else torch.tensor(self.weights, device=logits.device)
+        if self.kind == "one":
+            asked = target >= 0
+            return functional.cross_entropy(logits[asked], target[asked], weight=weight, reduction="sum")
+        asked = target[:, 0] >= 0
+        right = target[asked].float()
+        return functional.binary_cross_entropy_with_logits(logits[asked], right, pos_weight=weight, reduction="sum")
+
+
+class ChoiceHead(PooledHead):
+    """Which of several rows? Each gets a score; the softmax is over the rows of one example."""
+
+    def __init__(
+        self, width: int, read: str, *, dense: bool, mixture: ScalarMix | None = None, dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, 1, read, dense=dense, mixture=mixture, dropout=dropout)
+
+    def forward(self, states: States) -> Tensor:
+        """(B,) logits."""
+        return self.logits(self.pool_rows(states)).squeeze(1)
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """Targets are (E,) which row of the example it is, from 0."""
+        assert states.groups is not None
+        sizes = torch.bincount(states.groups)
+        table = pad_scores(self(states), tuple(sizes.tolist()))
+        asked = target >= 0
+        return functional.cross_entropy(table[asked], target[asked], reduction="sum")
+
+
+class TagHead(_TaskHead):
+    """Which tag has each word that is asked about? With a CRF the tags of a row are judged together."""
+
+    def __init__(
+        self,
+        width: int,
+        tags: int,
+        *,
+        crf: CRFLayer | None = None,
+        mixture: ScalarMix | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(mixture, dropout)
+        self.choose, self.crf = deferred_linear(width, tags), crf
+
+    def forward(self, states: States) -> Tensor:
+        """(T, tags) logits."""
+        return self.choose(self.all(states)).float()
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        asked = (target >= 0).nonzero().squeeze(1)
+        logits = self.choose(self.dropout(self.at(states, asked))).float()
+        if self.crf is None:
+            return functional.cross_entropy(logits, target[asked], reduction="sum")
+        ends = torch.tensor(states.lengths, device=target.device).cumsum(0)
+        words = torch.bincount(torch.searchsorted(ends, asked, right=True), minlength=len(ends))
+        return self.crf.loss(logits, tuple(words.tolist()), target[asked])
+
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
+        return None if target is None else (target >= 0).nonzero().squeeze(1)
+
+
+class PointerHead(_TaskHead):
+    """Which token of the row? One score each, and a softmax over the row (BERT's start and end of an answer)."""
+
+    def __init__(self, width: int, *, mixture: ScalarMix | None = None, dropout: float = 0.0) -> None:
+        super().__init__(mixture, dropout)
+        self.choose = deferred_linear(width, 1)
+
+    def forward(self, states: States) -> Tensor:
+        """(T,) logits."""
+        return self.choose(self.dropout(self.all(states))).squeeze(1).float()
+
+    def loss(self, states: States, target: Tensor) -> Tensor:
+        """Targets are (B,) places in the row, from 0."""
+        table, asked = pad_scores(self(states), states.lengths), target >= 0
+        return functional.cross_entropy(table[asked], target[asked], reduction="sum")
+
+
+def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    """(n,) scores of ragged rows → (rows, longest), with nothing to win beyond a row's end."""
+    rows = torch.nn.utils.rnn.pad_sequence(list(scores.split(list(lengths))), batch_first=True)
+    places = torch.arange(rows.shape[1], device=scores.device)
+    beyond = places[None] >= torch.tensor(lengths, device=scores.device)[:, None]
+    return rows.masked_fill(beyond, float("-inf"))
+
+
+def averaged(x: Tensor, groups: Tensor, count: int) -> Tensor:
+    """(n, D) → (count, D): the mean of the vectors of each group."""
+    sums = x.new_zeros(count, x.shape[1]).index_add(0, groups, x)
+    return sums / torch.bincount(groups, minlength=count).clamp(min=1)[:, None]

@@ -1,0 +1,126 @@
+"""Every neural milestone and every task: an encoder turns inputs into states, heads answer by name, losses add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from forebear.errors import ForebearError, join_faults
+from forebear.nn.encoder import BPTTState, Encoder, States
+from forebear.nn.heads import LMHead
+from forebear.nn.layers import initial_values
+from forebear.nn.softmax import AdaptiveSoftmax
+
+StateDict = dict[str, Tensor]
+MUCH = 0.5  # of the tokens: from there on asking for all is as fast
+
+
+class Model(nn.Module):
+    """Built without memory; `initialise` or `load` gives it its values."""
+
+    def __init__(self, encoder: Encoder, heads: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict(dict(heads))
+
+    def forward(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> StateDict:
+        """Each target's loss, summed over what it asks for; the last layer is computed for what is asked alone."""
+        states = self.encode(inputs, targets)
+        losses: StateDict = {}
+        for name, target in targets.items():
+            head: Any = self.heads[name]
+            losses[name] = head.loss(states, target)
+        return losses
+
+    def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
+        """The logits of each head, or of these, for all that it can be asked."""
+        wanted = dict.fromkeys(self.heads if heads is None else heads)
+        states = self.encode(inputs, wanted)
+        return {name: self.heads[name](states) for name in wanted}
+
+    def encode(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
+        """What the encoder makes of the inputs, the last layer perhaps only where these targets ask for it."""
+        seen = {name: array for name, array in inputs.items() if name != "groups"}
+        return replace(self.encoder(**seen, kept=self._wanted(inputs, targets)), groups=inputs.get("groups"))
+
+    def _wanted(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> Tensor | None:
+        """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all."""
+        tokens, given = inputs["tokens"], inputs["lengths"]
+        lengths = tuple(given.tolist() if isinstance(given, Tensor) else given)
+        wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        for name, target in targets.items():
+            head: Any = self.heads[name]
+            numbers = head.supervised_positions(lengths, target)
+            if numbers is None:
+                return None
+            wanted[numbers] = True
+        kept = wanted.nonzero().squeeze(1)
+        return kept if len(kept) < MUCH * len(tokens) else None
+
+    def with_heads(self, heads: Iterable[str]) -> Model:
+        """Without its other heads: what came from elsewhere may lack some, and must not answer by chance."""
+        wanted = list(heads)
+        if lacking := sorted(set(wanted) - set(self.heads)):
+            has = ", ".join(self.heads)
+            raise ForebearError(f"this model cannot have a head {', '.join(lacking)}", remedy=f"it can have: {has}")
+        self.heads = nn.ModuleDict({name: head for name, head in self.heads.items() if name in wanted})
+        return self
+
+    def initialize(self, seed: int, given: Mapping[str, Tensor] | None = None) -> Model:
+        """Values to begin with: the same for the same seed, whatever the machine has of cores; some may be `given`."""
+        known = {name: tensor.clone() for name, tensor in (given or {}).items()}
+        return self._given({**initial_values(self, seed), **known})
+
+    def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
+        """These values and no others: every missing, extra or misshapen tensor is named. They are taken, not copied."""
+        wanted = dict(self.named_parameters())
+        faults = [f"{name} is missing" for name in wanted if name not in tensors]
+        faults += [f"{name} belongs to no part of this model" for name in tensors if name not in wanted]
+        for name in wanted.keys() & tensors.keys():
+            have, want = tuple(tensors[name].shape), tuple(wanted[name].shape)
+            if have != want:
+                faults.append(f"{name} has the shape {have}, not {want}")
+        if faults:
+            raise ForebearError(
+                f"the weights do not fit the model: {join_faults(sorted(faults))}",
+                file=file,
+                remedy="load weights that were saved from a model with the same fields and vocabulary",
+            )
+        return self._given(tensors)
+
+    def tensors(self) -> StateDict:
+        """All values by name, each once (a head that reads the embedding's table has none of its own), for saving."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+    @property
+    def bptt_state(self) -> BPTTState | None:
+        """What a step of training hands to the next beside the weights, where it hands on anything."""
+        return self.encoder.carried
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def is_random(self) -> bool:
+        """Whether training draws numbers: dropout does, and a softmax that is learned from a sample."""
+        return any(
+            (isinstance(part, nn.Dropout) and part.p > 0)
+            or (isinstance(part, LMHead | AdaptiveSoftmax) and part.draws > 0)
+            for part in self.modules()
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _given(self, tensors: Mapping[str, Tensor]) -> Model:
+        for prefix, module in self.named_modules():
+            for name, old in list(module.named_parameters(recurse=False)):
+                value = tensors[f"{prefix}.{name}" if prefix else name]
+                setattr(module, name, nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad))
+        return self

@@ -1,0 +1,267 @@
+"""Vectors of words, which know nothing of each other, as the first layer of a small network that reads texts.
+
+A text is read by itself: each word alone ("mean": heads take their mean), with its neighbours ("convolution"), or with
+all words before and behind it ("recurrent"). Of two texts in a row each word first looks for its likes in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from forebear.errors import InputError
+from forebear.nn.encoder import Encoder, ScalarMix, States, TokenVectors
+from forebear.nn.layers import Initial, deferred_linear
+from forebear.nn.nnlm import WordEmbedding
+from forebear.nn.recurrent import LSTMLayer
+
+SPANS = (3, 4, 5)  # neighbouring words that a filter sees (Kim 2014)
+MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter sees two
+SHARP = 10.0  # what a cosine is multiplied by: a word looks at those that are as it is, and little at others
+SMALLEST = 1e-6  # lengths below are taken for it
+
+
+class DecomposableAttention(nn.Module):
+    """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, W)."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__()
+        self.compare = deferred_linear(4 * given, width)
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        return torch.relu(self.compare(torch.cat((x, other, (x - other).abs(), x * other), 1)))
+
+
+class PointwiseLayer(nn.Module):
+    """Each word by itself, through a layer."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__()
+        self.layer = deferred_linear(given, width)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """(T, D) of texts with so many words → (T, W)."""
+        return torch.relu(self.layer(x))
+
+
+class DeferredConv1d(nn.Conv1d, Initial):
+    """torch's, without values of its own."""
+
+    def __init__(self, width: int, out: int, span: int) -> None:
+        super().__init__(width, out, span, device="meta")
+        self.spread = (width * span) ** -0.5
+
+    def reset_parameters(self) -> None: ...
+
+
+class ConvolutionLayer(nn.Module):
+    """Each word with its neighbours: filters of SPANS words, about as many of each."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__()
+        counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
+        self.filters = nn.ModuleList(DeferredConv1d(given, count, span) for span, count in counts.items() if count)
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
+        sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
+        places = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
+        laid = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, places, x).t()[None]
+        found = []
+        for one in self.filters:
+            assert isinstance(one, DeferredConv1d)
+            found.append(one(laid)[0].t()[places - (one.kernel_size[0] - 1) // 2])
+        return torch.relu(torch.cat(found, 1))
+
+
+class BiRecurrentLayer(nn.Module):
+    """Each word with all before it, and with all behind it: half of the numbers from either direction."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            what = f"a width of {width} cannot be shared by two directions"
+            raise InputError(what, remedy=f"--reader-width {width + 1}, or another --reader")
+        self.onward, self.back = (LSTMLayer(given, width // 2, backward=backward) for backward in (False, True))
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        return torch.cat((self.onward(x, lengths)[0], self.back(x, lengths)[0]), 1)
+
+
+TASK_ENCODERS = {"mean": PointwiseLayer, "convolution": ConvolutionLayer, "recurrent": BiRecurrentLayer}
+
+
+class TaskEncoder(Encoder):
+    """An encoder: the vectors of words, and what reads them.
+
+    reader  "mean", "convolution", "recurrent"; None: the vectors as they are, and nothing of it learns
+    width   of what a reader makes of them
+    pairs   whether rows hold two texts, which are to be compared
+    """
+
+    depth, context, sees = 1, None, "text"
+    embedding: WordEmbedding
+
+    def __init__(
+        self, words: WordEmbedding, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.embedding, self.pairs = words, pairs  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.width = words.width if reader is None else width
+        self.matching = DecomposableAttention(words.width, width) if pairs and reader is not None else None
+        given = words.width if self.matching is None else width
+        self.body = None if reader is None else TASK_ENCODERS[reader](given, width)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.embedding.width, self.width
+
+    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+        """The vectors of words; with the one layer that there is, all parameters."""
+        yield from self.embedding.parameters() if layers < 1 else self.parameters()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        x = self.dropout(self.embedding(tokens))
+        y, texts = x, rows
+        if self.pairs:
+            texts = split_text_lengths(rows, segments)
+            other = attend_other_text(x, texts)
+            y = (x - other).abs() if self.matching is None else self.matching(x, other)
+        if self.body is not None:
+            y = self.body(y, tuple(length for length in texts if length)) if len(y) else y.new_zeros(0, self.width)
+        return States([x, y], rows)
+
+
+def split_text_lengths(rows: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
+    """The lengths of the first and the second text of each row in turn; either may have no words."""
+    if segments is None:
+        return tuple(one for length in rows for one in (length, 0))
+    seconds = [int(part.sum()) for part in segments.split(list(rows))]
+    return tuple(one for length, second in zip(rows, seconds, strict=True) for one in (length - second, second))
+
+
+def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
+    """(T, D) for each word the mean of the other text's words, weighed by how like it they are; of none: zeros.
+
+    `texts` are as `parted` tells. For words that have no likes there is one more, which is like none and has no vector.
+    """
+    sizes, parts = torch.tensor(texts, device=x.device), x.split(list(texts))
+    sides = [nn.utils.rnn.pad_sequence(list(parts[side::2]), batch_first=True) for side in (0, 1)]
+    inside = [
+        torch.arange(sides[side].shape[1], device=x.device) < sizes[side::2, None] for side in (0, 1)
+    ]  # (B, n) and (B, m): what is beyond a text's end is looked at by nobody
+    first, second = (one / one.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for one in sides)
+    scores = SHARP * first @ second.transpose(1, 2)
+    of_first = _weighed(scores, sides[1], inside[1])[inside[0]]
+    of_second = _weighed(scores.transpose(1, 2), sides[0], inside[0])[inside[1]]
+    owner = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
+    return torch.cat((of_first, of_second))[owner.argsort(stable=True).argsort()]  # in the order of the words again
+
+
+def _weighed(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
+    """(B, n, m) scores and (B, m, D) vectors → (B, n, D)."""
+    scores = scores.masked_fill(~inside[:, None], float("-inf"))
+    return functional.pad(scores, (0, 1)).softmax(2)[..., :-1] @ vectors
+
+
+# A small network above a pre-trained one: it reads the vectors of words beside a mixture of all layers ([x; ELMo]).
+
+
+class ScalarMixEncoder(Encoder):
+    """An encoder. `inner` is the pre-trained one, whose first layer are the vectors x of words.
+
+    reader  "mean", "convolution" or "recurrent"
+    width   of what is read; None: that of x
+    place   "before": it reads [x; mixture]; "after": it reads x, and the mixture stands beside what it makes of it;
+            "both": each, with weights of their own. Layers are mixed that are as wide as the last
+    normed  whether layers are brought to one scale before they are mixed
+    pairs   whether rows hold two texts, which are to be compared
+    """
+
+    depth, sees = 1, "all"
+
+    def __init__(
+        self,
+        inner: Encoder,
+        *,
+        reader: str,
+        width: int | None,
+        place: str = "before",
+        normed: bool = False,
+        pairs: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
+        assert inner.embedding is not None
+        first = inner.embedding.width  # of a layer that stands there twice, once
+        read = width or 2 * ((first + 1) // 2)
+        before, after = place in ("before", "both"), place in ("after", "both")
+        wide = inner.widths
+        lowest = next(layer for layer in range(len(wide)) if {*wide[layer:]} == {inner.width})
+        self.mixtures = nn.ModuleDict()
+        for name, there in (("before", before), ("after", after)):
+            if there:
+                self.mixtures[name] = ScalarMix(inner.depth, normed=normed, first=lowest)
+        self.first = first
+        given = first + (inner.width if before else 0)
+        self.matching = DecomposableAttention(given, read) if pairs else None
+        self.body = TASK_ENCODERS[reader](read if pairs else given, read)
+        self.width = read + (inner.width if after else 0)
+        self.given = given
+
+    @property
+    def context(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.context
+
+    @property
+    def embedding(self) -> TokenVectors | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.embedding
+
+    @property
+    def borders(self) -> tuple[int, int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.borders
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.given, self.width
+
+    def train(self, mode: bool = True) -> ScalarMixEncoder:
+        """Where the pre-trained encoder stays as it is, it gives what it always gives: nothing of it is left out."""
+        super().train(mode)
+        self.inner.train(mode and any(one.requires_grad for one in self.inner.parameters()))
+        return self
+
+    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+        """The pre-trained encoder; with the one layer that there is, all parameters."""
+        yield from self.inner.parameters() if layers < 1 else self.parameters()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        states: States = self.inner(tokens, lengths)
+        rows, every = states.lengths, torch.arange(len(tokens), device=tokens.device)
+        mixed = {name: self.dropout(mixture(states, every)) for name, mixture in self.mixtures.items()}
+        x = self.dropout(states.layers[0][:, : self.first])
+        x = torch.cat((x, mixed["before"]), 1) if "before" in mixed else x
+        y, texts = x, rows
+        if self.matching is not None:
+            texts = split_text_lengths(rows, segments)
+            y = self.matching(x, attend_other_text(x, texts))
+        y = self.body(y, tuple(length for length in texts if length))
+        return States([x, torch.cat((y, mixed["after"]), 1) if "after" in mixed else y], rows)

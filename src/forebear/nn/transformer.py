@@ -1,0 +1,345 @@
+"""The Transformer that milestones share; its switches are the things in which they differ, and there are no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from forebear.errors import InputError
+from forebear.nn.attention import CrossAttention, SelfAttention
+from forebear.nn.embedding import InputEmbedding
+from forebear.nn.encoder import Encoder, States
+from forebear.nn.layers import ACTIVATIONS, deferred_layer_norm, deferred_linear
+
+NormPosition = Literal["pre", "post"]
+Sees = Literal["past", "all"]
+Activation = Literal["gelu", "gelu-tanh", "relu"]
+
+
+class TransformerBlock(nn.Module):
+    """Attention, then a feed-forward layer, each added to what came in; the norm stands before ("pre") or after."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        *,
+        norm_place: NormPosition,
+        sees: Sees,
+        activation: Activation,
+        dropout: float,
+        attention_dropout: float,
+        epsilon: float,
+        output_scale: float,
+    ) -> None:
+        super().__init__()
+        self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
+        past_only = sees == "past"
+        self.attention = SelfAttention(
+            width, heads, past_only=past_only, dropout=attention_dropout, output_scale=output_scale
+        )
+        self.attention_norm, self.feedforward_norm = (
+            deferred_layer_norm(width, epsilon),
+            deferred_layer_norm(width, epsilon),
+        )
+        self.expand, self.contract = (
+            deferred_linear(width, inner),
+            deferred_linear(inner, width, width=width, scale=output_scale),
+        )
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor | None = None) -> Tensor:
+        """(T, D) → (T, D), or (len(kept), D), for the tokens that are `kept`."""
+        own = x if kept is None else x[kept]
+        if self.norm_place == "pre":
+            x = own + self.dropout(self.attention(self.attention_norm(x), lengths, kept))
+            return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
+        x = self.attention_norm(own + self.dropout(self.attention(x, lengths, kept)))
+        return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
+
+    def attention_weights(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
+        return self.attention.attention_weights(self.attention_norm(x) if self.norm_place == "pre" else x, lengths)
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
+
+
+class Transformer(Encoder):
+    """An encoder: tokens of ragged rows → States.
+
+    norm        "pre": before each part, and once more at the end (GPT-2); "post": after each sum (the original, BERT)
+    sees        "past": a token sees itself and those before it; "all": its whole row
+    activation  between the two feed-forward layers, `inner` wide
+    width       of the states; an embedding of another width is projected to it (ALBERT)
+    shared      one block, used at every depth (ALBERT)
+    epsilon     what keeps a norm from dividing by zero
+    attention_dropout  of the weights of attention, where it is not `dropout` too: the original Transformer has none
+    """
+
+    has_attention = True
+    embedding: InputEmbedding
+
+    def __init__(
+        self,
+        embedding: InputEmbedding,
+        *,
+        depth: int,
+        width: int,
+        heads: int,
+        inner: int,
+        norm: NormPosition,
+        sees: Sees,
+        activation: Activation,
+        shared: bool = False,
+        dropout: float = 0.0,
+        attention_dropout: float | None = None,
+        epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise InputError(
+                f"a width of {width} cannot be divided among {heads} heads",
+                remedy=f"choose a width that is a multiple of {heads}, or other heads",
+            )
+        self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
+        # Each of the 2·depth sums onto the way through adds variance: GPT-2 makes what is added smaller by their root.
+        scale = (2 * depth) ** -0.5 if norm == "pre" else 1.0
+        self.blocks = nn.ModuleList(
+            TransformerBlock(
+                width,
+                heads,
+                inner,
+                norm_place=norm,
+                sees=sees,
+                activation=activation,
+                dropout=dropout,
+                attention_dropout=dropout if attention_dropout is None else attention_dropout,
+                epsilon=epsilon,
+                output_scale=scale,
+            )
+            for _ in range(1 if shared else depth)
+        )
+        self.project = deferred_linear(embedding.width, width) if embedding.width != width else None
+        self.final_norm = deferred_layer_norm(width, epsilon) if norm == "pre" else None
+
+    @property
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.embedding.positions
+
+    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+        """The parameters of the embedding and of the first so many layers."""
+        yield from self.embedding.parameters()
+        yield from self.project.parameters() if self.project is not None else ()
+        for block in self.blocks[: min(layers, 1) if len(self.blocks) < self.depth else layers]:
+            yield from block.parameters()
+        if layers >= self.depth and self.final_norm is not None:
+            yield from self.final_norm.parameters()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        segments: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> States:
+        """`kept` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
+        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        kept = kept if self.sees == "all" else None  # those that look back are asked about every token
+        x = self.embedding(tokens, rows, segments)
+        layers = [x if self.project is None else self.project(x)]
+        for number in range(self.depth):
+            of_last = kept if number == self.depth - 1 else None
+            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows, of_last))
+        if self.final_norm is not None:
+            layers[-1] = self.final_norm(layers[-1])
+        return States(layers, rows, kept)
+
+    def attention_maps(
+        self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """Where tokens look: for each layer a list with the (H, n, n) weights of each row, for study."""
+        states = self(tokens, lengths, segments)
+        found = []
+        for number, x in enumerate(states.layers[:-1]):
+            block = self.blocks[number % len(self.blocks)]
+            assert isinstance(block, TransformerBlock)
+            found.append(block.attention_weights(x, states.lengths))
+        return found
+
+
+# A text is read by one half and written by the other, which looks at what it has written and at all that was read.
+
+
+class DecoderBlock(nn.Module):
+    """Attention to what is written so far, then to what was read, a feed-forward layer; each added to its input."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        *,
+        norm_place: NormPosition,
+        activation: Activation,
+        dropout: float,
+        epsilon: float,
+        output_scale: float,
+    ) -> None:
+        super().__init__()
+        self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
+        self.attention = SelfAttention(width, heads, past_only=True, output_scale=output_scale)
+        self.cross = CrossAttention(width, heads, output_scale=output_scale)
+        self.attention_norm, self.cross_norm, self.feedforward_norm = (
+            deferred_layer_norm(width, epsilon) for _ in range(3)
+        )
+        self.expand, self.contract = (
+            deferred_linear(width, inner),
+            deferred_linear(inner, width, width=width, scale=output_scale),
+        )
+
+    def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
+        """(T, D), and the (S, D) of what was read → (T, D)."""
+        if self.norm_place == "pre":
+            x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
+            x = x + self.dropout(self.cross(self.cross_norm(x), lengths, memory, memory_lengths))
+            return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, lengths)))
+        x = self.cross_norm(x + self.dropout(self.cross(x, lengths, memory, memory_lengths)))
+        return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
+
+    def attention_weights(
+        self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Where each row looks in what is written (H, n, n), and where in what was read (H, n, m)."""
+        pre = self.norm_place == "pre"
+        own = self.attention_norm(x) if pre else x
+        between = x + self.attention(own, lengths)
+        asking = self.cross_norm(between) if pre else self.attention_norm(between)
+        return self.attention.attention_weights(own, lengths), self.cross.attention_weights(
+            asking, lengths, memory, memory_lengths
+        )
+
+
+class TransformerDecoder(nn.Module):
+    """The right half of the Transformer: a causal one whose every block looks at the memory too.
+
+    Dropout is the paper's: of what is added, never of the weights of attention.
+    """
+
+    def __init__(
+        self,
+        embedding: InputEmbedding,
+        *,
+        depth: int,
+        width: int,
+        heads: int,
+        inner: int,
+        norm: NormPosition,
+        activation: Activation,
+        dropout: float = 0.0,
+        epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.width, self.depth, self.heads = embedding, width, depth, heads
+        self.norm_place, self.activation, self.epsilon = norm, activation, epsilon
+        scale = (3 * depth) ** -0.5 if norm == "pre" else 1.0  # as in `Transformer`, for three sums in each block
+        self.blocks = nn.ModuleList(
+            DecoderBlock(
+                width,
+                heads,
+                inner,
+                norm_place=norm,
+                activation=activation,
+                dropout=dropout,
+                epsilon=epsilon,
+                output_scale=scale,
+            )
+            for _ in range(depth)
+        )
+        self.final_norm = deferred_layer_norm(width, epsilon) if norm == "pre" else None
+
+    @property
+    def max_length(self) -> int:
+        return self.embedding.positions
+
+    def forward(
+        self, tokens: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
+    ) -> States:
+        layers = [self.embedding(tokens, lengths)]
+        for block in self.blocks:
+            layers.append(block(layers[-1], lengths, memory, memory_lengths))
+        if self.final_norm is not None:
+            layers[-1] = self.final_norm(layers[-1])
+        return States(layers, lengths)
+
+
+class EncoderDecoder(Encoder):
+    """Both halves. The states are those of what is written; a head reads them as it reads any others."""
+
+    has_attention, has_decoder = True, True
+    sees = "past"
+    embedding = None  # there are two
+
+    def __init__(self, reader: Transformer, writer: TransformerDecoder) -> None:
+        super().__init__()
+        self.reader, self.writer = reader, writer
+
+    @property
+    def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.width
+
+    @property
+    def depth(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.depth
+
+    @property
+    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.writer.max_length
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        source: Tensor,
+        source_lengths: Tensor | Sequence[int],
+        kept: Tensor | None = None,
+    ) -> States:
+        """Row i of what is written looks at row i of the `source`. Every token is asked about, whatever is `kept`."""
+        rows, read = to_lengths(lengths), to_lengths(source_lengths)
+        return self.writer(tokens, rows, self.reader(source, read).last, read)
+
+    def attention_maps(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | Sequence[int],
+        source: Tensor,
+        source_lengths: Tensor | Sequence[int],
+    ) -> dict[str, list[list[Tensor]]]:
+        """Where tokens look, for study: for each layer a list with the weights of each row.
+
+        "read" (H, m, m) within the source, "written" (H, n, n) within what is written, "cross" (H, n, m) between them.
+        """
+        rows, read = to_lengths(lengths), to_lengths(source_lengths)
+        memory = self.reader(source, read).last
+        states = self.writer(tokens, rows, memory, read)
+        found: dict[str, list[list[Tensor]]] = {
+            "read": self.reader.attention_maps(source, read),
+            "written": [],
+            "cross": [],
+        }
+        for block, x in zip(self.writer.blocks, states.layers[:-1], strict=True):
+            assert isinstance(block, DecoderBlock)
+            own, cross = block.attention_weights(x, rows, memory, read)
+            found["written"].append(own)
+            found["cross"].append(cross)
+        return found
+
+
+def to_lengths(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
+    return tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)

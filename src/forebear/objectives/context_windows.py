@@ -1,0 +1,76 @@
+"""Show every word with those around it, stretch by stretch: what word vectors are learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from forebear.data.corpus.subset import Subset
+from forebear.errors import InputError
+from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
+from forebear.objectives.whole_texts import TEXT_UNITS
+
+
+@lru_cache(maxsize=2)
+def _order(steps: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch's stretches."""
+    return shuffled_positions(np.arange(steps), steps, seed=seed, epoch=epoch)
+
+
+@dataclass(frozen=True)
+class ContextWindows:
+    """The text is cut into stretches of `size` tokens, each shown once an epoch, in an order of the epoch's own.
+
+    Rows are the units of a stretch: no word is seen from another unit. Which of its neighbours a word is asked for, and
+    beside which others, is drawn where it is learned: there are too many to write down.
+
+    unit  what a row is: "sentence" or "document"
+    """
+
+    text_unit: str
+
+    def __post_init__(self) -> None:
+        if self.text_unit not in TEXT_UNITS:
+            raise InputError(
+                f"no unit of text is named {self.text_unit!r}", remedy=f"there are: {', '.join(TEXT_UNITS)}"
+            )
+
+    def steps(self, source: Subset, size: int) -> int:
+        return max(1, -(-source.tokens // size))
+
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+        steps = self.steps(source, size)
+        epoch, number = divmod(moment.step, steps)
+        place = int(_order(steps, moment.seed, epoch)[number])
+        return self._stretch(source, place * size, min((place + 1) * size, source.tokens))
+
+    def check(self, source: Subset) -> None:
+        units = source.by_sentence() if self.text_unit == "sentence" else source
+        if not len(units) or (units.spans[:, 1] - units.spans[:, 0]).max() < 2:
+            remedy = "give more text, or part it less finely (--documents, --unit document)"
+            raise InputError(f"no {self.text_unit} of this text has two words side by side", remedy=remedy)
+
+    def _stretch(self, source: Subset, begin: int, end: int) -> Batch:
+        """The tokens from `begin` to `end` of all that teach, as rows: the first and the last may be parts of units."""
+        units = source.by_sentence() if self.text_unit == "sentence" else source
+        tokens, sizes = units.token_slice(begin, end)
+        return Batch({"tokens": tokens, "lengths": sizes}, {"around": tokens})
+
+
+# Show every word once and ask nothing: all that is to be known is which words there are.
+
+
+@dataclass(frozen=True)
+class WordFrequencies:
+    """The stretches of `Around`, without a target."""
+
+    def steps(self, source: Subset, size: int) -> int:
+        return ContextWindows("document").steps(source, size)
+
+    def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
+        return Batch(ContextWindows("document").batch(source, size, moment).inputs, {})
+
+    def check(self, source: Subset) -> None:
+        """Any text has words."""

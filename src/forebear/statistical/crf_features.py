@@ -1,0 +1,285 @@
+"""Words of many sentences as numbers of features, template by template: those that training has seen often enough."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from unicodedata import category
+
+import numpy as np
+
+from forebear.data.segmentation import has_han
+from forebear.data.unicode import SHAPES, word_shapes
+from forebear.errors import ForebearError, InputError
+
+# What a chain of labels looks at: templates such as `word[-1]+word[0]`, and how a word is written, part by part.
+#
+# A template names what is looked at (an attribute) and where, counted from the word that is to be labelled; several
+# joined by + are one feature together. CRF++ and CRFsuite have made this the usual way to say it.
+
+
+LONGEST_PART = 4  # characters of the longest prefix and suffix
+REACH = 8  # words to either side, at most
+TOGETHER = 4  # parts of a template, at most
+ATTRIBUTES = (
+    "word",
+    "small",
+    *(f"prefix{n}" for n in range(1, LONGEST_PART + 1)),
+    *(f"suffix{n}" for n in range(1, LONGEST_PART + 1)),
+    "shape",
+    "kind",
+)
+MEANINGS = {
+    "word": "the word itself",
+    "small": "the word in small letters",
+    "prefix1": "its first character; prefix2 to prefix4: its first two to four",
+    "suffix1": "its last character; suffix2 to suffix4: its last two to four",
+    "shape": "what kinds of characters follow one another in it: A capitals, a small letters, 0 digits, 字 Han, …",
+    "kind": "one of " + ", ".join(SHAPES),
+}
+OF_WORDS = (
+    "word[-2] word[-1] word[0] word[1] word[2] word[-1]+word[0] word[0]+word[1] word[-1]+word[1] small[0]"
+    " prefix1[0] prefix2[0] prefix3[0] prefix4[0] suffix1[0] suffix2[0] suffix3[0] suffix4[0]"
+    " suffix1[-1] suffix1[1] prefix1[1] suffix2[-1] shape[-1] shape[0] shape[1] shape[-1]+shape[0]+shape[1]"
+)
+OF_CHARACTERS = (
+    "word[-3] word[-2] word[-1] word[0] word[1] word[2] word[3]"
+    " word[-2]+word[-1] word[-1]+word[0] word[0]+word[1] word[1]+word[2] word[-1]+word[1]"
+    " word[-2]+word[-1]+word[0] word[-1]+word[0]+word[1] word[0]+word[1]+word[2]"
+    " kind[-1] kind[0] kind[1] kind[-1]+kind[0]+kind[1]"
+)
+_PART = re.compile(r"([a-z]+[1-9]?)\[([+-]?\d+)\]")
+_CLASSES = {"Lu": "A", "Lt": "A", "Ll": "a", "Nd": "0", "Nl": "0", "No": "0"}
+
+
+@dataclass(frozen=True)
+class FeatureTemplate:
+    """Attributes, by their numbers, and where each is looked at, counted from the word."""
+
+    parts: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        return "+".join(f"{ATTRIBUTES[attribute]}[{place}]" for attribute, place in self.parts)
+
+
+def parse_templates(written: str) -> tuple[FeatureTemplate, ...]:
+    """Templates from how people write them, with spaces or commas between; an error that names what is wrong."""
+    found = tuple(_template(one) for one in re.split(r"[\s,]+", written.strip()) if one)
+    if not found:
+        raise InputError("there is no template", remedy="give some, such as word[0] word[-1]+word[0] suffix2[0]")
+    twice = [str(one) for number, one in enumerate(found) if one in found[:number]]
+    if twice:
+        raise InputError(f"the template {twice[0]} stands there twice", remedy="give it once")
+    return found
+
+
+def _template(written: str) -> FeatureTemplate:
+    parts = []
+    for part in re.split(r"\+(?=[a-z])", written):
+        match = _PART.fullmatch(part)
+        if match is None or match[1] not in ATTRIBUTES:
+            remedy = f"write NAME[PLACE], joined by + where several count together; names: {', '.join(ATTRIBUTES)}"
+            raise InputError(f"{written!r} is no template", remedy=remedy)
+        if abs(int(match[2])) > REACH:
+            raise InputError(f"{written!r} looks further than {REACH} words", remedy="look nearer to the word")
+        parts.append((ATTRIBUTES.index(match[1]), int(match[2])))
+    if len(parts) > TOGETHER or len(set(parts)) < len(parts):
+        raise InputError(f"{written!r} joins too much", remedy=f"join at most {TOGETHER} different parts by +")
+    return FeatureTemplate(tuple(parts))
+
+
+def default_templates(*, characters: bool) -> str:
+    """The templates that suit words, or texts that are labelled character by character."""
+    return OF_CHARACTERS if characters else OF_WORDS
+
+
+def word_attributes(word: str) -> tuple[str, ...]:
+    """How a word is written, in the order of ATTRIBUTES; "" where it is too short for a part of that length."""
+    sizes = range(1, LONGEST_PART + 1)
+    long = len(word)
+    before = (word[:size] if long >= size else "" for size in sizes)
+    behind = (word[-size:] if long >= size else "" for size in sizes)
+    kind = SHAPES[int(word_shapes((word,))[0])]
+    return (word, word.lower(), *before, *behind, shape(word), kind)
+
+
+def shape(word: str) -> str:
+    """Kinds of characters as they follow one another, each kind once: 1998年 is 0字, iPhone aAa."""
+    made = ""
+    for character in word:
+        one = _class(character)
+        if one != made[-1:]:
+            made += one
+    return made
+
+
+def _class(character: str) -> str:
+    kind = category(character)
+    if kind in _CLASSES:
+        return _CLASSES[kind]
+    if has_han(character):
+        return "字"
+    return "l" if kind[0] in "LM" else character if kind[0] == "P" and character in ".,-'" else kind[0].lower()
+
+
+NO_FEATURE = -1  # no feature, no value
+_LOCK = threading.Lock()  # of the rows of unlisted words
+MOST = 1 << 62  # different values of a template that a number can tell apart
+
+
+class WordAttributes:
+    """How all words of a vocabulary are written, and others as they come: a row of numbers for each.
+
+    Values of an attribute are numbered as they come in the vocabulary, from 1; 0 is what lies outside of a sentence.
+    A word that the vocabulary lacks has no number as a word (NONE), and those of its parts that other words have.
+
+    tokens  the vocabulary
+    word    the word of a number behind the vocabulary, for those that it lacks
+    """
+
+    def __init__(self, tokens: Sequence[str], word: Callable[[int], str]) -> None:
+        self.size, self._word = len(tokens), word
+        self._numbers: list[dict[str, int]] = [{"": NO_FEATURE} for _ in ATTRIBUTES]
+        rows = np.empty((self.size + 1, len(ATTRIBUTES)), np.int32)
+        for number, token in enumerate(tokens):
+            for at, (value, known) in enumerate(zip(word_attributes(token), self._numbers, strict=True)):
+                rows[number, at] = known.setdefault(value, len(known))
+        rows[self.size] = 0
+        self._rows = rows
+        self._unlisted: dict[int, int] = {}  # number of a word → its row
+
+    def num_values(self) -> list[int]:
+        """How many values each attribute has, that of what lies outside included."""
+        return [len(known) for known in self._numbers]
+
+    def attribute_rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The table of all rows, and (N,) which of them each of these words has."""
+        found = numbers.astype(np.int64)
+        unlisted = np.flatnonzero(found >= self.size)
+        if len(unlisted):
+            distinct, which = np.unique(found[unlisted], return_inverse=True)
+            found[unlisted] = np.array([self._row(number) for number in distinct.tolist()])[which]
+        return self._rows, found
+
+    def _row(self, number: int) -> int:
+        with _LOCK:
+            row = self._unlisted.get(number)
+            if row is None:
+                values = zip(word_attributes(self._word(number)), self._numbers, strict=True)
+                made = np.array([[known.get(value, NO_FEATURE) for value, known in values]], np.int32)
+                row = len(self._rows)
+                self._rows = np.concatenate((self._rows, made))
+                self._unlisted[number] = row  # last, so that an interrupt leaves no number without its row
+            return row
+
+    def attribute_text(self, attribute: int, number: int) -> str:
+        """What a number of an attribute stands for."""
+        return next((text for text, one in self._numbers[attribute].items() if one == number), "")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureIndex:
+    """Which features there are: for each template the values (sorted) that are one, and the number of the first."""
+
+    templates: tuple[FeatureTemplate, ...]
+    keys: tuple[np.ndarray, ...]  # int64, for each template
+    _tables: dict[int, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def firsts(self) -> np.ndarray:
+        return np.concatenate(([0], np.cumsum([len(one) for one in self.keys])))
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.keys))
+
+    @classmethod
+    def fit(
+        cls,
+        templates: tuple[FeatureTemplate, ...],
+        written: WordAttributes,
+        tokens: np.ndarray,
+        lengths: np.ndarray,
+        least: int,
+    ) -> tuple[FeatureIndex, np.ndarray]:
+        """Those that occur at least so often, and (N, T) the features of these words."""
+        keys, made = [], np.empty((len(tokens), len(templates)), np.int32)
+        first = 0
+        for number, values in enumerate(_values(templates, written, tokens, lengths)):
+            distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+            kept = (counts >= least) & (distinct >= 0)
+            numbers = np.where(kept, first + np.cumsum(kept) - 1, NO_FEATURE)
+            made[:, number] = numbers[which]
+            keys.append(distinct[kept])
+            first += int(kept.sum())
+        return cls(templates, tuple(keys)), made
+
+    def lookup(self, written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """(N, T) the features of these words; NONE where there is none."""
+        made = np.full((len(tokens), len(self.templates)), NO_FEATURE, np.int32)
+        first = 0
+        for number, values in enumerate(_values(self.templates, written, tokens, lengths)):
+            keys = self.keys[number]
+            if len(self.templates[number].parts) == 1:
+                made[:, number] = self._table(number, written)[values]
+            elif len(keys):
+                place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+                made[:, number] = np.where(keys[place] == values, first + place, NO_FEATURE)
+            first += len(keys)
+        return made
+
+    def _table(self, number: int, written: WordAttributes) -> np.ndarray:
+        """For each value of a template of one part its feature; for NONE, which is the last, none."""
+        table = self._tables.get(number)
+        if table is None:
+            table = np.full(written.num_values()[self.templates[number].parts[0][0]] + 1, NO_FEATURE, np.int32)
+            table[self.keys[number]] = self.firsts[number] + np.arange(len(self.keys[number]))
+            self._tables[number] = table
+        return table
+
+    def feature(self, number: int, written: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
+        """What a feature stands for: its template, and (place, value) of each part."""
+        at = int(np.searchsorted(self.firsts, number, side="right")) - 1
+        key, parts = int(self.keys[at][number - self.firsts[at]]), []
+        sizes = written.num_values()
+        for attribute, place in reversed(self.templates[at].parts):
+            key, value = divmod(key, sizes[attribute])
+            parts.append((place, written.attribute_text(attribute, value)))
+        return str(self.templates[at]), parts[::-1]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        told = " ".join(map(str, self.templates)).encode()
+        keys = np.concatenate([*self.keys, np.empty(0, np.int64)])
+        return {"templates": np.frombuffer(told, np.uint8).copy(), "keys": keys, "firsts": self.firsts.astype(np.int64)}
+
+
+def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray):
+    """For each template (N,) the value that each word has, as one number; NONE where it has none."""
+    table, rows = written.attribute_rows(tokens)
+    sizes, reach = written.num_values(), max(abs(place) for one in templates for _, place in one.parts)
+    edged = np.full(len(tokens) + 2 * reach * len(lengths), written.size, np.int64)
+    here = np.arange(len(tokens)) + reach * (2 * np.repeat(np.arange(len(lengths)), lengths) + 1)
+    edged[here] = rows
+    for template in templates:
+        if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MOST:
+            what = f"the template {template} has more values than numbers can tell apart with so many words"
+            raise InputError(what, remedy="join fewer parts")
+        values = np.zeros(len(tokens), np.int64)
+        lacking = np.zeros(len(tokens), bool)
+        for attribute, place in template.parts:
+            own = table[edged[here + place], attribute]
+            lacking |= own < 0
+            values = values * sizes[attribute] + own
+        values[lacking] = NO_FEATURE
+        yield values
+
+
+def load_index(arrays: dict[str, np.ndarray], templates: tuple[FeatureTemplate, ...]) -> FeatureIndex:
+    """From such arrays; what does not fit together is refused."""
+    keys, firsts = arrays["keys"], arrays["firsts"]
+    fits = keys.dtype == firsts.dtype == np.int64 and firsts.shape == (len(templates) + 1,) and firsts[0] == 0
+    if not fits or firsts[-1] != len(keys) or (np.diff(firsts) < 0).any():
+        raise ForebearError("the features of this chain of labels are damaged", remedy="train it again")
+    return FeatureIndex(templates, tuple(np.split(keys, firsts[1:-1])))

@@ -1,0 +1,376 @@
+"""The honest baseline: answers that are weighted sums of n-grams, learned to the best weights without any network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from forebear.errors import ForebearError, InputError
+from forebear.statistical import losses
+from forebear.statistical.lbfgs import LBFGSProgressFn
+from forebear.statistical.losses import LossFn
+from forebear.statistical.matrices import FeatureMatrix, SparseMatrix
+from forebear.statistical.passage_features import PassageFeatures
+from forebear.statistical.text_features import TextFeatures
+from forebear.statistical.token_rows import TokenRows
+from forebear.statistical.weighing import fit_linear
+from forebear.statistical.word_features import WordFeatures
+
+# Which features each kind of answer is read off: learned from training rows, or taken from a saved state.
+
+
+LinearKind = Literal["label", "labels", "number", "tag", "choice", "span"]
+FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureConfig:
+    """How features are made: all that is not learned. The fields are those of `LinearModel`."""
+
+    kind: LinearKind
+    vocabulary: int
+    order: int
+    is_pair: bool
+    special_ids: np.ndarray
+    min_count: int | None
+    shapes: np.ndarray | None = None
+
+    def rows(self, inputs: Mapping[str, np.ndarray]) -> TokenRows:
+        return TokenRows.from_rows(inputs, vocabulary=self.vocabulary, segmented=self.is_pair)
+
+    def fit(self, rows: TokenRows, asked: np.ndarray) -> FeatureExtractor:
+        """From training rows; `asked` are the numbers of the tokens that a target with an entry for each asks about."""
+        own = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        if self.kind == "tag":
+            return WordFeatures.fit(rows, asked, least=self.min_count, shapes=self.shapes, **own)
+        if self.kind == "span":
+            return PassageFeatures.learned(rows, shapes=self._shapes, **own)
+        return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, least=self.min_count, **own)
+
+    def feature_names(self) -> set[str]:
+        """Of the arrays that hold what was learned."""
+        if self.kind == "span":
+            return {"weights_of_tokens", "asking"}
+        order = 2 if self.kind == "tag" else self.order
+        levels = {f"words.{n}" for n in range(2, order + 1)} | {f"continuations.{n}" for n in range(1, order)}
+        return levels | ({"weights_of_ngrams"} if self.kind != "tag" else set())
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> FeatureExtractor:
+        """From such arrays; what is misshapen is refused by its name."""
+        own = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        if self.kind == "tag":
+            return WordFeatures.load(arrays, shapes=self.shapes, **own)
+        if self.kind == "span":
+            return PassageFeatures.load(arrays, shapes=self._shapes, **own)
+        return TextFeatures.load(arrays, order=self.order, pairs=self.is_pair, **own)
+
+    @property
+    def _shapes(self) -> np.ndarray:
+        """How ids are written; where nobody says, all alike."""
+        return np.zeros(self.vocabulary + 1, np.int64) if self.shapes is None else self.shapes
+
+    def matrix(
+        self,
+        features: FeatureExtractor,
+        rows: TokenRows,
+        groups: np.ndarray | None = None,
+        places: np.ndarray | None = None,
+    ) -> FeatureMatrix:
+        """A row for each example, token (tag: those at `places`, or all; span) or row (choice)."""
+        if isinstance(features, WordFeatures):
+            return features.of(rows, np.arange(len(rows.tokens)) if places is None else places)
+        matrix = features.of(rows)
+        if isinstance(matrix, SparseMatrix) and self.kind != "choice" and groups is not None:
+            return matrix.averaged(groups)
+        return matrix
+
+
+Arrays = Mapping[str, np.ndarray]
+
+HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
+# What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
+PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
+PAIR_PENALTY = 1.0
+AGAIN = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
+MANY, STILL = 1 << 15, 1e-4  # rows of features (of answers: tokens); of more, ten steps have to gain this share
+
+
+@dataclass(frozen=True)
+class FeatureContribution:
+    """What one feature adds to an answer's score: an n-gram (its ids) and where it stands, or a figure by its name."""
+
+    tokens: tuple[int, ...]
+    field: str
+    value: float
+    position: tuple[int, ...] | None = None  # where its parts stand, counted from the word, if that is known
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How learning went: iterations, the mean loss with its penalty, and why it ended.
+
+    ended  "found": at the optimum; "still": hardly anything is gained any more; "exact": as near as numbers can tell;
+           "time" or "iterations": stopped before, with the best weights so far
+    """
+
+    iterations: int
+    loss: float
+    stop_reason: str
+
+
+class LinearProblem(NamedTuple):
+    """What is to be weighed: features, how wrong scores are, how much that is in all, and the scale of the scores."""
+
+    matrix: FeatureMatrix
+    loss: LossFn
+    total: float
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+class LinearModel:
+    """Scores that are linear in the features of a text, a pair, a word, a choice or a token of a passage.
+
+    kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
+                "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
+    vocabulary  how many ids there are
+    order       tokens of the longest n-gram; of no concern to "tag" and "span", which have features of their own
+    pairs       rows hold two texts, told apart by their segments; those of "span" always do
+    skipped     ids that mean nothing, such as [CLS]
+    shapes      of "tag" and "span": how each id is written (shapes.py); None: that is of no concern
+    least       how often an n-gram has to occur; None: once, in much text twice
+    penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: what does well for the kind
+    """
+
+    moves: None = None  # which tag follows which is nothing to it
+
+    def __init__(
+        self,
+        kind: LinearKind,
+        *,
+        vocabulary: int,
+        answers: int = 1,
+        order: int = 2,
+        pairs: bool = False,
+        skipped: Iterable[int] = (),
+        shapes: np.ndarray | None = None,
+        least: int | None = None,
+        penalty: float | None = None,
+    ) -> None:
+        if kind not in get_args(LinearKind):
+            raise InputError(f"no kind of linear model is named {kind!r}", remedy=f"there are: {', '.join(PENALTIES)}")
+        fewest, most = (2 if kind in ("label", "tag") else 1), (1 if kind in ("number", "choice", "span") else answers)
+        if not fewest <= answers <= most:
+            remedy = "it takes 1" if most == 1 else f"it takes {fewest} or more"
+            raise InputError(f"{answers} answers of the kind {kind!r}", remedy=remedy)
+        if order < 1 or (least is not None and least < 1):
+            raise InputError(f"n-grams of up to {order} tokens that occur {least} times", remedy="give 1 or more")
+        if penalty is not None and not 0 < penalty < float("inf"):
+            raise InputError(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
+        self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
+        self.skipped = np.array(sorted(set(skipped)), np.int64)
+        self._making = FeatureConfig(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
+        usual = PAIR_PENALTY if pairs and kind in ("label", "labels") else PENALTIES[kind]
+        self.penalty = usual if penalty is None else penalty
+        self._features: FeatureExtractor | None = None
+        self._weights = self._bias = np.zeros(0, np.float32)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of its answers, which are those of a network's heads."""
+        return HEADS.get(self.kind, ("label",))
+
+    @property
+    def num_parameters(self) -> int:
+        return self._weights.size + self._bias.size
+
+    def describe(self) -> dict[str, Any]:
+        """Facts as JSON values."""
+        told = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
+        return told | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
+
+    # -- learning
+
+    def fit(
+        self,
+        inputs: Arrays,
+        targets: Arrays,
+        *,
+        weights: np.ndarray | None = None,
+        seconds: float | None = None,
+        progress: LBFGSProgressFn | None = None,
+    ) -> FitReport:
+        """Learns from all rows at once, to the optimum, or as far as `seconds` allow; of many as far as much is gained.
+
+        Inputs and targets are those of a batch. `weights` say of each target how much it counts; `progress` is told
+        each iteration and the mean loss.
+        """
+        rows = self._making.rows(inputs)
+        right = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
+        right = right[..., 0] if len(self.heads) == 1 else right
+        asked = self._asked(right)
+        much = np.ones(len(right)) if weights is None else np.asarray(weights, np.float64)
+        if much.shape != (len(right),) or not np.isfinite(much).all() or (much < 0).any():
+            raise InputError("the weights of examples are not one number for each, of 0 or more")
+        much = np.where(asked, much, 0.0)
+        if not much.any():
+            raise InputError("nothing is asked that counts", remedy="give examples with labels")
+        features = self._making.fit(rows, np.flatnonzero(asked))
+        problem = self._problem(features, rows, inputs, right, much)
+        found = fit_linear(
+            problem.matrix,
+            problem.loss,
+            self._columns,
+            penalty=self.penalty,
+            biased=self._is_biased,
+            total=problem.total,
+            still=STILL if problem.matrix.shape[0] > MANY else 0.0,
+            seconds=seconds,
+            progress=progress,
+        )
+        self._features = features
+        self._weights = (found.weights * problem.scale).astype(np.float32)
+        self._bias = (found.bias * problem.scale + problem.shift).astype(np.float32)
+        return FitReport(found.iterations, found.loss, found.stop_reason)
+
+    def _asked(self, right: np.ndarray) -> np.ndarray:
+        """Which entries of a target ask for something; an error for what cannot be answered."""
+        if self.kind == "number":
+            return ~np.isnan(right)
+        several = right.ndim == 2
+        most = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
+        if several and self.kind == "labels" and right.shape[1] != self.answers:
+            raise ForebearError(f"{right.shape[1]} labels to answer, and not {self.answers}")
+        if most is not None and len(right) and right.max() >= most:
+            raise ForebearError(f"the answer {right.max()} of {most} is wanted")
+        there = np.asarray(right >= 0)
+        return np.asarray(there.any(axis=1)) if several else there
+
+    def _problem(
+        self, features: FeatureExtractor, rows: TokenRows, inputs: Arrays, right: np.ndarray, much: np.ndarray
+    ) -> LinearProblem:
+        """`right` and `much` have an entry for each example, token (tag), or row (span)."""
+        total = float(much.sum())
+        if self.kind == "tag":
+            _check(len(right), len(rows.tokens))
+            places = np.flatnonzero(right >= 0)
+            right, much = right[places], much[places]
+        else:
+            places = None
+        matrix = self._making.matrix(features, rows, inputs.get("groups"), places)
+        if self.kind in ("choice", "span"):
+            begins = _begins(inputs["groups"]) if self.kind == "choice" else np.cumsum(rows.lengths) - rows.lengths
+            _check(len(right), len(begins))
+            right, sizes = right.reshape(len(begins), -1), np.diff(np.append(begins, matrix.shape[0]))
+            if (right >= sizes[:, None]).any() or not sizes.all():
+                raise ForebearError("a target lies outside of its row or example")
+            places = np.where(right < 0, -1, right + begins[:, None])
+            return LinearProblem(matrix, losses.group_softmax_loss(begins, places, much[:, None]), total)
+        _check(len(right), matrix.shape[0])
+        if self.kind == "number":
+            known = np.where(much > 0, right, 0.0)
+            shift = float(much @ known) / total
+            scale = float(np.sqrt(much @ (known - shift) ** 2 / total)) or 1.0
+            return LinearProblem(
+                matrix, losses.squared_loss(((known - shift) / scale)[:, None], much), total, scale, shift
+            )
+        if self._columns < self.answers or self.kind == "labels":
+            return LinearProblem(matrix, losses.logistic_loss(right.reshape(len(right), -1), much), total)
+        return LinearProblem(matrix, losses.softmax_loss(right, much), total)
+
+    @property
+    def _columns(self) -> int:
+        """Scores of a row. One says which of two answers it is, as it does in logistic regression."""
+        return 2 if self.kind == "span" else 1 if self.kind == "label" and self.answers == 2 else self.answers
+
+    @property
+    def _is_biased(self) -> bool:
+        """What all rows of an example have in common does not tell them apart."""
+        return self.kind not in ("choice", "span")
+
+    # -- what it says
+
+    def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """For each head what a network would say: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
+
+        Of the kind "number", label (E, 1) is the number itself.
+        """
+        features, rows = self._settled(), self._making.rows(inputs)
+        scores = self._scores(self._making.matrix(features, rows, inputs.get("groups")))
+        if self.kind in ("choice", "span"):
+            return dict(zip(self.heads, scores.T, strict=True))
+        return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
+
+    def feature_contributions(
+        self, inputs: Arrays, number: int = 0, *, head: str = "", answer: int | None = None
+    ) -> list[FeatureContribution]:
+        """Which features add how much to a score, the weightiest first; with the bias they add up to the logit.
+
+        number  of the example, of the row (choice) or of the token (tag, start, end)
+        head    start or end, where there are both
+        answer  which score; None: the highest
+        """
+        features, rows = self._settled(), self._making.rows(inputs)
+        columns, values = self._making.matrix(features, rows, inputs.get("groups")).get_row(number)
+        sides, told = self._weights[columns], values.astype(np.float64)
+        if self.kind == "span":
+            if head not in self.heads:
+                raise InputError(f"there is no answer named {head!r}", remedy=f"choose one of {', '.join(self.heads)}")
+            column = self.heads.index(head)
+        elif self._columns == 1:
+            column = 0
+            if self.answers == 2:
+                score = float(told @ sides[:, 0] + self._bias[0])
+                told = told * ((score > 0 if answer is None else answer) - 0.5)
+        else:
+            column = int(np.argmax(told @ sides + self._bias)) if answer is None else answer
+        added: dict[int, float] = {}
+        for feature, value in zip(columns.tolist(), (told * sides[:, column]).tolist(), strict=True):
+            added[feature] = added.get(feature, 0.0) + value
+        shares = [FeatureContribution(*features.feature(feature), value) for feature, value in added.items() if value]
+        return sorted(shares, key=lambda share: (-abs(share.value), share.field, share.tokens))
+
+    def _scores(self, matrix: FeatureMatrix) -> np.ndarray:
+        return matrix.multiply(self._weights) + self._bias if self._is_biased else matrix.multiply(self._weights)
+
+    def _settled(self) -> FeatureExtractor:
+        if self._features is None:
+            raise ForebearError("this linear model has learned nothing yet", remedy="fit it, or load what was learned")
+        return self._features
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state."""
+        own = {"weights": self._weights} | ({"bias": self._bias} if self._is_biased else {})
+        return self._settled().arrays() | own
+
+    def load(self, arrays: Arrays) -> None:
+        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
+        names = self._making.feature_names() | {"weights"} | ({"bias"} if self._is_biased else set())
+        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+            if odd:
+                found = f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}"
+                raise ForebearError(found, remedy=AGAIN)
+        features = self._making.load(arrays)
+        wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
+        for name, shape in wanted.items():
+            array = arrays[name]
+            if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
+                what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
+                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy=AGAIN)
+        self._features, self._weights = features, arrays["weights"]
+        self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
+
+
+def _check(targets: int, units: int) -> None:
+    if targets != units:
+        raise ForebearError(f"there are {targets} targets for {units} of what they are asked about")
+
+
+def _begins(groups: np.ndarray) -> np.ndarray:
+    """The first row of each example."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))

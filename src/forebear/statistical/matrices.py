@@ -1,0 +1,172 @@
+"""Features of many texts as one matrix: few of very many (sparse), or all of a few (dense)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from forebear.kernels import dense as of_dense
+from forebear.kernels import sparse as of_sparse
+
+
+class FeatureMatrix(Protocol):
+    """A row for each text, word or place; a column for each feature."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def multiply(self, dense: np.ndarray) -> np.ndarray:
+        """(R, C) this matrix times one of (F, C)."""
+        ...
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        """(F, C) this matrix, rows as columns, times one of (R, C)."""
+        ...
+
+    def column_square_sums(self) -> np.ndarray:
+        """(F,) the sum of the squares in each column."""
+        ...
+
+    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The columns and the values of one row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """Row r has the entries indptr[r] to indptr[r + 1]: a column (int32) and a value (float32) each.
+
+    A column may occur twice in a row; its values then add up.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.width
+
+    def multiply(self, dense: np.ndarray) -> np.ndarray:
+        return of_sparse.sparse_product(self.indptr, self.indices, self.values, dense)
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        return of_sparse.sparse_transposed_product(self.indptr, self.indices, self.values, dense, self.width)
+
+    def column_square_sums(self) -> np.ndarray:
+        return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
+
+    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        entries = slice(self.indptr[number], self.indptr[number + 1])
+        return self.indices[entries], self.values[entries]
+
+    def averaged(self, groups: np.ndarray) -> SparseMatrix:
+        """A row for each group, the mean of its rows; `groups` (R,) numbers the group of each row, rising from 0."""
+        firsts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
+        sizes = np.diff(firsts)
+        entries = np.diff(self.indptr[firsts])
+        values = self.values / np.repeat(sizes, entries).astype(np.float32)
+        return SparseMatrix(self.indptr[firsts], self.indices, values, self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMatrix:
+    """`values` (R, F) float32."""
+
+    values: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    def multiply(self, dense: np.ndarray) -> np.ndarray:
+        return of_dense.dense_product(self.values, dense)
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        return of_dense.dense_transposed_product(self.values, dense)
+
+    def column_square_sums(self) -> np.ndarray:
+        return np.square(self.values, dtype=np.float64).sum(axis=0)
+
+    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(self.values.shape[1]), self.values[number]
+
+
+@dataclass(frozen=True, eq=False)
+class RowRepeat:
+    """Row r is the row `which[r]` of another matrix, which has fewer."""
+
+    base: SparseMatrix
+    row_ids: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.row_ids), self.base.width
+
+    def multiply(self, dense: np.ndarray) -> np.ndarray:
+        return self.base.multiply(dense)[self.row_ids]
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        few = np.zeros((self.base.shape[0], dense.shape[1]))
+        for number, column in enumerate(dense.T):
+            few[:, number] = np.bincount(self.row_ids, column, len(few))
+        return self.base.turned_times(few)
+
+    def column_square_sums(self) -> np.ndarray:
+        times = np.bincount(self.row_ids, minlength=self.base.shape[0])
+        each = np.repeat(times, np.diff(self.base.indptr)) * np.square(self.base.values, dtype=np.float64)
+        return np.bincount(self.base.indices, each, self.base.width)
+
+    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.base.get_row(int(self.row_ids[number]))
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnStack:
+    """Matrices of as many rows, side by side."""
+
+    parts: tuple[FeatureMatrix, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
+
+    def multiply(self, dense: np.ndarray) -> np.ndarray:
+        ends = np.cumsum([part.shape[1] for part in self.parts])[:-1]
+        return sum(part.multiply(own) for part, own in zip(self.parts, np.split(dense, ends), strict=True))  # pyright: ignore
+
+    def turned_times(self, dense: np.ndarray) -> np.ndarray:
+        return np.concatenate([part.turned_times(dense) for part in self.parts])
+
+    def column_square_sums(self) -> np.ndarray:
+        return np.concatenate([part.column_square_sums() for part in self.parts])
+
+    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        columns, values, before = [], [], 0
+        for part in self.parts:
+            own, told = part.get_row(number)
+            columns.append(own + before)
+            values.append(told)
+            before += part.shape[1]
+        return np.concatenate(columns), np.concatenate(values)
+
+
+def stack_rows(parts: list[SparseMatrix], width: int) -> SparseMatrix:
+    """The rows of all parts, one after the other."""
+    sizes = [np.diff(part.indptr) for part in parts]
+    return SparseMatrix(
+        np.concatenate(([0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes])))),
+        np.concatenate([np.zeros(0, np.int32), *(part.indices for part in parts)]),
+        np.concatenate([np.zeros(0, np.float32), *(part.values for part in parts)]),
+        width,
+    )
+
+
+def stack_repeated_rows(parts: list[RowRepeat], width: int) -> RowRepeat:
+    """The rows of all parts, one after the other."""
+    before = np.cumsum([0, *(part.base.shape[0] for part in parts)])
+    which = [part.row_ids + begin for part, begin in zip(parts, before[:-1], strict=True)]
+    return RowRepeat(stack_rows([part.base for part in parts], width), np.concatenate([np.zeros(0, np.int64), *which]))

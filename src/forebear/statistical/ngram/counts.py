@@ -1,0 +1,523 @@
+"""Which n-grams there are: in the order of a dictionary, level by level; equal sets are equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forebear.data.io.safetensors import release_pages
+from forebear.errors import ForebearError
+from forebear.kernels.ngram_layout import narrow_ints
+from forebear.statistical.array_pool import (
+    UNBOUNDED_POOL,
+    ArrayPool,
+    SpillArray,
+    array_chunks,
+    available_ram,
+    narrowest_dtype,
+    trim_malloc,
+)
+
+ABSENT = -1  # the number of an n-gram that is not there
+BLOCK_NGRAMS = 1 << 18  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
+
+
+@dataclass(frozen=True, eq=False)
+class NgramIndex:
+    """All n-grams up to an order, each known by its number among those of its length. A token's number is its id.
+
+    They stand in the order of a dictionary, so the continuations of an n-gram lie side by side, in the order of the
+    n-grams that they continue: how many there are of each, and their last tokens, say everything.
+
+    words          last tokens of the n-grams of two tokens, of three, …
+    continuations  of each token, of each n-gram of two tokens, …: how many n-grams go on with it
+    """
+
+    vocabulary: int
+    words: tuple[np.ndarray, ...]
+    continuations: tuple[np.ndarray, ...]
+    _made: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
+
+    @property
+    def order(self) -> int:
+        return len(self.words) + 1
+
+    def count(self, n: int) -> int:
+        """How many n-grams of n tokens there are; there is one of none."""
+        return 1 if n == 0 else self.vocabulary if n == 1 else len(self.words[n - 2])
+
+    def last_tokens(self, n: int) -> np.ndarray:
+        """The last token of each n-gram."""
+        return np.arange(self.vocabulary) if n == 1 else self.words[n - 2].astype(np.int64)
+
+    def prefixes(self, n: int) -> np.ndarray:
+        """The number of each n-gram's prefix, all its tokens but the last; that of a single token is 0."""
+        if n == 1:
+            return np.zeros(self.vocabulary, np.int64)
+        return np.repeat(np.arange(self.count(n - 1)), self.continuations[n - 2])
+
+    def continuation_starts(self, n: int) -> np.ndarray:
+        """(size + 1,) where the continuations of each n-gram begin among those of n + 1 tokens, and their end."""
+        if ("starts", n) not in self._made:
+            self._made["starts", n] = np.concatenate(([0], np.cumsum(self.continuations[n - 1], dtype=np.int64)))
+        return self._made["starts", n]
+
+    def sorted_keys(self, n: int) -> np.ndarray:
+        """Prefix · vocabulary + token of each n-gram (n > 1): rising numbers, to be looked up in."""
+        if ("keys", n) not in self._made:
+            self._made["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
+        return self._made["keys", n]
+
+    def write_out(self, n: int) -> np.ndarray:
+        """(size, n) the n-grams written out."""
+        told = np.empty((self.count(n), n), np.int32)
+        told[:, n - 1] = self.last_tokens(n)
+        numbers = self.prefixes(n)
+        for length in range(n - 1, 0, -1):
+            told[:, length - 1] = self.last_tokens(length)[numbers]
+            numbers = self.prefixes(length)[numbers] if length > 1 else numbers
+        return told
+
+    def index_of(self, tokens: Sequence[int] | np.ndarray) -> int:
+        """The number of one n-gram; ABSENT: it is not there."""
+        at = int(tokens[0])
+        for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
+            begin, end = self.continuation_starts(n - 1)[at : at + 2].tolist()
+            place = begin + int(np.searchsorted(self.words[n - 2][begin:end], token))
+            if place == end or self.words[n - 2][place] != token:
+                return ABSENT
+            at = place
+        return at
+
+    def continuation_range(self, n: int, number: int) -> slice:
+        """The numbers of the n-grams of n + 1 tokens that go on with this one of n."""
+        begin, end = self.continuation_starts(n)[number : number + 2].tolist()
+        return slice(begin, end)
+
+    def find_many(self, n: int, prefixes: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """The numbers of the n-grams (n > 1) with these prefixes and last tokens; ABSENT where there is none."""
+        keys = self.sorted_keys(n)
+        if not len(keys):
+            return np.full(len(words), ABSENT)
+        wanted = prefixes * self.vocabulary + words  # below 0, so not there, where a prefix is ABSENT
+        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[places] == wanted, places, ABSENT)
+
+    def suffixes(self, room: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
+        """For each length, the number of each n-gram without its first token; of a single token nothing is left."""
+        told = [np.zeros(self.vocabulary, np.int64)]
+        much = sum(map(len, self.words)) > BLOCK_NGRAMS
+        for n in range(2, self.order + 1):
+            if n == 2:
+                told.append(self.words[0])
+            elif much:
+                told.append(self._suffixes(n, told[-1], room))
+            else:
+                told.append(self.find_many(n - 1, told[-1][self.prefixes(n)], self.last_tokens(n)))
+        return told
+
+    def missing_suffixes(self) -> list[np.ndarray]:
+        """For n = 1, 2, … the n-grams (size, n) that are not there, though one is that ends with them."""
+        suffixes, told = self.suffixes(), [np.zeros((0, n), np.int32) for n in range(1, self.order + 1)]
+        for n in range(self.order - 1, 1, -1):
+            rows, gone = told[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
+            if len(gone):
+                rows = np.concatenate((rows, self.write_out(n + 1)[gone, 1:]))
+            numbers = rows[:, 0].astype(np.int64)
+            for length in range(2, n + 1):
+                numbers = self.find_many(length, numbers, rows[:, length - 1].astype(np.int64))
+            told[n - 1] = np.unique(rows[numbers == ABSENT], axis=0)
+        return told
+
+    def _suffixes(self, n: int, before: np.ndarray, room: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.kneser_ney import suffix_ids_kernel
+
+        told, starts = room.empty(self.count(n), np.int32), room.zeros(self.count(n - 2) + 1, np.int64)
+        np.cumsum(self.continuations[n - 3], dtype=np.int64, out=starts[1:])
+        given = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], before
+        compile_kernel(suffix_ids_kernel)(*given, 0, self.count(n - 1), 0, told)
+        room.release(starts)
+        release_pages(told, *given)
+        return told
+
+    def match_text(self, tokens: np.ndarray, places: np.ndarray, longest: int) -> list[np.ndarray]:
+        """For each length up to `longest`, the number of the n-gram that ends at each token, or ABSENT.
+
+        `places` says how many tokens an n-gram may reach back from each.
+        """
+        told = [tokens]
+        for n in range(2, longest + 1):
+            numbers = np.full(len(tokens), ABSENT)
+            inside = np.flatnonzero(places >= n - 1)
+            numbers[inside] = self.find_many(n, told[-1][inside - 1], tokens[inside])
+            told.append(numbers)
+        return told
+
+    def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
+        """`words.n`: last tokens; `continuations.n`: how many longer n-grams begin with each. With the smallest types
+        that they can be stored in.
+        """
+        told = {}
+        for n in range(2, self.order + 1):
+            told[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
+            told[f"continuations.{n - 1}"] = self.continuations[n - 2], narrowest_dtype(self.continuations[n - 2])
+        return told
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Those arrays in those types."""
+        return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
+
+    @classmethod
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramIndex:
+        """From such arrays; whatever is not an orderly set of n-grams is refused by its name."""
+        words: list[np.ndarray] = []
+        continuations: list[np.ndarray] = []
+        for n in range(2, order + 1):
+            before = vocabulary if n == 2 else len(words[-1])
+            many = load_counts(arrays, f"continuations.{n - 1}", before)
+            mine = load_array(arrays, f"words.{n}", int(many.sum(dtype=np.int64)))
+            falls = np.flatnonzero(np.diff(mine.astype(np.int64)) <= 0) + 1
+            starts = np.cumsum(many, dtype=np.int64)
+            if len(mine) and (int(mine.max()) >= vocabulary or not np.isin(falls, starts, assume_unique=False).all()):
+                raise corrupt_error(f"words.{n}", "is not sorted, or holds ids that the vocabulary lacks")
+            words.append(mine)
+            continuations.append(many)
+        return cls(vocabulary, tuple(words), tuple(continuations))
+
+    @classmethod
+    def from_sorted_keys(cls, vocabulary: int, keys: Sequence[np.ndarray]) -> NgramIndex:
+        """From prefix · vocabulary + token of the n-grams of two tokens, of three, …, rising."""
+        sizes = [vocabulary, *map(len, keys)]
+        words = tuple((level % vocabulary).astype(np.int32) for level in keys)
+        many = (np.bincount(level // vocabulary, minlength=size) for level, size in zip(keys, sizes, strict=False))
+        return cls(vocabulary, words, tuple(mine.astype(np.int32) for mine in many))
+
+    @classmethod
+    def from_rows(cls, ngrams: Sequence[np.ndarray], vocabulary: int) -> tuple[NgramIndex, list[np.ndarray]]:
+        """From n-grams written out, (size, n) for n = 2, 3, …, each with its prefix among the shorter ones; and the
+        number that each of them got."""
+        found = cls(vocabulary, (), ())
+        places: list[np.ndarray] = []
+        level: list[np.ndarray] = []
+        for n, rows in enumerate(ngrams, start=2):
+            prefixes = rows[:, 0].astype(np.int64)
+            for length in range(2, n):
+                prefixes = found.find_many(length, prefixes, rows[:, length - 1].astype(np.int64))
+            if (prefixes < 0).any():
+                row = rows[int(np.argmax(prefixes < 0))].tolist()
+                raise ForebearError(f"the n-gram {row} has no entry for its first {n - 1} tokens")
+            keys, numbers = np.unique(prefixes * vocabulary + rows[:, -1], return_inverse=True)
+            if len(keys) < len(rows):
+                raise ForebearError(f"an n-gram of {n} tokens is there twice")
+            level.append(keys)
+            found = cls.from_sorted_keys(vocabulary, level)
+            places.append(numbers)
+        return found, places
+
+
+def load_array(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+    """The array of this name, if it is one of `size` whole numbers: small ones as int32, to count with."""
+    array = arrays[name]
+    if array.dtype.kind != "u" or array.shape != (size,):
+        raise corrupt_error(name, f"holds {array.dtype} {list(array.shape)} instead of {size} whole numbers")
+    return array.astype(np.int32 if int(array.max(initial=0)) <= np.iinfo(np.int32).max else np.int64)
+
+
+def load_counts(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+    """The same, of numbers that are mostly small, in as little room as counting leaves them in."""
+    return narrow_ints(load_array(arrays, name, size))
+
+
+def corrupt_error(name: str, what: str) -> ForebearError:
+    return ForebearError(f"the array {name!r} of the n-gram model {what}", remedy="use an earlier checkpoint")
+
+
+# How often each n-gram occurs: counted batch by batch, the same whatever the batches were.
+
+
+AT_ONCE = 1 << 20  # n-grams of two parts that are joined at once
+
+
+@dataclass(frozen=True, eq=False)
+class NgramCounts:
+    """For each length, how often each n-gram ends at a predicted token.
+
+    `suffixes` are the numbers of n-grams without their first token, where counting has found them on its way and nobody
+    has taken them yet.
+    """
+
+    ngrams: NgramIndex
+    counts: tuple[np.ndarray, ...]
+    suffixes: list[np.ndarray] = field(default_factory=list)
+
+    def take_suffixes(self) -> list[np.ndarray]:
+        """Those, for who asks first; they take much room, and are wanted once."""
+        taken = list(self.suffixes)
+        self.suffixes.clear()
+        return taken
+
+    @classmethod
+    def empty(cls, vocabulary: int, order: int) -> NgramCounts:
+        nothing = np.zeros(0, np.int32)
+        continued = (np.zeros(vocabulary, np.int32), *(nothing,) * (order - 2))[: order - 1]
+        ngrams = NgramIndex(vocabulary, (nothing,) * (order - 1), continued)
+        return cls(ngrams, (np.zeros(vocabulary, np.int64), *(nothing,) * (order - 1)))
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.counts))
+
+    def on_disk(self, folder: Path) -> NgramCounts:
+        """The same in files of this folder, which vanish with it."""
+
+        def stored(array: np.ndarray) -> np.ndarray:
+            growing = SpillArray(np.int32 if array.dtype.itemsize == 2 else array.dtype, folder)
+            for part in array_chunks(array):
+                growing.append(part)
+            return growing.finish()
+
+        ngrams = NgramIndex(
+            self.ngrams.vocabulary, tuple(map(stored, self.ngrams.words)), tuple(map(stored, self.ngrams.continuations))
+        )
+        return NgramCounts(ngrams, (self.counts[0], *map(stored, self.counts[1:])))
+
+    def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
+        """All arrays by name, and the smallest types that they can be stored in: equal numbers, equal bytes."""
+        told = self.ngrams.storage_layout()
+        return told | {f"counts.{n}": (times, narrowest_dtype(times)) for n, times in enumerate(self.counts, start=1)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
+
+    @classmethod
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramCounts:
+        ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
+        single = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
+        times = [load_counts(arrays, f"counts.{n}", ngrams.count(n)) for n in range(2, order + 1)]
+        for n, counts in enumerate(times, start=2):
+            if not counts.all():
+                raise corrupt_error(f"counts.{n}", "says that an n-gram occurs not at all")
+        return cls(ngrams, (single, *times))
+
+
+def add_borders(
+    tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray, end: int, allowed: np.ndarray, text: np.ndarray
+) -> int:
+    """Lays rows [end, w1 … wn] that ask for [w1 … wn, end] out as text: the row, an end and a BORDER behind each.
+
+    -1: all is well. The place of a target that is not `allowed`; as many as there are tokens, or more: rows are others.
+    """
+    from forebear.kernels.ngram_counts import TEXT_BORDER
+
+    if len(tokens) > BLOCK_NGRAMS:
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_counts import add_borders_kernel
+
+        return int(compile_kernel(add_borders_kernel)(tokens, lengths, targets, end, allowed, text))
+    lasts = np.cumsum(lengths) - 1
+    asked, before = np.roll(tokens, -1), np.zeros(len(tokens), bool)
+    asked[lasts] = end
+    before[lasts + 1 - lengths] = True
+    if not np.array_equal(asked, targets) or not np.array_equal(np.asarray(tokens) == end, before):
+        return len(tokens)
+    fine = (targets >= 0) & (targets < len(allowed))
+    fine[fine] = allowed[targets[fine]]
+    if not fine.all():
+        return int(np.argmin(fine))
+    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # behind the border of each row
+    own = np.ones(len(text), bool)
+    own[ends - 1], own[ends - 2] = False, False
+    text[ends - 1], text[ends - 2], text[own] = TEXT_BORDER, end, tokens
+    return -1
+
+
+def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> NgramCounts:
+    """Of rows with a BORDER behind each: the first token of each row is only seen, every other is predicted.
+
+    The text is used up.
+    """
+    from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
+
+    if len(text) * order > BLOCK_NGRAMS:
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_counts import unigram_counts_kernel
+
+        times = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
+        found = ngram_levels(text, vocabulary, order, threads)
+    else:
+        predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
+        times = np.bincount(text[predicted], minlength=vocabulary)
+        found = ngram_levels_reference(text, vocabulary, order)
+    ngrams = NgramIndex(vocabulary, tuple(one.words for one in found), tuple(one.continuations for one in found))
+    suffixes = [np.zeros(vocabulary, np.int32), *(one.suffixes for one in found)]
+    return NgramCounts(ngrams, (times, *(one.times for one in found)), suffixes)
+
+
+def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> NgramCounts:
+    """The counts of all parts together, two and two; the new ones in memory, or in files of that folder."""
+    parts = list(parts)
+    while len(parts) > 1:
+        pairs = [parts[first : first + 2] for first in range(0, len(parts), 2)]
+        parts = [_merged(*pair, folder) if len(pair) > 1 else pair[0] for pair in pairs]
+    return parts[0]
+
+
+def _merged(one: NgramCounts, other: NgramCounts, folder: Path | None) -> NgramCounts:
+    if folder is None and one.size + other.size <= BLOCK_NGRAMS:
+        return _merged_in_numpy(one, other)
+    from forebear.kernels.jit import compile_kernel
+    from forebear.kernels.ngram_counts import merge_counts_kernel
+
+    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
+    single = one.counts[0].astype(np.int64) + other.counts[0]
+    kind = np.int32 if int(single.sum()) <= np.iinfo(np.int32).max else np.int64
+    kinds = np.full(vocabulary, 3, np.uint8)
+    words, continuations, times = [], [], [single]
+    most = max(AT_ONCE, 2 * vocabulary)
+    rooms = np.empty(most, np.int32), np.empty(most, kind), np.empty(most, np.uint8), np.empty(AT_ONCE, np.int32)
+    for n in range(2, order + 1):
+        made = (
+            SpillArray(np.int32, folder),
+            SpillArray(kind, folder),
+            SpillArray(np.uint8, folder),
+            SpillArray(np.int32, folder),
+        )
+        sides = [
+            (_wide(mine.ngrams.continuations[n - 2]), mine.ngrams.words[n - 2], _wide(mine.counts[n - 1]))
+            for mine in (one, other)
+        ]
+        context, read = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
+        while context < len(kinds):
+            after, filled = compile_kernel(merge_counts_kernel)(kinds, *sides[0], *sides[1], context, *read, *rooms)
+            for growing, part in zip(made[:3], rooms[:3], strict=True):
+                growing.append(part[:filled])
+            made[3].append(rooms[3][: after - context])
+            release_pages(kinds, *sides[0], *sides[1])
+            context = after
+        last, counts, kinds, many = (growing.finish() for growing in made)
+        words.append(last)
+        times.append(counts)
+        continuations.append(many)
+    return NgramCounts(NgramIndex(vocabulary, tuple(words), tuple(continuations)), tuple(times))
+
+
+def _wide(numbers: np.ndarray) -> np.ndarray:
+    """As joining wants them: not for every mixture of types are its loops compiled anew."""
+    return numbers if numbers.dtype.itemsize > 2 else numbers.astype(np.int32)
+
+
+def _merged_in_numpy(one: NgramCounts, other: NgramCounts) -> NgramCounts:
+    """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
+    vocabulary, order = one.ngrams.vocabulary, one.ngrams.order
+    levels: list[np.ndarray] = []
+    times = [one.counts[0].astype(np.int64) + other.counts[0]]
+    numbers = [np.arange(vocabulary)] * 2
+    for n in range(2, order + 1):
+        renewed = [
+            at[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
+            for at, part in zip(numbers, (one, other), strict=True)
+        ]
+        together = np.sort(np.concatenate(renewed), kind="stable")  # sorted runs: merged in one pass
+        levels.append(together[np.flatnonzero(np.diff(together, prepend=-1))])
+        numbers = [np.searchsorted(levels[-1], mine) for mine in renewed]
+        total = np.zeros(len(levels[-1]), np.int64)
+        for at, part in zip(numbers, (one, other), strict=True):
+            total[at] += part.counts[n - 1]
+        times.append(total)
+    return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(times))
+
+
+# Counts of n-grams in bounded memory: text is gathered, counted when there is much of it, and counts are joined.
+
+
+LEAST, SHARE = 1 << 31, 4  # bytes that counting may take unless somebody says otherwise, or that part of all memory
+A_TOKEN, AN_NGRAM = 24, 16  # bytes that counting takes for each token of a text, and for each n-gram that ends there
+FEWEST = 1 << 16  # tokens that are counted at once, however little memory there is
+
+
+def usual_memory() -> int:
+    """Bytes that counting may take unless somebody says otherwise."""
+    return max(LEAST, available_ram() // SHARE)
+
+
+class NgramCounter:
+    """What was counted so far, and text that is still to be counted. The result is the same whatever came when.
+
+    memory   bytes that counting may take
+    folder   where counts go that do not fit; None: there is no such place, and they stay in memory
+    threads  that count
+    """
+
+    def __init__(self, vocabulary: int, order: int) -> None:
+        self.vocabulary, self.order = vocabulary, order
+        self.memory, self.threads = usual_memory(), 1
+        self.folder: Path | None = None
+        self._parts: list[NgramCounts] = []
+        self._text, self._filled = np.zeros(0, np.int32), 0  # what is to be counted, and how much of that is filled
+        self._is_spilt = False
+        self._room = UNBOUNDED_POOL
+
+    @property
+    def memory_limit(self) -> ArrayPool:
+        """For what is made of the counts: one and the same for all who make something of them."""
+        if self.folder is None:
+            return UNBOUNDED_POOL
+        if (self._room.memory, self._room.folder) != (self.memory, self.folder):
+            self._room = ArrayPool(self.memory, self.folder)
+        return self._room
+
+    def reset(self, counts: NgramCounts) -> None:
+        """Goes on from these."""
+        self._parts, self._filled, self._is_spilt = [counts], 0, False
+
+    def room_for(self, many: int) -> np.ndarray:
+        """Where so many more ids go: rows, with a BORDER behind each. What is there counts from now on."""
+        if self._filled and self._filled + many > self.max_tokens:
+            self._count()
+            if self.folder is not None:
+                self._parts[-1] = self._parts[-1].on_disk(self.folder)
+                self._is_spilt = True
+            self._join()
+        begin, self._filled = self._filled, self._filled + many
+        if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
+            self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
+        return self._text[begin : self._filled]
+
+    def take_back(self, many: int) -> None:
+        """Those that were given last do not count after all."""
+        self._filled -= many
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens that are counted at once; their places are small numbers."""
+        a_token = A_TOKEN + AN_NGRAM * (self.order - 1)
+        return max(FEWEST, min(self.memory // a_token, 1 << 30))
+
+    def _count(self) -> None:
+        if self._filled:
+            text, self._text = self._text, np.zeros(0, np.int32)
+            text.resize(self._filled, refcheck=False)
+            self._filled = 0
+            trim_malloc()
+            self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
+
+    def _join(self) -> None:
+        """Like with like: each n-gram is merged about as often as the number of parts can be halved."""
+        while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
+            self._parts[-2:] = [merge_counts(self._parts[-2:], self.folder if self._is_spilt else None)]
+
+    @property
+    def counts(self) -> NgramCounts:
+        """All that was counted so far."""
+        self._count()
+        if len(self._parts) != 1:
+            where = self.folder if self._is_spilt else None
+            self._parts = [
+                merge_counts(self._parts, where) if self._parts else NgramCounts.empty(self.vocabulary, self.order)
+            ]
+        return self._parts[0]

@@ -1,0 +1,376 @@
+"""How a table of n-grams is made: level by level, part by part, into memory or into a file that can be told whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from forebear.data.io.atomic import atomic_write
+from forebear.data.io.safetensors import release_pages
+from forebear.errors import ForebearError
+from forebear.kernels.ngram_layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
+from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool, memory_map_arrays, safetensors_header
+from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
+from forebear.statistical.ngram.counts import NgramIndex
+from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
+
+FORMAT = "forebear-ngrams/3"
+FULL = 0.6  # of the room for n-grams in a table; the fuller it is, the oftener a second line is looked at
+HASHED = 1 << 15  # n-grams whose hashes are there at once, where nobody wants them again
+# Lines that are filled at once, at least, and parts at most: the longest n-grams come last, when there is more memory.
+NEAR, PARTS, PARTS_OF_LONGEST = 1 << 17, 5, 3
+UNSIGNED, UNSUMMED = "0" * 64, "-" * 24  # the digest of no weights; and what stands for the sum until it is known
+
+
+def stamp_store(file: Path, weights: str) -> None:
+    """Enters of which weights a table was made, in the place that was left for it."""
+    with open(file, "r+b") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        at = opened.read(size).index(UNSIGNED.encode())
+        opened.seek(8 + at)
+        opened.write(weights.encode())
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+class StoreChecksum:
+    """What tells whether a table is still what was written: of its lines, part by part, and of all else."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(LINE_BACKOFF, np.uint64)
+
+    def add(self, lines: np.ndarray) -> None:
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_table import checksum_kernel
+
+        compile_kernel(checksum_kernel)(lines, self._sums)
+
+    def hexdigest(self, *others: np.ndarray) -> str:
+        """As a text as long as UNSUMMED."""
+        rest = 0
+        for array in others:
+            rest = zlib.crc32(np.ascontiguousarray(array).data, rest)
+        return f"{int(np.bitwise_xor.reduce(self._sums)):016x}{rest:08x}"
+
+
+class HashCollision(Exception):
+    """Two n-grams have the same hash."""
+
+
+class NgramStoreBuilder:
+    """Level by level: what a level leaves to shorter contexts is known with the next, and only then it is entered."""
+
+    def __init__(self, ngrams: NgramIndex, even: np.ndarray | None, salt: int, room: ArrayPool) -> None:
+        self.ngrams, self.salt, self.room = ngrams, salt, room
+        self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
+        self.sizes = [ngrams.count(n) for n in range(1, ngrams.order + 1)]
+        self.begins, self.far = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
+        self.begins[3:] = np.cumsum([self._many(n) for n in range(2, ngrams.order + 1)])
+        self.single = np.zeros((ngrams.vocabulary, 2), np.float32)
+
+    def _many(self, n: int) -> int:
+        """Lines for the n-grams of n tokens."""
+        return (
+            int(self.sizes[n - 1] / (FULL * (LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST))) + 1 + SPARE_LINES
+        )
+
+    def in_memory(self, levels: LogProbLevels) -> np.ndarray:
+        """All its lines."""
+        lines, at = self.room.zeros((int(self.begins[-1]), LINE_BACKOFF), np.uint64), 0
+        for part in self._parts(levels):
+            lines[at : at + len(part)] = part
+            at += len(part)
+        return lines
+
+    def into(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
+        """As a safetensors file: of known sizes, so that each part is written as soon as it is made."""
+        first = next(levels)  # only now all is known about them
+        shapes = {
+            "lines": ("U64", (int(self.begins[-1]), LINE_BACKOFF)),
+            "single": ("F32", self.single.shape),
+            "begins": ("I64", self.begins.shape),
+            "far": ("I64", self.far.shape),
+            "even": ("F32", self.even.shape),
+        }
+        told = json.dumps({"sizes": self.sizes, "about": about(), "salt": self.salt})
+        begin, sums = (
+            safetensors_header(shapes, {"format": FORMAT, "weights": UNSIGNED, "sum": UNSUMMED, "ngrams": told}),
+            StoreChecksum(),
+        )
+        file.write(begin)
+        for part in self._parts(chain([first], levels)):
+            file.write(part.data)
+            sums.add(part)
+        others = self.single, self.begins, self.far, self.even
+        for array in others:
+            file.write(np.ascontiguousarray(array).data)
+        file.seek(begin.index(UNSUMMED.encode()))
+        file.write(sums.hexdigest(*others).encode())
+
+    def _parts(self, levels: LogProbLevels) -> Iterator[np.ndarray]:
+        """The lines of the n-grams of two tokens, of three, …, one after the other; each is good until the next."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.jit import compile_kernel
+
+        nothing, order = np.zeros(0, np.float32), self.ngrams.order
+        logs, hashes = nothing, np.zeros(0, np.uint64)  # of n-grams one and two tokens shorter than those of the level
+        for n, level in enumerate(levels, start=1):
+            if n == 2:
+                self.single[:, 1] = level.backoffs
+            elif n > 2:
+                hashes = self._hashed(n - 1, hashes)
+                yield from self._filled(n - 1, lambda known=hashes: [(0, known)], logs, level.backoffs)
+            logs = level.log_probs
+            del level  # its back-offs, while the next is made
+            if n == 1:
+                self.single[:, 0] = logs
+                ids = np.arange(self.ngrams.vocabulary, dtype=np.int32)
+                hashes = compile_kernel(kernels.hash_tokens_kernel)(ids, np.uint64(self.salt))
+        if order > 1:  # nothing continues these, so their hashes are never there together
+            yield from self._filled(order, lambda: self._hashed_in_parts(order, hashes), logs, nothing)
+
+    def _hashed(self, n: int, before: np.ndarray) -> np.ndarray:
+        """The 64 bits of the n-grams of n tokens, from those one shorter, which are needed no more."""
+        made = self.room.empty(self.ngrams.count(n), np.uint64)
+        for at, part in self._hashed_in_parts(n, before):
+            made[at : at + len(part)] = part
+            release_pages(made)
+        self.room.release(before)
+        return made
+
+    def _hashed_in_parts(self, n: int, before: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The same part by part, each good until the next, with the number of its first n-gram."""
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_table import hash_level_kernel
+
+        given = before, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
+        made, context, at = np.empty(max(HASHED, int(given[1].max(initial=0))), np.uint64), 0, 0
+        while context < len(before):
+            context, end = compile_kernel(hash_level_kernel)(*given, made, context, at)
+            yield at, made[: end - at]
+            if end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS:
+                release_pages(*given)
+            at = end
+
+    def _filled(
+        self,
+        n: int,
+        hashes: Callable[[], Iterable[tuple[int, np.ndarray]]],
+        logs: np.ndarray,
+        backoffs: np.ndarray,
+    ) -> Iterator[np.ndarray]:
+        """In parts that fit near the processor; the spare lines of one are the first of the next."""
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
+
+        size = self._many(n)
+        homes = size - SPARE_LINES
+        parts = PARTS if n < self.ngrams.order else PARTS_OF_LONGEST
+        each = max(NEAR, SPARE_LINES, -(-homes // parts))
+        lines = self.room.zeros((min(each, homes) + SPARE_LINES, LINE_BACKOFF), np.uint64)
+        used = np.zeros(len(lines), np.uint8)
+        for begin in range(0, homes, each):
+            own = min(each, homes - begin)
+            mine = lines[: own + SPARE_LINES], used[: own + SPARE_LINES]
+            for at, some in hashes():
+                bits = (values[at : at + len(some)].view(np.uint32) for values in (logs, backoffs))
+                far = compile_kernel(fill_table_kernel)(*mine, begin, size, some, *bits, n == self.ngrams.order)
+                if far < 0:
+                    raise HashCollision
+                self.far[n] = max(int(self.far[n]), far)
+                release_pages(some, logs, backoffs)
+            if compile_kernel(has_duplicates_kernel)(*mine):
+                raise HashCollision
+            yield lines[:own]
+            for array in (lines, used):
+                array[:SPARE_LINES], array[SPARE_LINES:] = array[own : own + SPARE_LINES].copy(), 0
+        yield lines[:SPARE_LINES]
+        self.room.release(logs, backoffs, lines)
+
+
+# A finished n-gram model as a table on the disk: opened in no time, however large, and asked by hash.
+
+
+TRIES = 8  # salts that are tried: two n-grams of a billion are alike in 64 bits once in fifty tables
+AGAIN = "remove it: it is made again from the run's weights"
+
+
+@dataclass(frozen=True, eq=False)
+class NgramStore:
+    """Logarithms of probabilities and back-off weights, by hash; the readable twin is `Backoff`.
+
+    single   (V, 2) float32, of single tokens by their ids
+    lines    (many, 8) uint64, of longer n-grams; `kernels.ngram_table` says what stands in them
+    begins   (order + 2,) where the lines of n-grams of n tokens begin
+    far      (order + 1,) how many lines from its own an n-gram of n tokens stands at most
+    even     (V,) or none, as in `Backoff`
+    sizes    how many n-grams there are of each length
+    about    what else is to be known of the model, as JSON values
+    """
+
+    single: np.ndarray
+    lines: np.ndarray
+    begins: np.ndarray
+    far: np.ndarray
+    even: np.ndarray
+    sizes: list[int]
+    about: dict[str, Any]
+    salt: int = 0
+    file: Path | None = None
+
+    @property
+    def order(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def _flat(self) -> np.ndarray:
+        return self.lines.reshape(-1)
+
+    def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
+        """As `Backoff.score`."""
+        from forebear.kernels import ngram_table
+        from forebear.kernels.jit import compile_kernel
+        from forebear.kernels.ngram_table import score_ngrams_kernel, scoring_buffers
+
+        told, found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
+        tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
+        given = self.single, self._flat, self.begins, self.far, self.even, told, found
+        loop = compile_kernel(score_ngrams_kernel, bare=True, beside=(ngram_table,))
+        loop(tokens, lengths, end, self.order, np.uint64(self.salt), *given, *scoring_buffers(self.order))
+        if matched is not None:
+            matched[:] = found
+        if not (told <= PROBABILITY_TOLERANCE).all():
+            raise self._damaged("holds what is no logarithm of a probability")
+        return told
+
+    def next_log_probs(self, ngrams: NgramIndex, context: np.ndarray, told: np.ndarray) -> None:
+        """As `Backoff.follow`; which n-grams there are says who was seen after the context."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.jit import compile_kernel
+
+        told[:] = self.single[:, 0]
+        for n in range(1, len(context) + 1):
+            tokens = np.ascontiguousarray(context[len(context) - n :], np.int32)
+            number = ngrams.index_of(tokens)
+            if number < 0:
+                break
+            hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
+            if len(self.even):
+                told[:] = self.even
+            if n == 1:
+                told += self.single[tokens[0], 1]
+            else:
+                told += compile_kernel(kernels.backoff_weight_kernel)(
+                    hashed, n, self.order, self._flat, self.begins, self.far
+                )
+            words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, number)], np.int32)
+            seen = np.empty(len(words))
+            given = n + 1, self.order, self._flat, self.begins, self.far
+            compile_kernel(kernels.lookup_log_probs_kernel)(hashed, words, *given, seen)
+            told[words] = seen
+        if not (told <= PROBABILITY_TOLERANCE).all():
+            raise self._damaged("does not hold what was counted")
+
+    def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
+        """As `Backoff.entry`."""
+        from forebear.kernels import ngram_table as kernels
+        from forebear.kernels.jit import compile_kernel
+
+        n, tokens = len(tokens), np.ascontiguousarray(tokens, np.int32)
+        if n == 1:
+            log, weight = self.single[tokens[0]].tolist()
+            return log, weight if self.order > 1 else 0.0
+        before, told = (
+            np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens[:-1], np.uint64(self.salt))),
+            np.empty(1),
+        )
+        given = n, self.order, self._flat, self.begins, self.far
+        compile_kernel(kernels.lookup_log_probs_kernel)(before, tokens[-1:], *given, told)
+        if np.isnan(told[0]):
+            return None
+        if n == self.order:
+            return float(told[0]), 0.0
+        hashed = np.uint64(compile_kernel(kernels.hash_context_kernel)(tokens, np.uint64(self.salt)))
+        weight = compile_kernel(kernels.backoff_weight_kernel)(hashed, *given)
+        return float(told[0]), float(weight)
+
+    def _damaged(self, what: str) -> ForebearError:
+        return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")
+
+    # -- making
+
+    @classmethod
+    def made(
+        cls,
+        ngrams: NgramIndex,
+        levels: Callable[[], LogProbLevels],
+        even: np.ndarray | None = None,
+        about: Callable[[], dict[str, Any]] = dict,
+        file: Path | None = None,
+        room: ArrayPool = UNBOUNDED_POOL,
+    ) -> NgramStore:
+        """From probabilities level by level, in memory or in a file; what is known `about` them is asked in between."""
+        for salt in range(TRIES):
+            try:
+                making = NgramStoreBuilder(ngrams, even, salt, room)
+                if file is None:
+                    lines = making.in_memory(levels())
+                    given = making.single, lines, making.begins, making.far, making.even, making.sizes
+                    return cls(*given, about(), salt)
+                with atomic_write(file) as opened:
+                    making.into(opened, levels(), about)
+                return cls.open(file)
+            except HashCollision:
+                continue
+        raise ForebearError("the n-grams cannot be told apart by their hashes")
+
+    @classmethod
+    def open(cls, file: Path, weights: str | None = None) -> NgramStore:
+        """Maps the file, unread. With `weights`, it must have been made from weights of this digest."""
+        try:
+            told, arrays = memory_map_arrays(file)
+            facts = json.loads(told["ngrams"])
+            made = cls(**{name: arrays[name] for name in _NAMES}, **facts, file=file)
+            right = told["format"] == FORMAT and (weights is None or told["weights"] == weights) and made._is_whole()
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ForebearError("is no table of n-grams, or a damaged one", file=file, remedy=AGAIN) from error
+        if not right:
+            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, remedy=AGAIN)
+        return made
+
+    def verify(self) -> None:
+        """Reads all of it: an error if it is not what was written."""
+        assert self.file is not None
+        sums = StoreChecksum()
+        sums.add(self.lines)
+        told, _ = memory_map_arrays(self.file)
+        if told["sum"] != sums.hexdigest(self.single, self.begins, self.far, self.even):
+            raise self._damaged("was damaged on the disk")
+
+    def _is_whole(self) -> bool:
+        order, begins, far = self.order, np.asarray(self.begins), np.asarray(self.far)
+        return (
+            order >= 1
+            and self.single.shape == (self.sizes[0], 2)
+            and self.lines.ndim == 2
+            and self.lines.shape[1] == LINE_BACKOFF
+            and begins.shape == (order + 2,)
+            and far.shape == (order + 1,)
+            and int(begins[0]) == 0
+            and bool((np.diff(begins)[2:] > SPARE_LINES).all())
+            and bool((np.diff(begins)[:2] == 0).all())
+            and int(begins[-1]) == len(self.lines)
+            and bool((far >= 0).all() and (far < SPARE_LINES).all())
+            and len(self.even) in (0, self.sizes[0])
+        )
+
+
+_NAMES = ("lines", "single", "begins", "far", "even")

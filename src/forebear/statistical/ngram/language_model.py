@@ -1,0 +1,355 @@
+"""The model that counts: n-grams of any order and what they say comes next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forebear.errors import ForebearError, InputError
+from forebear.statistical.array_pool import save_arrays
+from forebear.statistical.ngram.backoff import BackoffTable, split_rows
+from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounter, NgramCounts, NgramIndex, add_borders
+from forebear.statistical.ngram.hash_table import NgramStore
+from forebear.statistical.ngram.smoothing import (
+    Discounts,
+    LogProbLevels,
+    NgramConfig,
+    min_count_for,
+    prune_ngrams,
+    to_log_probs,
+)
+
+NAMED = 5  # lengths of n-grams that are told one by one
+_LOCK = threading.RLock()  # of what is made at first use
+
+
+class NgramModel:
+    """P(token given the last order - 1 tokens): a predictor that learns by counting, in whatever batches.
+
+    order       tokens of the longest n-gram
+    vocabulary  how many ids there are
+    end         the id that begins every row, where it is only seen, and ends it, where it is predicted
+    never       ids that are never predicted: their probability is 0, and that of all others sums to 1
+    smoothing   and k and prune: as in `Way`
+    """
+
+    heads = ("next",)
+    pseudo = False  # scores are factors of the probability of a row
+
+    def __init__(
+        self,
+        *,
+        order: int,
+        vocabulary: int,
+        end: int,
+        never: Iterable[int] = (),
+        smoothing: str = "kneser-ney",
+        k: float = 1.0,
+        prune: str = "",
+    ) -> None:
+        self.way = NgramConfig(order, smoothing, k, prune)
+        self.end = end
+        self.predictable = np.ones(vocabulary, bool)
+        self.predictable[list(never)] = False
+        if not self.predictable[end]:
+            raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
+        self.tally = NgramCounter(vocabulary, order)
+        self._later: Callable[[], Mapping[str, np.ndarray]] | None = None
+        self._settled: BackoffTable | NgramStore | None = None
+        self._ngrams: NgramIndex | None = None
+        self._discounts: list[Discounts] = []
+        self.place: Path | None = None  # where a large table of probabilities is made; None: in memory
+
+    @property
+    def order(self) -> int:
+        return self.way.order
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.predictable)
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether its probabilities come from elsewhere, and there are no counts."""
+        return self.way.smoothing == "given"
+
+    @property
+    def max_length(self) -> None:
+        """Rows of any length can be read: what lies too far back is simply not looked at."""
+        return
+
+    # -- learning
+
+    def add_batch(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
+        """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
+        if self.is_imported:
+            remedy = "to count, choose --smoothing kneser-ney, add or none"
+            raise InputError(
+                "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", remedy=remedy
+            )
+        if not len(lengths):
+            return
+        room = self.tally.room_for(len(tokens) + 2 * len(lengths))
+        wrong = add_borders(tokens, lengths, targets, self.end, self.predictable, room)
+        if wrong >= 0:
+            self.tally.take_back(len(room))
+            if wrong >= len(tokens):
+                raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
+            what = f"the text holds the id {targets[wrong]}, which this model never predicts"
+            raise InputError(what, remedy="prepare the text with the tokenizer of this run")
+        self._changed()
+
+    def _changed(self) -> None:
+        self._settled, self._ngrams = None, None
+
+    @property
+    def counts(self) -> NgramCounts:
+        """All that was counted so far."""
+        with _LOCK:
+            if self._later is not None:
+                self.tally.reset(NgramCounts.load(self._later(), vocabulary=self.vocab_size, order=self.order))
+                self._later = None  # last, so that an interrupt loses no counts
+            return self.tally.counts
+
+    @property
+    def ngrams(self) -> NgramIndex:
+        """Which n-grams there are probabilities of."""
+        with _LOCK:
+            if self._ngrams is None:
+                if self.is_imported:
+                    if self._later is not None:
+                        arrays = _without_logs(self._later())
+                        self._ngrams = NgramIndex.load(arrays, vocabulary=self.vocab_size, order=self.order)
+                    else:
+                        settled = self.probabilities()
+                        assert isinstance(settled, BackoffTable)
+                        self._ngrams = settled.ngrams
+                else:
+                    self._ngrams = prune_ngrams(self.counts, self.way.min_count)
+            return self._ngrams
+
+    def probabilities(self) -> BackoffTable | NgramStore:
+        """The probabilities that follow from the counts; made at first use and kept until more is counted."""
+        if self._settled is not None:
+            return self._settled
+        with _LOCK:
+            if self._settled is None:
+                self._settled = self._estimated()
+            return self._settled
+
+    def _estimated(self) -> BackoffTable | NgramStore:
+        if self.is_imported:
+            raise ForebearError("this n-gram model was not given its probabilities yet")
+        even = self._even()
+        if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
+            return NgramStore.made(self.ngrams, self._levels, even, self._about, self.place, self.tally.memory_limit)
+        return BackoffTable.estimated(self.ngrams, self._levels(), even)
+
+    def _levels(self) -> LogProbLevels:
+        return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.memory_limit)
+
+    def _even(self) -> np.ndarray | None:
+        even = self.way.is_uniform(self.predictable)
+        return None if even is None else to_log_probs(even)
+
+    def _about(self) -> dict[str, Any]:
+        """What is kept with a table of probabilities, so that counts need not be read for it."""
+        if self.is_imported:
+            return {}
+        return {"tokens": int(self.counts.counts[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
+
+    def _known(self) -> dict[str, Any]:
+        settled = self.probabilities()
+        return settled.about if isinstance(settled, NgramStore) else self._about()
+
+    # -- its state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state. Equal counts give equal bytes, whatever the batches were."""
+        if not self.is_imported:
+            return self.counts.arrays()
+        settled = self.probabilities()
+        assert isinstance(settled, BackoffTable)
+        return settled.arrays()
+
+    def save(self, file: Path) -> None:
+        """Writes that state without holding a copy of it."""
+        if self.is_imported:
+            save_arrays(file, {name: (array, array.dtype) for name, array in self.arrays().items()})
+        else:
+            save_arrays(file, self.counts.storage_layout())
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes such a state; a missing, extra, misshapen or disorderly array is refused by its name."""
+        values = ["logs", "backoffs"] if self.is_imported else ["counts"]
+        names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
+        names |= {f"words.{n + 1}" for n in range(1, self.order)}
+        names |= {f"{name}.{n}" for name in ("continuations", *values[1:]) for n in range(1, self.order)}
+        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+            if odd:
+                raise ForebearError(f"the state of an n-gram model of order {self.order} {what} {sorted(odd)}")
+        self._changed()
+        if self.is_imported:
+            self._settled = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
+        else:
+            self.tally.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
+
+    def use_store(self, table: NgramStore, later: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
+        fits = table.order == self.order and table.sizes[0] == self.vocab_size
+        if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
+            raise ForebearError("is a table of another model", file=table.file, remedy="remove it")
+        self._settled, self._later = table, later
+
+    def build_store(self, file: Path) -> NgramStore | None:
+        """Its probabilities in a file of their own; None where they are so few that this would gain nothing."""
+        if sum(map(len, self.ngrams.words)) <= BLOCK_NGRAMS:
+            return None
+        if isinstance(self._settled, NgramStore) and self._settled.file == file:
+            return self._settled
+        settled = self._settled
+        if isinstance(settled, BackoffTable):
+            self._settled = NgramStore.made(
+                settled.ngrams, settled.levels, settled.uniform_log_prob, self._about, file, self.tally.memory_limit
+            )
+        else:
+            self.place, self._settled = file, None
+            self.probabilities()
+        assert isinstance(self._settled, NgramStore)
+        return self._settled
+
+    def load_probabilities(
+        self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]
+    ) -> None:
+        """Fills a model of smoothing "given" with what `written` or an ARPA file tells."""
+        if not self.is_imported or len(ngrams) != self.order:
+            what = f"order {self.order} and smoothing {self.way.smoothing!r}"
+            raise ForebearError(f"an n-gram model of {what} does not take these probabilities")
+        self._changed()
+        self._settled = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
+
+    def to_arpa(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
+        if isinstance(self._settled, BackoffTable):
+            return self._settled.to_arpa(self.predictable)
+        if self.is_imported and self._later is not None:
+            return BackoffTable.load(self._later(), vocabulary=self.vocab_size, order=self.order).to_arpa(
+                self.predictable
+            )
+        return BackoffTable.estimated(self.ngrams, self._levels(), self._even()).to_arpa(self.predictable)
+
+    # -- what it says
+
+    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
+        tokens, lengths = self._laid(rows)
+        return split_rows(self.score_flat(tokens, lengths), lengths)
+
+    def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The same; and the length of the longest n-gram that the model has and that ends at each token."""
+        tokens, lengths = self._laid(rows)
+        matched = np.empty(len(tokens), np.uint8)
+        told = self.probabilities().score(tokens, lengths, self.end, matched)
+        return split_rows(told, lengths), split_rows(matched, lengths)
+
+    def score_flat(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The same of rows one after the other; of the first token of each row, its log P alone."""
+        return self.probabilities().score(tokens, lengths, self.end)
+
+    def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """(B, V) log P(next token given the row)."""
+        settled, told = self.probabilities(), np.empty((len(rows), self.vocab_size))
+        for line, row in zip(told, rows, strict=True):
+            context = self.context_of(row)
+            if isinstance(settled, NgramStore):
+                settled.next_log_probs(self.ngrams, context, line)
+            else:
+                settled.next_log_probs(context, line)
+        return told
+
+    def context_of(self, row: np.ndarray) -> np.ndarray:
+        """The last tokens of a row, as far as the next depends on them."""
+        last, _ = self._laid([row[max(0, len(row) - self.order + 1) :]])
+        ends = np.flatnonzero(last == self.end)
+        return last[ends[-1] :] if len(ends) else last
+
+    def read(self, rows: Sequence[np.ndarray], room: int) -> NgramDecodingState:
+        return NgramDecodingState(self, rows)
+
+    def _laid(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows one after the other, and how long each is."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        tokens = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)]).astype(np.int64)
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size:
+            raise InputError(f"a row holds ids outside 0 to {self.vocab_size - 1}")
+        return tokens, lengths
+
+    # -- what is to be known of it
+
+    @property
+    def num_parameters(self) -> int:
+        """How many n-grams it holds."""
+        return sum(self.probabilities().sizes)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should be told of how the probabilities came about."""
+        if self.way.smoothing == "none":
+            return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
+        told, sizes = enumerate(self._known().get("discounts", ()), start=1), self.probabilities().sizes
+        thin = [f"{n} ({one['taken'][0]:.3g})" for n, one in told if one["way"] != "modified" and sizes[n - 1]]
+        if not thin:
+            return []
+        which = ", ".join(thin[:NAMED]) + (", …" if thin[NAMED:] else "")
+        what = "Kneser–Ney's three discounts cannot be told from so few counts, and one is taken from all"
+        return [f"{what}: of n-grams of length {which}; usual for little or repetitive text"]
+
+    def describe(self) -> dict[str, Any]:
+        """Facts as JSON values."""
+        told: dict[str, Any] = {
+            "order": self.order,
+            "smoothing": self.way.smoothing,
+            "vocabulary": self.vocab_size,
+            "predictable": int(np.count_nonzero(self.predictable)),
+            "ngrams": self.probabilities().sizes,
+        }
+        known = self._known()
+        if "tokens" in known:
+            told["tokens"] = known["tokens"]
+        if self.way.smoothing == "add":
+            told["k"] = self.way.add_k
+        if self.way.min_count:
+            told["least_counts"] = [min_count_for(self.way.min_count, n) for n in range(1, self.order + 1)]
+        if known.get("discounts"):
+            told["discounts"] = [
+                {"order": n, "way": mine["way"], "taken": list(mine["taken"]), "seen": list(mine["seen"])}
+                for n, mine in enumerate(known["discounts"], start=1)
+            ]
+        return told | {"notes": self.notes}
+
+
+def _without_logs(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in arrays.items() if name.startswith(("words", "continuations"))}
+
+
+class NgramDecodingState:
+    """Rows that are being continued: only their last few tokens matter."""
+
+    def __init__(self, model: NgramModel, rows: Sequence[np.ndarray]) -> None:
+        self.model = model
+        self.rows = [np.asarray(row, np.int64) for row in rows]
+
+    def next_logits(self) -> np.ndarray:
+        return self.model.next_log_probs(self.rows).astype(np.float32)
+
+    def append(self, ids: np.ndarray) -> None:
+        keep = max(self.model.order - 1, 1)
+        self.rows = [np.append(row, taken)[-keep:] for row, taken in zip(self.rows, ids.tolist(), strict=True)]
+
+    def select(self, rows: np.ndarray) -> None:
+        self.rows = [self.rows[row] for row in rows.tolist()]

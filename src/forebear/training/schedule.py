@@ -1,0 +1,112 @@
+"""When a run warms up, when its rate begins to fall, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from forebear.training.settings import Recipe
+
+WARMUP = 100  # steps, or a tenth of a shorter run
+LEAST_LOOK = 0.02  # of the time that was given: so long the speed is watched before it is believed
+LONGEST_COOLDOWN = 0.9  # of a run that was given a time
+LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
+
+
+@dataclass
+class Schedule:
+    """The rate rises, stays, and falls to nothing in a straight line; or, by the "root", it falls as 1/√step at once.
+
+    The middle does not depend on the end, so a run that was given a time decides late, from the speed it had, how many
+    steps it can still make; from then on everything is a function of the step alone. The same numbers given as a recipe
+    (`steps`, `warmup`, `fall`) repeat the run exactly.
+    """
+
+    warmup: int
+    total: int | None  # steps in all, once known
+    fall: int | None
+    time: float | None  # seconds it was given
+    cooldown: float
+    schedule: str | None = None
+    middle: tuple[int, float] = (0, 0.0)  # step and seconds half way to the decision: speed is taken from there on
+
+    @classmethod
+    def for_recipe(
+        cls, recipe: Recipe, epoch: int, seconds_a_step: float, tokens_a_step: int | None = None
+    ) -> Schedule:
+        """The pace for this recipe where an epoch has so many steps and a step takes so many seconds.
+
+        A step may have fewer tokens than a batch could: rows are whole.
+        """
+        total = None
+        if recipe.steps is not None:
+            total = recipe.steps
+        elif recipe.tokens is not None:
+            total = max(1, round(recipe.tokens / (tokens_a_step or recipe.batch)))
+        elif recipe.epochs is not None:
+            total = max(1, round(recipe.epochs * epoch))
+        guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))
+        usual = max(guess // 10, min(LEAST_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
+        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, usual)
+        fall, cooldown = recipe.fall, recipe.cooldown
+        if total is None:  # of a time, a little must pass before it can be known how many steps it holds
+            cooldown = min(cooldown, LONGEST_COOLDOWN)
+        if fall is None and total is not None and recipe.schedule != "root":
+            fall = round(total * (1 - recipe.cooldown))
+        return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
+
+    def fix_total_steps(self, step: int, seconds: float) -> None:
+        """Given a time, fixes the number of steps when the rate has to begin to fall."""
+        if self.total is not None or self.time is None or not step:
+            return
+        until = self.time * (1 - self.cooldown)
+        if not self.middle[0] and seconds >= until / 2:
+            self.middle = step, seconds
+        if seconds >= until:
+            steps, took = step - self.middle[0], seconds - self.middle[1]
+            if took < LEAST_LOOK * self.time and seconds < self.time:  # a step or two tell little
+                return
+            pace = took / steps if steps else seconds / step
+            self.total = step + max(1, round((self.time - seconds) / pace))
+            self.fall = None if self.schedule == "root" else step
+
+    def lr_fraction(self, step: int) -> float:
+        """The rate of this step as a share of the full one."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        if self.schedule == "root":
+            return (max(1, self.warmup) / (step + 1)) ** 0.5
+        if self.total is None or self.fall is None or step < self.fall:
+            return 1.0
+        return max(0.0, (self.total - step) / max(1, self.total - self.fall))
+
+    def is_over(self, step: int) -> bool:
+        return self.total is not None and step >= self.total
+
+    def progress(self, step: int, seconds: float) -> float:
+        """How much of the run is behind us, from 0 to 1."""
+        if self.total is not None:
+            return step / self.total
+        return min(1.0, seconds / self.time) if self.time else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.middle)}
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any], recipe: Recipe) -> Schedule:
+        middle = (told["middle"][0], told["middle"][1])
+        cooldown = recipe.cooldown if recipe.time is None else min(recipe.cooldown, LONGEST_COOLDOWN)
+        return cls(told["warmup"], told["total"], told["fall"], recipe.time, cooldown, recipe.schedule, middle)
+
+
+def is_eval_step(step: int, every: int | None) -> bool:
+    """Whether held-out text is looked at after this many steps: every so many, or ever more seldom (20, 30, 45 …).
+
+    A function of the step alone, as the best checkpoint must not depend on when a run was interrupted.
+    """
+    if every:
+        return step % every == 0
+    at = 20
+    while at < step:
+        at += at // 2
+    return at == step

@@ -1,0 +1,209 @@
+"""How long, how fast and with what care to learn: everything about time and steps, nothing about any milestone."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from forebear.errors import InputError
+from forebear.registry import suggest
+
+LEAST_MEMORY = 1 << 20  # bytes that somebody may mean
+BUDGETS = ("time", "steps", "tokens", "epochs")
+GRADIENT_SETTINGS = (
+    "accumulate",
+    "rate",
+    "warmup",
+    "schedule",
+    "fall",
+    "cooldown",
+    "decay",
+    "memory",
+    "clip",
+    "patience",
+)
+GRADIENT_SETTINGS += ("device", "precision")  # to those who count all this means nothing
+TORCH_SETTINGS = (
+    "accumulate",
+    "decay",
+    "memory",
+    "clip",
+    "patience",
+    "device",
+    "precision",
+)  # to tables of vectors this
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One of time, steps, tokens and epochs says when it is over; None elsewhere leaves the choice to forebear."""
+
+    time: float | None = None  # seconds
+    steps: int | None = None
+    tokens: int | None = None
+    epochs: float | None = None
+
+    batch: int = 4096  # tokens in a step
+    accumulate: int = 1  # parts a step's batch is divided into, for memory that is too small
+    rate: float = 1e-3
+    warmup: int | None = None  # steps in which the rate rises
+    schedule: str | None = None  # "root": having risen it falls as 1/√step; else it stays, and falls in a line at last
+    fall: int | None = None  # the step at which the rate begins to fall
+    cooldown: float = 0.4  # the share of the run in which the rate falls to nothing, where `fall` does not say
+    decay: float = 0.1  # of weights that are matrices
+    memory: float = 0.99  # of the second moment (Adam's β₂): a long one suits small batches
+    clip: float = 1.0
+
+    held_out: float = 0.05  # share of the text that examines
+    evaluate_every: int | None = None  # steps; None: ever more seldom
+    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    save_every: float = 60.0  # seconds
+    keep: int = 2  # of the newest checkpoints, beside the best
+
+    seed: int = 0
+    device: str | None = None
+    threads: int | None = None
+    max_memory: int | None = None  # bytes that counting n-grams may take; what is beyond goes to the disk
+    precision: str | None = None
+    deterministic: bool | None = None  # tables of vectors: the same bits whatever the number of threads
+
+    def __post_init__(self) -> None:
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(given) > 1:
+            told = " and ".join(f"--{name}" for name in given)
+            raise InputError(f"{told} contradict each other", remedy="give one of --time, --steps, --tokens, --epochs")
+        for name in (
+            *BUDGETS,
+            "batch",
+            "accumulate",
+            "rate",
+            "clip",
+            "evaluate_every",
+            "patience",
+            "keep",
+            "threads",
+            "max_memory",
+        ):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{_flag(name)} is {value}", remedy="give a number above 0")
+        for name, value in asdict(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"{_flag(name)} is {value}", remedy="give a finite number")
+        if self.schedule not in (None, "line", "root"):
+            raise InputError(
+                f"--schedule is {self.schedule!r}", remedy="choose line, or root (the Transformer paper's)"
+            )
+        if self.schedule == "root" and self.fall is not None:
+            raise InputError("--fall means nothing to --schedule root", remedy="leave it out")
+        if not 0 < self.cooldown <= 1:
+            raise InputError(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"--held-out is {self.held_out}", remedy="give a share between 0 and 1, such as 0.05")
+        if not 0 < self.memory < 1:
+            raise InputError(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")
+        if self.fall is not None and (self.steps is None or self.fall < 0):
+            raise InputError("--fall is a step of a run with so many --steps", remedy="give --cooldown instead")
+        if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:
+            raise InputError("--decay, --warmup and --seed cannot be negative", remedy="give 0 or more")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
+    """A recipe from layers of settings, the later ones winning; a later budget replaces any earlier one."""
+    settings: dict[str, Any] = {}
+    for layer in layers:
+        given = {name: value for name, value in layer.items() if value is not None}
+        if any(name in given for name in BUDGETS):
+            settings = {name: value for name, value in settings.items() if name not in BUDGETS}
+        settings |= given
+    kinds = {field.name: str(field.type) for field in fields(Recipe)}
+    for name in settings:
+        if name not in kinds:
+            raise InputError(f"a recipe has no setting {name!r}", remedy=suggest(name, kinds))
+    return Recipe(**{name: _read(name, kinds[name], value) for name, value in settings.items()})
+
+
+def _read(name: str, kind: str, value: Any) -> Any:
+    """A setting as it is written ("5m", "2M", "0.1") as the number it stands for."""
+    if name in ("time", "save_every"):
+        return parse_duration(value)
+    if kind.startswith("bool"):
+        if not isinstance(value, bool):
+            raise InputError(f"{_flag(name)} is {value!r}", remedy="give true or false")
+        return value
+    if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
+        raise InputError(f"{_flag(name)} is {value!r}", remedy="give a number")
+    if "int" in kind:
+        number = parse_count(value, name)
+        if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:
+            forgotten = value.strip().isdigit()
+            remedy = f"write it with its unit: {number}M, or 4G" if forgotten else "give 1M or more, such as 500M or 4G"
+            raise InputError(f"--max-memory is {number:,} bytes", remedy=remedy)
+        return number
+    if "float" in kind:
+        try:
+            return float(value)
+        except ValueError as error:
+            raise InputError(f"{_flag(name)} is {value!r}", remedy="give a number") from error
+    return str(value)
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds, from how people write them: 90, 30s, 5m, 1.5h, 2d, 1h30m."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(text)
+    text = str(text)
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
+        raise InputError(f"{text!r} is no duration", remedy="write it as 30s, 5m, 2h or 1h30m")
+    return sum(float(number) * units[unit] for number, unit in parts)
+
+
+def parse_count(text: str | float, name: str = "the number") -> int:
+    """A whole number, from how people write it: 4096, 4_096, 200k, 1.5M, 2G."""
+    zeros = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
+    found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d\d?)?)([kmgbt]?)", str(text).strip().lower())
+    number = Decimal(found[1].replace("_", "")).scaleb(zeros[found[2]]) if found else Decimal("0.5")
+    if number != int(number):
+        raise InputError(f"{_flag(name)} is {text!r}", remedy="write a whole number as 4096, 200k, 1.5M or 2G")
+    return int(number)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}" if " " not in name else name
+
+
+def read_toml(file: str | Path, form: str) -> dict[str, Any]:
+    """A file of settings; `form` tells how one is written, for who wrote it otherwise."""
+    try:
+        with open(file, "rb") as opened:
+            return tomllib.load(opened)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
+    except ValueError as error:
+        raise InputError(f"not TOML: {error}", file=file, remedy=form) from error
+
+
+def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
+    """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
+    form = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
+    told = read_toml(file, form)
+    names = [*known, "fields", "recipe"]
+    settings = [field.name for field in fields(Recipe)]
+    for name, value in told.items():
+        if name not in names:
+            remedy = "put it under [recipe]" if name in settings else suggest(name, names)
+            raise InputError(f"a recipe file has no {name!r} at its top", file=file, remedy=remedy)
+        if (name in ("fields", "recipe")) != isinstance(value, dict):
+            raise InputError(f"{name!r} is not what it should be", file=file, remedy=form)
+    return told

@@ -1,0 +1,59 @@
+"""A milestone unlike any Transformer, for tests: one vector a word, and a recurrent layer in each direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from forebear.models.spec import ModelSpec
+from forebear.nn.encoder import States
+from forebear.nn.layers import deferred_embedding
+from forebear.nn.model import Model
+
+
+class Recurrent(nn.Module):
+    """Layer 0: the words' own vectors; layer 1: both directions of a GRU, beside each other."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        self.width, self.depth = width, 1
+        self.embedding = deferred_embedding(vocabulary, width)
+        self.gru = nn.GRU(width, width // 2, bidirectional=True, batch_first=True, device="meta")
+
+    def lower(self, layers: int) -> Iterator[nn.Parameter]:
+        yield from self.embedding.parameters()
+        if layers:
+            yield from self.gru.parameters()
+
+    def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments=None, kept=None) -> States:
+        rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
+        x = self.embedding(tokens)
+        packed = nn.utils.rnn.pack_sequence(list(x.split(list(rows))), enforce_sorted=False)
+        found, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        last = torch.cat([row[:length] for row, length in zip(found, rows, strict=True)])
+        return States([x, last], rows)
+
+
+@dataclass(frozen=True)
+class Strange(ModelSpec):
+    """Not a paper."""
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {"small": {}}
+    size: ClassVar[str] = "small"
+    tokenizer: ClassVar[str] = "wordpiece"
+
+    width: int = 32
+    dropout: float = 0.0
+
+    def objective(self, tokenizer):
+        raise NotImplementedError
+
+    def network(self, tokenizer) -> Model:
+        return Model(Recurrent(tokenizer.vocab_size, self.width), {})
+
+    def recipe(self) -> dict[str, Any]:
+        return {"rate": 5e-3}

@@ -1,0 +1,3 @@
+"""Fixtures of this folder."""
+
+from fixtures_text import cache, pieces, story  # noqa: F401

@@ -1,0 +1,187 @@
+"""A corpus kept on disk: found again, noticed when anything changes, refused when damaged, split by what it says."""
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from corpora import STORY, contents
+from forebear.data import source
+from forebear.data.corpus import prepare as preparing
+from forebear.data.corpus import prepare as surveying
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.io.reader import TextFormat
+from forebear.data.segmentation import Segmenter
+from forebear.data.source import tokenizer_for
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import ForebearError, InputError
+
+
+def changing(path, text):
+    """A survey after which the file is no longer what was surveyed."""
+
+    def then_change(paths, reading):
+        seen = surveying.fingerprint_sources(paths, reading)
+        path.write_text(text)
+        return seen
+
+    return then_change
+
+
+def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
+    first = prepare_corpus([story], pieces)
+    monkeypatch.setattr(preparing, "finish_corpus", lambda *_, **__: pytest.fail("it was made again"))
+    assert prepare_corpus([story], pieces).folder == first.folder
+    os.utime(story, ns=(1, 1))  # touched, not changed
+    assert prepare_corpus([story], pieces).folder == first.folder
+    renamed = story.rename(tmp_path / "other name.txt")
+    assert prepare_corpus([renamed], pieces).folder == first.folder
+    monkeypatch.undo()
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    others = [
+        prepare_corpus([renamed], pieces, sentences="lines"),
+        prepare_corpus([renamed], pieces, sentences="whole"),
+        prepare_corpus([renamed], pieces, reading=TextFormat(documents="lines")),
+        prepare_corpus([renamed], pieces, segmenter=Segmenter()),
+        prepare_corpus([renamed], train_tokenizer("characters", [STORY])),
+    ]
+    renamed.write_text(STORY + "!")
+    others.append(prepare_corpus([renamed], pieces))
+    assert len({corpus.key for corpus in [first, *others]}) == 7
+
+
+def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
+    (tmp_path / "a.txt").write_text('{"text": "the cat"}')
+    as_text = prepare_corpus([tmp_path / "a.txt"], pieces)
+    (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
+    as_records = prepare_corpus([tmp_path / "a.jsonl"], pieces)
+    assert as_text.key != as_records.key
+    assert as_records.sizes.tolist() == [7]
+
+
+def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
+    os.utime(story, ns=(10**18, 10**18))
+    monkeypatch.setattr(surveying, "SETTLED", -(10**18))  # as if the file had been at rest for long
+    prepare_corpus([story], pieces)
+    monkeypatch.setattr(surveying, "sources_digest", lambda _: pytest.fail("it was read again"))
+    prepare_corpus([story], pieces)
+
+
+def test_a_folder_of_ones_own(story, pieces, tmp_path):
+    corpus = prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+    assert corpus.folder == tmp_path / "my corpus"
+    assert prepare_corpus([story], pieces, to=tmp_path / "my corpus").key == corpus.key
+    story.write_text("something else entirely")
+    with pytest.raises(InputError, match="holds a corpus of other text") as caught:
+        prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+    assert "--overwrite" in caught.value.remedy
+    assert len(prepare_corpus([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match="is no corpus"):
+        prepare_corpus([story], pieces, to=tmp_path / "mine", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "my corpus", "story.txt"]
+
+
+def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparing, "fingerprint_sources", changing(story, "changed behind our back"))
+    with pytest.raises(InputError, match="changed while it was being read"):
+        prepare_corpus([story], pieces, to=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    assert not (tmp_path / "c.part").exists()
+
+
+def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
+    lines = [f"sentence number {n}" for n in range(400)]
+    one, more = tmp_path / "one.txt", tmp_path / "more.txt"
+    one.write_text("\n".join(lines))
+    more.write_text(
+        "\n".join(
+            ["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]
+        )
+    )
+    by_line = TextFormat(documents="lines")
+    small, large = prepare_corpus([one], pieces, reading=by_line), prepare_corpus([more], pieces, reading=by_line)
+    split, later = small.split(0.2), large.split(0.2)
+    assert split.how == later.how == "content"
+    assert sorted([*split.train.units[:, 0], *split.held_out.units[:, 0]]) == list(range(400))  # a sentence each
+    assert 40 < len(split.held_out) < 120
+
+    def said(some):
+        return {int(some.corpus.hashes[n]) for n in np.searchsorted(some.corpus.documents, some.units[:, 0])}
+
+    assert said(split.held_out) <= said(later.held_out)
+    assert not said(later.held_out) & said(later.train)
+    assert large.hashes[8] == large.hashes[-200]  # white space around a document does not make it another
+
+
+def test_a_share_is_between_none_and_all(story, pieces):
+    corpus = prepare_corpus([story], pieces)
+    assert corpus.split(1e-9).how == "position"
+    nothing = corpus.split(0)
+    assert (nothing.how, len(nothing.held_out), nothing.train.vocabulary) == (
+        "nothing",
+        0,
+        corpus.all_documents().vocabulary,
+    )
+    for share in (-0.1, 1, 1.5, float("nan")):
+        with pytest.raises(InputError, match="share"):
+            corpus.split(share)
+
+
+def test_what_stands_beside_the_target_is_not_touched(story, pieces, tmp_path):
+    for name in ("c.old", "c.part"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"c\.part.*in the way"):
+        prepare_corpus([story], pieces, to=tmp_path / "c")
+    (tmp_path / "c.part" / "precious.txt").unlink()
+    prepare_corpus([story], pieces, to=tmp_path / "c")
+    story.write_text("other text")
+    prepare_corpus([story], pieces, to=tmp_path / "c", overwrite=True)
+    assert (tmp_path / "c.old" / "precious.txt").read_text() == "mine"
+
+
+def test_a_damaged_corpus_is_made_again(story, pieces, tmp_path):
+    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
+    whole = contents(corpus.folder)
+    (tmp_path / "c" / "ids.npy").unlink()
+    prepare_corpus(story, pieces, to=tmp_path / "c")
+    assert contents(tmp_path / "c") == whole
+
+
+def test_a_tokenizer_learned_while_the_text_changed_is_not_remembered(tmp_path, monkeypatch):
+    text = tmp_path / "t.txt"
+    text.write_text("alpha beta")
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "fingerprint_sources", changing(text, "gamma delta"))
+        tokenizer_for("words", [text], TextFormat())
+    text.write_text("alpha beta")
+    assert set(tokenizer_for("words", [text], TextFormat()).vocabulary()[5:]) == {"alpha", "beta"}
+
+
+def test_a_corpus_travels_as_its_folder(story, pieces):
+    corpus = prepare_corpus([story], pieces)
+    assert len(pickle.dumps(corpus)) < 500
+    assert pickle.loads(pickle.dumps(corpus)).key == corpus.key
+
+
+def test_damaged_corpora_are_refused(story, pieces, tmp_path):
+    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
+    corpus.verify()
+    ids = corpus.folder / "ids.npy"
+    whole = ids.read_bytes()
+    ids.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(ForebearError, match=r"ids\.npy: is not what was written"):
+        Corpus.open(corpus.folder).verify()
+    ids.write_bytes(ids.read_bytes()[:-3])
+    with pytest.raises(ForebearError, match=r"ids\.npy.*missing or damaged"):
+        Corpus.open(corpus.folder)
+    (corpus.folder / "corpus.json").write_text(json.dumps({"format": "forebear-corpus/99"}))
+    with pytest.raises(InputError, match="forebear-corpus/99"):
+        Corpus.open(corpus.folder)
+    with pytest.raises(InputError, match="not a prepared corpus"):
+        Corpus.open(tmp_path)

@@ -1,0 +1,4 @@
+"""Fixtures of this folder."""
+
+from fixtures_text import cache, pieces, story  # noqa: F401
+from fixtures_using import cutter, cutters, one_thread, tokenizer, tokenizers, words  # noqa: F401

@@ -1,0 +1,116 @@
+"""Work in processes: all results arrive, a failure is the caller's failure, no worker is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forebear.data.io.workers import run_jobs
+from forebear.errors import ForebearError, InputError
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def sometimes(number: int) -> int:
+    if number == 3:
+        raise InputError("three is bad", file="x.txt", line=3, remedy="leave it out")
+    if number == 4:
+        raise ZeroDivisionError("four")
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 40])
+def test_every_job_is_done_once(count):
+    assert sorted(run_jobs(square, range(20), count)) == [n * n for n in range(20)]
+
+
+def whose(number: int) -> tuple[int, int]:
+    time.sleep(0.02)
+    return number, os.getpid()
+
+
+def test_what_is_done_soon_starts_no_process():
+    assert list(run_jobs(whose, range(5), 2, alone=lambda job, seconds: seconds < 60)) == [
+        (n, os.getpid()) for n in range(5)
+    ]
+
+
+def test_what_is_not_done_soon_is_left_to_processes():
+    done = list(run_jobs(whose, range(10), 2, alone=lambda job, seconds: seconds < 0.05))
+    assert sorted(number for number, _ in done) == list(range(10))
+    here = [number for number, process in done if process == os.getpid()]
+    assert here == list(range(len(here)))
+    assert 0 < len(here) < 10
+
+
+def test_no_more_is_read_ahead_than_there_are_workers():
+    taken = []
+    jobs = (taken.append(n) or n for n in range(100))
+    results = run_jobs(square, jobs, 2)
+    next(results)
+    assert len(taken) <= 4
+    results.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_with_its_place_arrives_whole(count):
+    with pytest.raises(InputError) as caught:
+        list(run_jobs(sometimes, [1, 2, 3], count))
+    assert (caught.value.file, caught.value.line, caught.value.remedy) == ("x.txt", 3, "leave it out")
+
+
+def test_any_other_error_names_itself():
+    with pytest.raises(ForebearError, match="ZeroDivisionError in a worker: four"):
+        list(run_jobs(sometimes, [4], 2))
+
+
+def test_a_killed_worker_is_a_failure_that_names_its_job():
+    with pytest.raises(ForebearError, match=r"killed by signal 9 while working on 5"):
+        list(run_jobs(sometimes, [1, 5, 2], 2))
+
+
+def test_an_error_while_reading_jobs_ends_the_workers():
+    def jobs():
+        yield 1
+        raise InputError("no more")
+
+    with pytest.raises(InputError, match="no more"):
+        list(run_jobs(square, jobs(), 2))
+
+
+def test_workers_do_not_outlive_a_killed_caller(tmp_path):
+    (tmp_path / "trade.py").write_text("import os\ndef work(n):\n    open(f'{n}.pid', 'w').write(str(os.getpid()))\n")
+    script = tmp_path / "caller.py"
+    script.write_text(
+        "import time\n"
+        "from forebear.data.io.workers import run_jobs\n"
+        "from trade import work\n"
+        "def jobs():\n"
+        "    yield from (1, 2)\n"
+        "    time.sleep(60)\n"
+        "list(spread(work, jobs(), 2))\n"  # no guard against being imported: workers do not run it again
+    )
+    caller = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
+    pids = _when_written(tmp_path / "1.pid"), _when_written(tmp_path / "2.pid")
+    caller.kill()
+    caller.wait()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "a worker outlived its caller"
+        time.sleep(0.05)
+
+
+def _when_written(path: Path) -> int:
+    deadline = time.monotonic() + 30
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return int(path.read_text())

@@ -1,0 +1,161 @@
+"""Tags that stand for themselves, such as parts of speech: files of word/tag, figures, what is told, and whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import Captured, told
+from forebear.data.labeled.examples import TaggedExample
+from forebear.data.labeled.readers import is_slash_tagged, parse_slash_tags
+from forebear.data.labeled.source import detect_format, labeled_source, read_examples, read_labeled
+from forebear.errors import InputError
+from forebear.experiments.comparison.significance import example_scores
+from forebear.tasks.baselines import task_baseline
+from forebear.tasks.metrics import of_unknown, tagging_accuracy
+from forebear.tasks.tagging import SequenceTagging
+from forebear.tasks.task import task_from_json
+
+SENTENCES = """我/r 爱/v 北京/ns 。/w
+他/r 在/p [中央/n 人民/n 电台/n]nt 工作/v 。/w
+
+“/w 1/2/m 与/c //w [/w 和/c ]/w ”/w
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tagged.txt"
+    path.write_text(SENTENCES, encoding="utf-8")
+    return path
+
+
+def test_words_and_their_tags_in_lines(file: Path):
+    task, form, notes = detect_format(str(file))
+    assert (task, form.kind) == ("tagging", "tagged")
+    assert notes == ["a sentence a line, word/tag word/tag: 8 tags among the first 19 words: c, m, n, ns, p, r, v, w"]
+    found = list(read_examples(str(file), task, form))
+    assert [one.place.line for one in found] == [1, 2, 4]
+    assert found[1] == TaggedExample(
+        ("他", "在", "中央", "人民", "电台", "工作", "。"), ("r", "p", "n", "n", "n", "v", "w"), found[1].place
+    )
+    assert found[2] == TaggedExample(
+        ("“", "1/2", "与", "/", "[", "和", "]", "”"), ("w", "m", "c", "w", "w", "c", "w", "w"), found[2].place
+    )
+
+
+def test_a_word_without_a_tag_is_named(file: Path):
+    form = detect_format(str(file)).form
+    file.write_text("我/r 爱/v\n你 好/a\n", encoding="utf-8")
+    with pytest.raises(InputError, match="word 1 of the sentence, '你', has no tag") as error:
+        list(read_examples(str(file), "tagging", form))
+    assert (error.value.file, error.value.line) == (str(file), 2)
+    file.write_text("我/ 爱/v\n", encoding="utf-8")
+    with pytest.raises(InputError, match="'我/' is not word/tag"):
+        list(read_examples(str(file), "tagging", form))
+    file.write_text("你 好\n", encoding="utf-8")
+    (plain,) = read_examples(str(file), "tagging", form, labels="optional")
+    assert (plain.words, plain.tags) == (("你", "好"), None)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("lines", "slashed"),
+    [
+        (["the/DT cat/NN sat/VBD ./.", "it/PRP slept/VBD ./."], True),
+        (["good and/or bad\tyes", "either/or\tno"], False),
+        (["1/2/2003 4/5/2004", "6/7/2005"], False),
+        (["http://a.example/one", "http://a.example/two", "http://a.example/three"], False),
+        (["O/O\tO", "B-PER\tx"], False),
+        ([], False),
+    ],
+)
+def test_what_looks_like_words_and_tags(lines: list[str], slashed: bool):
+    assert is_slash_tagged(lines) is slashed
+
+
+def test_a_bracket_that_never_closes_keeps_its_words():
+    assert parse_slash_tags("[中央/n 电台/n 。/w") == (("中央", "电台", "。"), ("n", "n", "w"))
+
+
+def test_figures_by_hand():
+    true, said = [["n", "v", "w"], ["n", "n"]], [["n", "n", "w"], ["n", "n"]]
+    figures = tagging_accuracy(true, said)
+    assert (figures["accuracy"], figures["sentence_accuracy"], figures["words"]) == (0.8, 0.5, 5)
+    assert figures["per_kind"]["n"] == {"precision": 0.75, "recall": 1.0, "f1": pytest.approx(6 / 7), "support": 3}
+    assert figures["macro_f1"] == pytest.approx((6 / 7 + 0 + 1) / 3)
+    words = [["cat", "eats", "."], ["dog", "cat"]]
+    assert of_unknown(words, true, said, {"cat", "."}) == {"unknown_words": 2, "accuracy_unknown": 0.5}
+    assert of_unknown(words, true, said, {"cat", ".", "eats", "dog"})["accuracy_unknown"] is None
+    assert tagging_accuracy([], [])["accuracy"] == 0.0
+    with pytest.raises(InputError, match="not as long"):
+        tagging_accuracy([["n"]], [[]])
+
+
+def test_the_task_says_what_each_word_is():
+    taught = [
+        TaggedExample(("我", "爱", "北京"), ("r", "v", "ns")),
+        TaggedExample(("他", "去", "上海"), ("r", "v", "ns")),
+    ]
+    task = SequenceTagging.from_examples(taught, scheme="plain")
+    assert (task.tags, task.score, task.segmented, task.characters) == (("ns", "r", "v"), "accuracy", True, False)
+    assert all(one.all() for one in task.transitions)
+    assert task_from_json(task.to_dict()) == task
+    assert task.words("我爱北京") == ("我", "爱", "北京")
+    assert task.words("我 爱 北京天安门 。") == ("我", "爱", "北京天安门", "。")  # cut already
+    answer = task._told(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
+    assert (answer.tags, answer.entities, answer.is_plain) == (("r", "v"), (), True)
+    verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), answer)
+    assert (verdict.right, verdict.wanted, verdict.said) == (False, "去/ns", "去/v")
+
+
+def test_the_mean_of_the_parts_is_the_accuracy():
+    task = SequenceTagging(("n", "v"), scheme="plain")
+    asked = [TaggedExample(("a", "b", "c"), ("n", "v", "n")), TaggedExample(("a",), ("v",))]
+    answers = [task._told(one.words, np.zeros(len(one.words), int), np.ones((len(one.words), 2)) / 2) for one in asked]
+    found = example_scores(task, asked, answers)
+    assert found.mean() == pytest.approx(task.evaluate(asked, answers)["accuracy"]) == pytest.approx(0.5)
+
+
+def test_what_needs_no_learning():
+    task = SequenceTagging(("n", "v"), scheme="plain")
+    train = [TaggedExample(("saw", "saw", "saw", "cat"), ("v", "v", "n", "n")), TaggedExample(("dog",), ("n",))]
+    test = [TaggedExample(("saw", "new", "dog"), ("v", "n", "v"))]
+    found = task_baseline(task, train, test)
+    assert (found.name, found.score) == ("commonest tag", pytest.approx(2 / 3))
+
+
+def test_names_are_still_told_as_names():
+    assert SequenceTagging(("O", "S-PER")).score == "f1"
+    assert not SequenceTagging(("O", "S-PER")).is_plain
+
+
+def test_plain_tags_are_read_as_they_are(tmp_path: Path):
+    path = tmp_path / "speech.txt"
+    path.write_text("".join(f"词{n}/n 是/v 字{n}/n 。/w\n" for n in range(60)), encoding="utf-8")
+    source, _ = labeled_source(str(path))
+    data = read_labeled(source)
+    assert data.scheme == "plain"
+    assert {tag for one in data.train for tag in one.tags} == {"n", "v", "w"}
+    assert any(note.startswith("tags are read as plain") for note in data.notes)
+
+
+@pytest.mark.parametrize(("milestone", "more"), [("ngram", []), ("bert", ["--size", "tiny", "--steps", "12"])])
+def test_a_run_from_the_command_line(tmp_path: Path, capsys: Captured, milestone: str, more: list[str]):
+    path, to = tmp_path / "speech.txt", str(tmp_path / "run")
+    nouns, verbs = ("猫", "小狗", "老鸟", "大鱼"), ("看见", "喜欢", "吃")
+    rows = [f"{a}/n {b}/v {c}/n 。/w\n" for a in nouns for b in verbs for c in nouns]
+    path.write_text("".join(rows), encoding="utf-8")
+    made = told(capsys, "adapt", milestone, str(path), "--task", "tagging", "--to", to, *more)
+    figures = made["metrics"]["dev"]
+    assert figures["words"] == 4 * figures["examples"]
+    assert {"accuracy", "sentence_accuracy", "accuracy_unknown"} <= figures.keys()
+    assert made["baseline"]["score"] == 1.0
+    measured = told(capsys, "measure", to, str(path))
+    assert measured["score"] == "accuracy"
+    if milestone == "ngram":
+        assert measured["accuracy"] == 1.0
+    tagged = told(capsys, "tag", to, "--in", str(path))
+    assert tagged["count"] == len(rows)
+    assert tagged["answers"][0]["words"] == ["猫", "看见", "猫", "。"]

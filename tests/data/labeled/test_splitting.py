@@ -1,0 +1,183 @@
+"""What says the same stays on one side, for every seed and share; sides and labels are never lost by chance; leaks."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forebear.data.labeled.examples import (
+    ChoiceExample,
+    ExampleLocation,
+    LabeledExample,
+    QuestionExample,
+    TaggedExample,
+)
+from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.split import split_examples, split_leakage
+from forebear.errors import InputError
+
+
+def labelled(count, labels=2, file="train.tsv"):
+    return [LabeledExample((f"第{n}句 text",), str(n % labels), ExampleLocation(file, n + 1)) for n in range(count)]
+
+
+def test_shares_are_met_and_order_is_kept():
+    given_ = labelled(20_000)
+    split = split_examples(given_, dev=0.1, test=0.2)
+    assert len(split.dev) == pytest.approx(2000, abs=130)  # three standard deviations
+    assert len(split.test) == pytest.approx(4000, abs=170)
+    assert sorted([*split.train, *split.dev, *split.test], key=lambda it: it.place.line) == given_
+    for side in (split.train, split.dev, split.test):
+        assert [it.place.line for it in side] == sorted(it.place.line for it in side)
+    assert split.notes == []
+
+
+def test_the_same_seed_gives_the_same_split_and_another_seed_another():
+    one, same, other = (split_examples(labelled(1000), dev=0.5, seed=seed) for seed in (3, 3, 4))
+    assert one == same
+    assert len({it.texts for it in one.dev} & {it.texts for it in other.dev}) == pytest.approx(250, abs=50)
+
+
+def test_this_very_split_is_what_it_always_was():
+    """A hash that changes with the version or the process would move examples from training into the examination."""
+    assert [it.place.line for it in split_examples(labelled(40), dev=0.2).dev] == [11, 15, 16, 20, 21, 23, 26, 28, 37]
+
+
+def test_rows_that_are_added_move_nobody():
+    few, many = labelled(500), labelled(700)
+    before, after = split_examples(few, dev=0.2, test=0.2), split_examples([*reversed(many)], dev=0.2, test=0.2)
+    for side in ("train", "dev", "test"):
+        assert set(getattr(before, side)) <= set(getattr(after, side))
+
+
+def labels_in(example):
+    label = getattr(example, "label", None)
+    return label if isinstance(label, tuple) else (label,) if isinstance(label, str) else ()
+
+
+WORDS = st.sampled_from(["a", "A", "b", " a", "a ", "中", "B  b", "b B"])
+EXAMPLES = st.one_of(
+    st.builds(LabeledExample, st.tuples(WORDS), st.sampled_from(["x", "y", None, ("x", "z"), 1.5])),
+    st.builds(LabeledExample, st.tuples(WORDS, WORDS), st.sampled_from(["x", "y"])),
+    st.builds(
+        TaggedExample, st.lists(WORDS, min_size=1, max_size=1).map(tuple), st.sampled_from([("B-X",), ("O",), None])
+    ),
+    st.builds(QuestionExample, WORDS, WORDS, st.just(())),
+    st.builds(ChoiceExample, WORDS, st.tuples(WORDS, WORDS), st.sampled_from([0, 1])),
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(EXAMPLES, max_size=30), st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([0.0, 0.3]), st.integers(0, 9)
+)
+def test_nothing_is_lost_and_nothing_leaks(given_, dev, test, seed):
+    split = split_examples(given_, dev=dev, test=test, seed=seed)
+    assert sorted(map(repr, [*split.train, *split.dev, *split.test])) == sorted(map(repr, given_))
+    assert split_leakage(split.train, split.dev).folded == 0
+    assert split_leakage([*split.train, *split.dev], split.test).folded == 0
+    if given_:
+        assert split.train
+    if not dev:
+        assert not split.dev
+    if not test:
+        assert not split.test
+    taught, there = ({label for it in side for label in labels_in(it)} for side in (split.train, given_))
+    assert taught == there
+
+
+def test_questions_about_one_passage_stay_together():
+    asked = [QuestionExample(f"q{n}", f"passage {n % 20}", ()) for n in range(200)]
+    split = split_examples(asked, dev=0.3)
+    assert {it.passage for it in split.train}.isdisjoint(it.passage for it in split.dev)
+    assert len(split.dev) % 10 == 0
+    assert split.dev
+
+
+def test_pairs_stay_together_whichever_text_comes_first():
+    pairs = [LabeledExample((f"a{n}", f"b{n}"), "x") for n in range(50)]
+    turned = [LabeledExample((it.texts[1].upper(), f" {it.texts[0]}"), "x") for it in pairs]
+    split = split_examples([*pairs, *turned], dev=0.5)
+    assert len(split.dev) == 2 * len({frozenset(text.strip().casefold() for text in it.texts) for it in split.dev})
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_few_texts_leave_no_side_empty(count):
+    for seed in range(20):
+        split = split_examples(labelled(count, labels=1), dev=0.1, test=0.1 if count > 2 else 0.0, seed=seed)
+        assert split.train
+        assert split.dev
+        assert bool(split.test) == (count > 2)
+    split = split_examples(labelled(2, labels=1), dev=0.1, test=0.1)
+    assert (len(split.train), len(split.dev), len(split.test)) == (1, 1, 0)
+    assert "nothing is left for test" in split.notes[-1]
+
+
+def test_one_text_is_for_training():
+    split = split_examples([LabeledExample(("a",), "x"), LabeledExample(("A ",), "y")], dev=0.9)
+    assert len(split.train) == 2
+    assert "nothing is left for dev" in split.notes[0]
+    assert split_examples([], dev=0.5).train == []
+
+
+def test_training_gets_every_label():
+    rare = [LabeledExample((f"rare {n}",), f"rare{n}") for n in range(30)]
+    split = split_examples([*labelled(100), *rare], dev=0.3, test=0.3)
+    assert {it.label for it in split.train} >= {f"rare{n}" for n in range(30)}
+    assert any("the label 'rare" in note and "moved to train" in note for note in split.notes)
+    assert split.dev
+    assert split.test
+    several = [LabeledExample((f"t{n}",), ("often", f"only{n}")) for n in range(20)]
+    assert {label for it in split_examples(several, dev=0.5).train for label in it.label} >= {
+        f"only{n}" for n in range(20)
+    }
+    tagged = [TaggedExample((f"w{n}",), (f"B-K{n}",)) for n in range(20)]
+    assert len(split_examples([*tagged, TaggedExample(("o",), ("O",))], dev=0.5).train) >= 20
+
+
+def test_a_side_that_gave_its_only_example_gets_another():
+    for seed in range(30):
+        split = split_examples([*labelled(6, labels=1), LabeledExample(("rare",), "rare")], dev=0.1, seed=seed)
+        assert "rare" in {it.label for it in split.train}
+        assert len(split.dev) >= 1
+
+
+@pytest.mark.parametrize(("dev", "test"), [(1.0, 0.0), (-0.1, 0.0), (0.6, 0.4), (float("nan"), 0.0)])
+def test_shares_that_leave_nothing_are_refused(dev, test):
+    with pytest.raises(InputError, match="the shares are"):
+        split_examples(labelled(3), dev=dev, test=test)
+
+
+def test_leaks_are_counted_and_placed():
+    train = labelled(100)
+    test = [
+        replace(train[3], place=ExampleLocation("test.tsv", 1)),
+        LabeledExample(("第4句   TEXT",), "0", ExampleLocation("test.tsv", 2)),
+        LabeledExample(("new",), "0", ExampleLocation("test.tsv", 3)),
+    ]
+    found = split_leakage(train, test)
+    assert (found.count, found.num_exact, found.folded) == (3, 1, 2)
+    assert found.locations == (
+        (ExampleLocation("test.tsv", 1), ExampleLocation("train.tsv", 4)),
+        (ExampleLocation("test.tsv", 2), ExampleLocation("train.tsv", 5)),
+    )
+    assert json.loads(json.dumps(found.facts()))["places"][0]["train"] == {"file": "train.tsv", "line": 4}
+    assert str(found).startswith(
+        "2 of 3 examples (66.7%) have a text that is in the training data too, 1 letter by letter"
+    )
+    assert "test.tsv:1" in str(found)
+    assert str(split_leakage(train, test[2:])) == "no text of 1 example is in the training data too"
+    assert "passage" in str(split_leakage([QuestionExample("q", "p")], [QuestionExample("other", "p")]))
+    assert split_leakage(train, train).num_exact == 100
+
+
+def test_a_well_known_test_set_leaks(data):
+    """ChnSentiCorp's reviews stand in both files more than once; counted by the lines of the files themselves."""
+    folder = data / "tasks/chnsenticorp"
+    task, form, _ = detect_format(folder / "train.tsv")
+    found = split_leakage(*(read_examples(folder / name, task, form) for name in ("train.tsv", "test.tsv")))
+    lines = {name: (folder / name).read_text(encoding="utf-8").split("\n")[1:-1] for name in ("train.tsv", "test.tsv")}
+    taught = {line.split("\t")[1] for line in lines["train.tsv"]}
+    assert found.num_exact == sum(line.split("\t")[1] in taught for line in lines["test.tsv"]) == 331

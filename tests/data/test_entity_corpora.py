@@ -1,0 +1,217 @@
+"""Entities on the way from text to a corpus and a run: parts, workers, keys, old corpora, cleaned text, options."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from corpora import contents, named, read
+from forebear.cli.main import main
+from forebear.data.cleaning import CleaningRules, clean_documents, write_documents
+from forebear.data.corpora import TextSource, prepare_source, reopen_corpus
+from forebear.data.corpus import shards
+from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.entities import EntityDictionary
+from forebear.data.io.documents import Document
+from forebear.data.io.ledger import Ledger
+from forebear.data.io.reader import TextFormat
+from forebear.data.segmentation import Segmenter
+from forebear.data.tokenizers.train import train_tokenizer
+from forebear.errors import InputError
+
+TAGGED = TextFormat(format="tagged")
+LEARNED = "江泽民在北京大学见了 Ann Smith of New York and Yahoo! today. 我们是大学生。"
+KINDS = {
+    "wordpiece": train_tokenizer("wordpiece", [LEARNED] * 3, size=300, min_count=1, lower=False),
+    "characters": train_tokenizer("characters", [LEARNED]),
+    "bytepair": train_tokenizer("bytepair", [LEARNED] * 3, size=400, min_count=1),
+}
+
+
+def test_documents_in_parts_and_in_shards(tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("她说。\n\n" + "\n".join(f"第{n}天江泽民去了New York。" for n in range(300)))
+    lines = "\n".join("江/nr 泽民/nr 去/v 了/u [New/ns York/ns]ns 。/w" for _ in range(300))
+    (tmp_path / "tagged.txt").write_text("她/r 说/v 。/w\n\n" + lines)
+    for file, reading, names in (
+        ("t.txt", TextFormat(), EntityDictionary(("江泽民", "New York"))),
+        ("tagged.txt", TAGGED, None),
+    ):
+        made = {}
+        for part in (1 << 20, 400):
+            monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
+            monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2 * part)
+            to = tmp_path / f"{file} {part}"
+            corpus = prepare_corpus([tmp_path / file], KINDS["wordpiece"], reading=reading, entities=names, to=to)
+            made[part] = corpus
+            assert len(corpus.documents) == 3
+            assert corpus.facts["counts"]["entities"] == 600
+            assert set(named(corpus)) == {"江泽民", "New York"}
+        whole, cut = made.values()
+        assert whole.key != cut.key
+        assert np.array_equal(whole.entities, cut.entities)
+        assert np.array_equal(whole.words, cut.words)
+
+
+@pytest.mark.parametrize("form", ["text", "tagged"])
+def test_any_number_of_workers(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)
+    line = {"text": "{}江泽民。 Ann went to New York.", "tagged": "{}/m 江/nr 泽民/nr 。/w Ann/nr went/v"}[form]
+    (tmp_path / "t.txt").write_text("\n\n".join(line.format(n) for n in range(60)))
+    how = {"reading": TextFormat(format=form), "entities": EntityDictionary(("江泽民", "New York", "New"))}
+    folders = []
+    for workers in (1, 2, 5):
+        to = tmp_path / f"{workers}"
+        corpus = prepare_corpus([tmp_path / "t.txt"], KINDS["bytepair"], to=to, workers=workers, **how)
+        assert corpus.facts["counts"]["entities"] == 120
+        folders.append(contents(to))
+    assert folders[0] == folders[1] == folders[2]
+
+
+def test_the_array_is_checked_and_travels(tmp_path):
+    (tmp_path / "t.txt").write_text("江泽民。")
+    corpus = prepare_corpus(
+        [tmp_path / "t.txt"], KINDS["characters"], entities=EntityDictionary(("江泽民",)), to=tmp_path / "c"
+    )
+    corpus.verify()
+    assert corpus.words is not None  # names imply words
+    assert named(pickle.loads(pickle.dumps(corpus))) == ["江泽民"]
+    again = prepare_corpus(
+        [tmp_path / "t.txt"], KINDS["characters"], entities=EntityDictionary(("江泽民",)), to=tmp_path / "c"
+    )
+    assert again.key == corpus.key
+
+
+def test_corpora_made_before_there_were_entities_open(tmp_path, story, pieces):
+    corpus = prepare_corpus([story], pieces, entities=EntityDictionary(("cat",)), to=tmp_path / "c")
+    assert corpus.entities is not None
+    facts = json.loads((tmp_path / "c" / CORPUS_FILE).read_text())
+    del facts["arrays"]["entities"], facts["counts"]["entities"]
+    (tmp_path / "c" / CORPUS_FILE).write_text(json.dumps(facts))
+    (tmp_path / "c" / "entities.npy").unlink()
+    old = Corpus.open(tmp_path / "c")
+    old.verify()
+    assert old.entities is None
+    assert np.array_equal(old.ids, prepare_corpus([story], pieces).ids)
+
+
+def test_the_key_changes_with_the_dictionary(tmp_path, story, pieces):
+    def key(*names: str) -> str:
+        return prepare_corpus(
+            [story], pieces, segmenter=Segmenter(), entities=EntityDictionary(names) if names else None
+        ).key
+
+    keys = [key(), key("cat"), key("dog"), key("cat", "dog")]
+    assert len(set(keys)) == 4
+    assert key("dog", "cat", "cat") == keys[3]
+    assert prepare_corpus([story], pieces, segmenter=Segmenter()).key == keys[0]
+    (tmp_path / "tagged.txt").write_text("好/a")
+    told = prepare_corpus([tmp_path / "tagged.txt"], pieces, reading=TAGGED)
+    assert told.facts["made_from"]["entity_tags"] == ["nr", "ns", "nt", "nz"]
+
+
+def test_where_only_some_text_tells_entities(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 5)
+    records = [
+        {"text": "江泽民见了她"},
+        {"text": "江泽民见了她", "words": [1, 3, 5, 6], "entities": [[0, 3], [5, 6]]},
+        {"text": "江泽民见了她", "words": [1, 3, 5, 6], "entities": [[0, 2]]},  # inside a word: somebody else's
+        {"text": "江泽民见了她", "entities": [[0, 3]]},
+        {"text": "江泽民见了她", "words": [6], "entities": [{"江泽民": 1}]},
+        {"text": "江泽民见了她", "words": [1, 3, 5, 6], "entities": [[3, 5], [0, 3]]},
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
+    corpus = prepare_corpus([tmp_path / "r.jsonl"], KINDS["characters"])
+    assert corpus.entities is not None
+    assert corpus.entities.tolist() == [0] * 6 + [1, 2, 2, 0, 0, 1] + [0] * 24
+
+
+def test_the_dictionary_has_the_errors_of_a_users_own(tmp_path):
+    (tmp_path / "names.txt").write_text("# persons\n江泽民 3 nr\nNew York\tns\n\n北京\n北京\n")
+    assert EntityDictionary.from_file(tmp_path / "names.txt").names == ("New York", "北京", "江泽民")
+    with pytest.raises(InputError, match="cannot read the dictionary"):
+        EntityDictionary.from_file(tmp_path / "none.txt")
+    (tmp_path / "names.txt").write_bytes("好\n江".encode("gb18030"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        EntityDictionary.from_file(tmp_path / "names.txt")
+    (tmp_path / "names.txt").write_text("北京\n" + "很长" * 100)
+    with pytest.raises(InputError, match="is no word") as caught:
+        EntityDictionary.from_file(tmp_path / "names.txt")
+    assert caught.value.line == 2
+
+
+# -- cleaned text
+
+
+def test_cleaning_keeps_entities_true():
+    document = Document("迈\u200b向ＡＢ\n\u200b\n希望了", "f", 1, 0, (3, 5, 6, 7, 8, 10, 11), ((0, 5), (6, 7), (8, 10)))
+    (out,) = clean_documents([document], CleaningRules(nfkc=True), Ledger())
+    assert [out.text[begin:end] for begin, end in out.entities or ()] == ["迈向AB", "希望"]
+    document = Document("一二\n三四五\n六", "f", 1, 0, (1, 2, 3, 6, 7, 8), ((0, 2), (2, 6), (3, 6), (7, 8)))
+    (out,) = clean_documents([document], CleaningRules(drop_longer_lines=2), Ledger())
+    assert [out.text[begin:end] for begin, end in out.entities or ()] == ["一二", "六"]
+
+
+def test_cleaned_text_takes_its_entities_along(tmp_path):
+    (tmp_path / "t.txt").write_text("江/nr 泽民/nr 见/v 了/u\n\n北京/ns 人/n")
+
+    def cleaned(name: str) -> Ledger:
+        documents, ledger = read(tmp_path / "t.txt", format="tagged")
+        write_documents(documents, tmp_path / name, ledger)
+        return ledger
+
+    cleaned("o.jsonl")
+    record = json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])
+    assert record == {"text": "江泽民见了", "words": [1, 3, 4, 5], "entities": [[0, 3]]}
+    told, carried = (
+        prepare_corpus([path], KINDS["characters"], reading=how)
+        for path, how in ((tmp_path / "t.txt", TAGGED), (tmp_path / "o.jsonl", TextFormat()))
+    )
+    assert np.array_equal(told.ids, carried.ids)
+    assert np.array_equal(told.entities, carried.entities)
+    lost = cleaned("o.txt").stage("write").dropped
+    assert lost["entities, which plain text does not mark"] == {"entities": 2}
+
+
+# -- from a person's text to a run
+
+
+def test_a_source_with_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("江泽民。他在北京。")
+    (tmp_path / "names.txt").write_text("江泽民\n")
+    source = TextSource(("t.txt",), entities="names.txt")
+    assert source.segmenter() == Segmenter()
+    told = json.loads(json.dumps(source.to_dict()))
+    assert told["entities"] == str(tmp_path / "names.txt")
+    assert TextSource.from_dict(told) == TextSource((str(tmp_path / "t.txt"),), entities=str(tmp_path / "names.txt"))
+    del told["entities"]
+    assert TextSource.from_dict(told).entities is None  # of a run from before there were any
+    corpus = prepare_source(source, KINDS["characters"])
+    assert named(corpus) == ["江泽民"]
+    data = {"source": source.to_dict(), "corpus": corpus.key, "folder": "gone"}
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "another"))
+    assert reopen_corpus(data, KINDS["characters"]).key == corpus.key
+    (tmp_path / "names.txt").write_text("北京\n")
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "a third"))
+    with pytest.raises(InputError, match="has changed"):
+        reopen_corpus(data, KINDS["characters"])
+
+
+def test_the_command_shows_how_many(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("江泽民。他在北京。")
+    (tmp_path / "names.txt").write_text("江泽民\n北京\n")
+    prepared = ["prepare", "t.txt", "--tokenizer", "characters"]
+    assert main([*prepared, "--entities", "names.txt"]) == 0
+    assert "2 entities" in capsys.readouterr().out
+    assert main([*prepared, "--entities", "names.txt", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["entities"] == 2
+    assert main(prepared) == 0
+    assert "entities" not in capsys.readouterr().out
+    assert main([*prepared, "--entities", "none.txt"]) == 2
+    assert "cannot read the dictionary" in capsys.readouterr().err
+    for command in ("prepare", "pretrain", "preview"):
+        assert main([command, "--help"]) == 0
+        assert "--entities" in capsys.readouterr().out

@@ -1,0 +1,253 @@
+"""What the world does to a preparation: kills, full and read-only disks, two at once, more text than memory."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from forebear.data.corpus.corpus import Corpus
+from forebear.data.tokenizers import pretokens
+
+SCRIPT = """
+import sys
+from forebear.data.corpus import prepare, shards
+from forebear.data.tokenizers.tokenizer import Tokenizer
+if __name__ == "__main__":
+    shards.SHARD_CHARACTERS = {shard}
+    text, tokenizer, to, workers = sys.argv[1:5]
+    prepare.prepare_corpus([text], Tokenizer.load(tokenizer), to=to, workers=int(workers))
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A text, a tokenizer, and a script that prepares the one with the other."""
+    from forebear.data.tokenizers.train import train_tokenizer
+
+    folder = tmp_path_factory.mktemp("work")
+    draw = random.Random(5)
+    words = "the cat sat on a mat 他 走 了 天气 很 好 。 and . then ! ran".split()
+    documents = (" ".join(draw.choices(words, k=draw.randrange(1, 60))) for _ in range(6000))
+    (folder / "text.txt").write_text("\n\n".join(documents))
+    train_tokenizer("wordpiece", [" ".join(words)], size=300, min_count=1).save(folder / "tokenizer.json")
+    (folder / "script.py").write_text(SCRIPT.format(shard=20_000))
+    return folder
+
+
+def start(work: Path, to: Path, workers: int) -> subprocess.Popen:
+    command = [sys.executable, work / "script.py", work / "text.txt", work / "tokenizer.json", to, str(workers)]
+    environment = {**os.environ, "FOREBEAR_CACHE": str(to.parent / "cache")}
+    return subprocess.Popen(
+        list(map(str, command)), env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen) -> str:
+    _, complaint = process.communicate(timeout=120)
+    return complaint
+
+
+def killed_at(moments: Sequence[int], work: Path, folder: Path) -> int:
+    """Kills at these moments, the first ten anywhere, the others after the first shard; each time the corpus is made
+    whole again. How many kills left finished shards.
+    """
+    began = time.monotonic()
+    assert finish(start(work, folder / "unbroken", 2)) == ""
+    whole_time = time.monotonic() - began
+    unbroken = contents(folder / "unbroken")
+    draw = random.Random(11)
+    kept = 0
+    for moment in moments:
+        to = folder / f"broken {moment}"
+        process = start(work, to, workers=1 + moment % 2)
+        part = to.with_name(to.name + ".part")
+        if moment < 10:  # anywhere, also before the first shard
+            time.sleep(draw.uniform(0.1, 1.1) * whole_time)
+        else:
+            while process.poll() is None and not list(part.glob("shards/*.npz")):
+                time.sleep(0.001)
+            time.sleep(draw.uniform(0, 0.3) * whole_time)
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if moment % 4 < 2 else os.kill)(process.pid, signal.SIGKILL)
+        process.wait()
+        kept += len(list(part.glob("shards/*.npz"))) > 0
+        assert not to.exists() or contents(to) == unbroken
+        assert finish(start(work, to, workers=2 - moment % 2)) == ""
+        assert contents(to) == unbroken
+        assert not part.exists()
+    return kept
+
+
+@pytest.mark.parametrize("moments", [(0, 3), (6, 9)])
+def test_killed_at_random_moments(work, tmp_path, moments):
+    killed_at(moments, work, tmp_path)
+
+
+def test_killed_after_the_first_shard(work, tmp_path):
+    assert killed_at((11, 14), work, tmp_path) > 0, "the kills came too late: no shards were left to be used again"
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(work, tmp_path):
+    kept = killed_at(range(20), work, tmp_path)
+    assert kept >= 3, "the kills came too early to show that finished shards are used again"
+
+
+def test_what_a_killed_maker_left_beside_its_corpus_is_swept_up(work, tmp_path):
+    finish(start(work, tmp_path / "c", 1))
+    (tmp_path / "c.part" / "shards").mkdir(parents=True)
+    (tmp_path / "c.part" / "plan.json").write_text('{"key": "x"}')
+    finish(start(work, tmp_path / "c", 1))
+    assert not (tmp_path / "c.part").exists()
+
+
+def test_finished_shards_are_used_again(work, tmp_path, monkeypatch):
+    from forebear.data.corpus import prepare, shards
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.errors import ForebearError
+
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 20_000)
+    tokenizer = Tokenizer.load(work / "tokenizer.json")
+    encoded = []
+    real = shards.ShardWriter.__call__
+
+    def broken_off(writer, job):
+        if len(encoded) == 5:
+            raise ForebearError("the lights went out")
+        encoded.append(job.path.name)
+        return real(writer, job)
+
+    monkeypatch.setattr(shards.ShardWriter, "__call__", broken_off)
+    with pytest.raises(ForebearError, match="lights"):
+        prepare.prepare_corpus([work / "text.txt"], tokenizer, to=tmp_path / "c", workers=1)
+    first, encoded[:] = list(encoded), ["a"] * 6  # six entries: never breaks off again
+    damaged = tmp_path / "c.part" / "shards" / first[2]
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    prepare.prepare_corpus([work / "text.txt"], tokenizer, to=tmp_path / "c", workers=1)
+    again = encoded[6:]
+    assert set(first) & set(again) == {first[2]}
+    assert Corpus.open(tmp_path / "c").ledger.stage("read").given["documents"] == 6000
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A small disk of its own; needs the right to mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options: str) -> Path:
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True)
+        if done.returncode:
+            pytest.skip("mounting a small disk needs root")
+        return place
+
+    yield mount
+    subprocess.run(["umount", str(place)], capture_output=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_named_and_nothing_half_written_is_left(work, mounted, workers):
+    disk = mounted("size=400k")
+    complaint = finish(start(work, disk / "c", workers))
+    assert "No space left on device" in complaint
+    assert "--to" in complaint
+    assert not (disk / "c").exists()
+    subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
+    assert finish(start(work, disk / "c", workers)) == ""
+    assert len(Corpus.open(disk / "c").documents) == 6001
+
+
+def test_a_read_only_target_is_named(work, mounted):
+    disk = mounted("size=1m,ro")
+    complaint = finish(start(work, disk / "c", 1))
+    assert "Read-only file system" in complaint
+    assert "can be written" in complaint
+
+
+def test_two_at_once_make_one_corpus(work, tmp_path):
+    both = [start(work, tmp_path / "c", 1) for _ in range(2)]
+    assert [finish(process) for process in both] == ["", ""]
+    assert {path.name for path in tmp_path.iterdir()} <= {"c", "cache"}
+    assert len(Corpus.open(tmp_path / "c").documents) == 6001
+
+
+MEASURED = """
+import json, os, resource, sys
+from forebear.data.corpus import prepare
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.io.reader import TextFormat
+if __name__ == "__main__":
+    text, tokenizer, to, division, workers = sys.argv[1:6]
+    how = TextFormat(documents=division)
+    corpus = prepare.prepare_corpus([text], Tokenizer.load(tokenizer), to=to, reading=how, workers=int(workers))
+    own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # maxrss would be the caller's
+    peak = [int(own.split()[1]), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]
+    print(json.dumps({"peak": peak, "tokens": len(corpus)}))
+"""
+
+
+def measured(work: Path, text: Path, division: str, workers: int) -> dict:
+    (work / "measured.py").write_text(MEASURED)
+    to = text.with_suffix(f".{division}.{workers}.corpus")
+    command = [sys.executable, work / "measured.py", text, work / "tokenizer.json", to, division, str(workers)]
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True, timeout=300)
+    return json.loads(done.stdout)
+
+
+def grown(work: Path, folder: Path, sizes: tuple[int, int], division: str, workers: int) -> tuple[dict, dict]:
+    """What is measured of the text, written one after the other so many times."""
+    text = (work / "text.txt").read_text() + "\n\n"
+    for name, times in zip(("few.txt", "many.txt"), sizes, strict=True):
+        (folder / name).write_text(text * times)
+    few, many = (measured(work, folder / name, division, workers) for name in ("few.txt", "many.txt"))
+    assert many["tokens"] > 0.8 * sizes[1] / sizes[0] * few["tokens"]
+    return few, many
+
+
+def test_memory_does_not_grow_from_six_to_fourteen_megabytes(work, tmp_path):
+    small, large = grown(work, tmp_path, (8, 20), "blank", 1)
+    assert large["peak"][0] <= 1.1 * small["peak"][0], (small, large)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("division", "workers"), [("blank", 2), ("lines", 1)])
+def test_memory_does_not_grow_with_the_text(work, tmp_path, division, workers):
+    size = len((work / "text.txt").read_text()) + 2
+    times = -(-2 * workers * pretokens.ENOUGH // size)  # enough for every worker to have its loops compiled
+    small, large = grown(work, tmp_path, (times, 3 * times), division, workers)
+    for before, after in zip(small["peak"], large["peak"], strict=True):
+        assert after <= 1.1 * before, (small, large)
+
+
+def long_line(path: Path, megabytes: int) -> Path:
+    with open(path, "w") as file:
+        for _ in range(megabytes):
+            file.write("the cat sat on a mat 他走了。 " * 33_000)
+    assert path.stat().st_size > megabytes * 1_000_000
+    return path
+
+
+def test_a_long_line_takes_bounded_memory(work, tmp_path):
+    facts = measured(work, long_line(tmp_path / "line.txt", 12), "blank", 1)
+    assert facts["tokens"] > 3_500_000
+    assert facts["peak"][0] < 300_000, facts
+
+
+@pytest.mark.slow
+def test_a_line_of_a_hundred_megabytes_takes_bounded_memory(work, tmp_path):
+    facts = measured(work, long_line(tmp_path / "line.txt", 100), "blank", 1)
+    assert facts["tokens"] > 30_000_000
+    assert facts["peak"][0] < 450_000, facts  # kB; the interpreter with numpy and tokenizers is about 100,000

@@ -1,0 +1,46 @@
+"""One-hot vectors: all at right angles, and a product with a matrix is the lookup of a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forebear.embeddings.word_table import IdentityMatrix, OnehotModel
+from forebear.errors import ForebearError
+from small_runs import opened
+
+
+def test_a_product_with_a_matrix_is_one_of_its_rows():
+    matrix = np.array([[17, 24, 1], [23, 5, 7], [4, 6, 13], [10, 12, 19], [11, 18, 25]])
+    vector = IdentityMatrix(5)[3]
+    assert vector.tolist() == [0, 0, 0, 1, 0]
+    assert (vector @ matrix).tolist() == [10, 12, 19] == matrix[3].tolist()
+
+
+def test_rows_are_those_of_the_unit_matrix():
+    rows = IdentityMatrix(4)
+    assert np.array_equal(rows[1:3], np.eye(4)[1:3])
+    assert np.array_equal(rows[np.array([3, 0])], np.eye(4)[[3, 0]])
+    assert (len(rows), rows.shape) == (4, (4, 4))
+
+
+def test_different_words_are_not_alike_at_all(tmp_path: Path):
+    table = opened("onehot", tmp_path).words
+    cat, dog = table.vector("cat"), table.vector("dog")
+    assert cat is not None
+    assert dog is not None
+    assert cat @ dog == 0
+    assert cat @ cat == 1
+    assert table.vector("zebra") is None
+    assert table.counts is not None
+    assert table.counts[table.rows["cat"]] > 10
+
+
+def test_a_state_that_is_none_is_refused():
+    model = OnehotModel(vocabulary=4, never=[0])
+    with pytest.raises(ForebearError, match="counts alone"):
+        model.load({"counts": np.zeros(3, np.int64)})
+    with pytest.raises(ForebearError, match="counts alone"):
+        model.load({"counts": np.zeros(4, np.int64), "more": np.zeros(1)})

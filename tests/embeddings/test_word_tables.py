@@ -1,0 +1,37 @@
+"""A table of words says which of them to ask about first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forebear.embeddings.word_table import COMMON, WordVectors
+
+FIRST = [*",.", *(f"the{'e' * number}" for number in range(COMMON - 2))]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([*FIRST, "of", "1998", "--", "album", "season"], "album"),
+        ([*FIRST, "的", "飓风", "album"], "飓风"),
+        ([*FIRST, "的", "了"], "的"),
+        ([",", "cat", "mouse", "house"], "mouse"),
+        ([",", "cat"], "cat"),
+        ([",", "."], ","),
+        ([], None),
+    ],
+)
+def test_a_word_to_begin_with(words: list[str], expected: str | None):
+    assert WordVectors(words, np.zeros((len(words), 1), np.float32)).example == expected
+
+
+def test_a_table_is_asked_as_people_ask_one():
+    table = WordVectors(["cat", "Mat"], np.eye(2, dtype=np.float32))
+    assert len(table) == 2
+    assert "cat" in table
+    assert "mat" not in table
+    assert table["Mat"].tolist() == [0, 1]
+    assert repr(table) == "WordTable(2 words, width 2)"
+    with pytest.raises(KeyError):
+        table["dog"]

@@ -1,0 +1,89 @@
+"""`import forebear`: the command line's words as functions, and an import that costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import forebear as fb
+from forebear.errors import InputError
+from small_runs import text
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+
+
+def test_from_text_to_answers(tmp_path: Path):
+    book = tmp_path / "book.txt"
+    book.write_text(text(), encoding="utf-8")
+    run = fb.pretrain("ngram", book, to=tmp_path / "run", order=3, held_out=0.15)
+    likely, unlikely = run.score(["The cat sat by the mat.", "mat the by sat cat The."])
+    assert likely.log_prob > unlikely.log_prob
+    assert run.next_tokens("The cat sat by the").candidates[0].probability > 0.1
+    assert run.generate("The", seed=1, length=5)[0].text
+    assert "".join(run.stream("The", seed=1, length=5)) == run.generate("The", seed=1, length=5)[0].text
+    assert [line.folder for line in fb.list_runs(tmp_path)] == [str(tmp_path / "run")]
+    assert run.export(tmp_path / "book.arpa").read_text().startswith("\\data\\")
+    assert "NextToken" in fb.explain_model("gpt2").sentence
+    again = fb.load(tmp_path / "run")
+    assert again.score("The cat")[0].log_prob == run.score("The cat")[0].log_prob
+    measured = again.measure(book, limit="1k")
+    assert measured.bits_per_byte > 0
+    assert 900 < measured.bytes < 1300
+    with pytest.raises(InputError, match="no such file"):
+        again.measure("The cat sat.")
+    assert (
+        fb.rerun(tmp_path / "run", to=tmp_path / "again").facts["weights"]["sha256"] == run.facts["weights"]["sha256"]
+    )
+    assert fb.resume(tmp_path / "run").facts == run.facts
+
+
+def test_importing_loads_nothing():
+    code = "import sys; import forebear; forebear.__version__; print('numpy' in sys.modules, 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
+
+
+def test_threads_wait_for_few_turns_unless_told_otherwise():
+    code = "import os, forebear; print(os.environ['GOMP_SPINCOUNT'])"
+    own = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    for given, told in (({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7")):
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own | given)
+        assert said.stdout.strip() == told
+
+
+def test_every_public_name_is_there_typed_and_documented():
+    for name in fb.__all__:
+        thing = getattr(fb, name)
+        assert thing.__doc__
+        assert name in dir(fb)
+        if inspect.isfunction(thing):
+            hints = inspect.signature(thing)
+            assert hints.return_annotation is not inspect.Signature.empty
+            assert all(one.annotation is not inspect.Parameter.empty for one in hints.parameters.values())
+
+
+def test_the_words_are_those_of_the_command_line():
+    from forebear.cli.options import TaggedTextOptions
+    from forebear.cli.pretrain import ParallelOptions, TrainingOptions, pretrain
+    from forebear.experiments.plan import ERROR_POLICIES, OPTIONS
+    from forebear.training.settings import Recipe
+
+    groups = {"parallel", "training", "reading", "tags", "speaking"}
+    options = set(inspect.signature(pretrain).parameters) - groups - {"fields", "resume"}
+    options |= set(ParallelOptions.__dataclass_fields__)
+    assert options <= set(inspect.signature(fb.pretrain).parameters)
+    assert set(OPTIONS) <= {*options, "resume", "from"}  # which is no name in Python
+    assert set(TaggedTextOptions.__dataclass_fields__) == set(ERROR_POLICIES)  # which are among the settings
+    assert set(TrainingOptions.__dataclass_fields__) <= set(Recipe.__dataclass_fields__)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'petrain'"):
+        fb.petrain  # noqa: B018

@@ -1,0 +1,26 @@
+"""What the tests of the text room share: a cache of their own, a small story and a tokenizer for it."""
+
+from pathlib import Path
+
+import pytest
+
+from corpora import STORY
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.train import train_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def pieces() -> Tokenizer:
+    return train_tokenizer("wordpiece", [STORY] * 3, size=200, min_count=1)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Path:
+    path = tmp_path / "story.txt"
+    path.write_text(STORY)
+    return path

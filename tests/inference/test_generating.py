@@ -1,0 +1,142 @@
+"""Continuations: the same alone as among others, the same again, never a token that is no text."""
+
+import numpy as np
+import pytest
+from bigrams import Dreaming, Tabled, counted
+
+from forebear.errors import InputError
+from forebear.inference.sampling import sample_texts, stream_text
+
+PROMPTS = ["the cat", "", "a dog sat on the", "你好", "the cat sat on the mat and"]
+
+
+def texts(results):
+    return [(result.text, result.ended, result.ids) for result in results]
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 0}, {"top_k": 5, "repetition_penalty": 1.3}, {"top_p": 1.0}])
+def test_prompts_together_give_what_each_gives_alone(tokenizer, how):
+    predictor = Dreaming(tokenizer.vocab_size)
+    wish = {"length": 12, "samples": 2, **how}
+    together = sample_texts(predictor, tokenizer, PROMPTS, **wish)
+    for batch in (1, 3):
+        assert texts(sample_texts(predictor, tokenizer, PROMPTS, batch=batch, **wish)) == texts(together)
+    alone = [result for prompt in PROMPTS for result in sample_texts(predictor, tokenizer, prompt, **wish)]
+    assert texts(alone) == texts(together)
+    assert [(result.prompt, result.sample) for result in together] == [(p, s) for p in PROMPTS for s in (0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["bytepair", "words"])
+def test_a_network_s_prompts_together_give_what_each_gives_alone(tokenizers, kind):
+    from forebear.models.gpt2 import GPT2Spec
+    from forebear.nn.causal_lm import TransformerCausalLM
+
+    tokenizer = tokenizers[kind]
+    model = GPT2Spec(width=32, depth=2, heads=2, context=24).build(tokenizer)
+    model.initialize(seed=5)
+    predictor = TransformerCausalLM(model)
+    wish = {"length": 40, "samples": 2, "temperature": 1.5}
+    together = sample_texts(predictor, tokenizer, PROMPTS, **wish)
+    alone = [sample_texts(predictor, tokenizer, prompt, batch=1, **wish) for prompt in PROMPTS]
+    assert texts(together) == texts([result for results in alone for result in results])
+    assert max(len(result.ids) for result in together) > 24  # beyond the context too
+
+
+def test_rows_that_end_early_leave_the_others_alone(words):
+    predictor = counted(words, ["the cat", "a dog sat on the log"])
+    results = sample_texts(predictor, words, ["the", "a", "on"], temperature=0, length=9)
+    assert [result.full_text for result in results] == ["the cat", "a dog sat on the cat", "on the cat"]
+    assert {result.stop_reason for result in results} == {"end"}
+
+
+def test_seeds_and_samples_differ_and_repeat(words):
+    predictor = Dreaming(words.size, spread=1)
+    first = texts(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
+    assert first == texts(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
+    assert len(set(first)) == 3
+    assert not set(first) & set(texts(sample_texts(predictor, words, "the", seed=2, samples=3, length=10)))
+
+
+def test_samples_have_the_run_s_own_frequencies(words):
+    predictor = counted(words, ["the cat", "the dog", "the dog", "a mat"])
+    results = sample_texts(predictor, words, "", samples=600, temperature=1, top_p=1, length=5, batch=600)
+    shares = {text: sum(result.text == text for result in results) / 600 for text in ("the cat", "the dog", "a mat")}
+    assert shares == pytest.approx({"the cat": 0.25, "the dog": 0.5, "a mat": 0.25}, abs=0.06)
+
+
+def test_streams_say_what_generate_says(tokenizer):
+    predictor = Dreaming(tokenizer.vocab_size)
+    for prompt in PROMPTS:
+        (result,) = sample_texts(predictor, tokenizer, prompt, length=30, seed=3)
+        assert "".join(stream_text(predictor, tokenizer, prompt, length=30, seed=3)) == result.text
+    told = {}
+    results = sample_texts(
+        predictor, tokenizer, PROMPTS, length=9, hear=lambda n, piece: told.update({n: told.get(n, "") + piece})
+    )
+    assert [told.get(n, "") for n in range(len(PROMPTS))] == [result.text for result in results]
+
+
+def test_a_continuation_is_all_decoded_less_the_prompt_decoded(tokenizer):
+    predictor = Dreaming(tokenizer.vocab_size)
+    for result in sample_texts(predictor, tokenizer, PROMPTS, length=15):
+        prompt = tokenizer.encode(result.prompt).ids.tolist()
+        assert result.text == tokenizer.decode([*prompt, *result.ids])[len(tokenizer.decode(prompt)) :]
+        assert len(result.ids) <= 15
+
+
+def test_spaces_between_english_words_and_none_between_chinese(words):
+    predictor = counted(words, ["the cat sat", "我很喜欢你"])
+    english, chinese, spaced = sample_texts(predictor, words, ["the cat", "我", "the cat "], temperature=0)
+    assert (english.text, english.full_text) == (" sat", "the cat sat")
+    assert chinese.full_text == "我很喜欢你"
+    assert spaced.full_text == "the cat sat"
+
+
+def test_special_tokens_are_never_said(tokenizer):
+    wish = np.full((tokenizer.vocab_size, tokenizer.vocab_size), 1e-6)
+    for special in tokenizer.special_ids - {tokenizer.special_roles["end"]}:
+        wish[:, special] = 1.0
+    for how in ({"temperature": 0}, {"temperature": 1.5, "top_p": 1.0}):
+        for result in sample_texts(Tabled(wish), tokenizer, ["", "the"], length=20, samples=4, **how):
+            assert not set(result.ids) & tokenizer.special_ids
+
+
+def test_entries_beyond_the_tokenizer_are_never_said(words):
+    padded = np.full((words.size + 8, words.size + 8), 1e-9)
+    padded[:, words.size :] = 1
+    padded[:, words.id("cat")] = 1e-6
+    (result,) = sample_texts(Tabled(padded), words, "the", temperature=0, length=5)
+    assert result.ids == (words.id("cat"),) * 5
+
+
+def test_only_unknown_is_possible(words):
+    table = np.zeros((words.size, words.size))
+    table[:, words.unk_id] = 1
+    (result,) = sample_texts(Tabled(table), words, "the", length=2)
+    assert result.ids == (words.unk_id, words.unk_id)
+    (result,) = sample_texts(Tabled(np.zeros_like(table)), words, "the", length=2)
+    assert (result.text, result.stop_reason) == ("", "end")
+
+
+def test_stop_strings_end_a_text_before_them(words):
+    predictor = counted(words, ["the cat sat on a mat"])
+    (result,) = sample_texts(predictor, words, "the", temperature=0, stop="t on")
+    assert (result.text, result.stop_reason) == (" cat sa", "stop")
+    assert "".join(stream_text(predictor, words, "the", temperature=0, stop=["zebra", " on"])) == " cat sat"
+
+
+def test_a_penalty_keeps_from_saying_things_twice(words):
+    logs = np.full(words.size, -3.0)
+    logs[[words.id("the"), words.id("cat"), words.id("dog")]] = -2.0, -2.1, -2.2
+    predictor = Tabled(np.tile(np.exp(logs), (words.size, 1)))
+    (plain,) = sample_texts(predictor, words, "the", temperature=0, length=3)
+    (penalised,) = sample_texts(predictor, words, "the", temperature=0, length=3, repetition_penalty=2)
+    assert plain.text == " the the the"
+    assert penalised.text == " cat dog"  # then the end, which is at -3, above -4
+
+
+@pytest.mark.parametrize("wrong", [{"length": 0}, {"samples": 0}, {"seed": -1}, {"stop": ["a", ""]}, {"batch": 0}])
+def test_senseless_wishes_are_refused(words, wrong):
+    with pytest.raises(InputError) as caught:
+        sample_texts(Dreaming(words.size), words, "the", **wrong)
+    assert caught.value.remedy

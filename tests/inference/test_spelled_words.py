@@ -1,0 +1,26 @@
+"""Words that are read by how they are written have vectors, and so neighbours, whether they were ever seen or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forebear.inference.run import Run
+from small_runs import text, trained
+
+
+@pytest.mark.parametrize("name", ["cnn_rnn", "elmo"])
+def test_words_that_were_never_seen_have_neighbours(name: str, tmp_path: Path):
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    run = Run.open(trained(name, tmp_path, tokenizer="words", steps=3).path)
+    known, unseen = run.neighbours(["river", "rivers"], top=3)
+    assert known.note == ""
+    assert unseen.note == "not in the vocabulary: from its parts"
+    assert unseen.nearest[0].word == "river"  # nothing else is written so much alike
+    assert np.abs(run.vector("rivers") - run.vector("river")).max() > 1e-3
+    (embedded,) = run.embed(["rivers"], words=True, layers=0, normalise=False)
+    assert embedded.words is not None
+    width = len(run.vector("rivers"))
+    np.testing.assert_allclose(embedded.words[0].vector[:width], run.vector("rivers"), atol=1e-5)

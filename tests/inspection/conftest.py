@@ -1,0 +1,3 @@
+"""Fixtures of this folder."""
+
+from fixtures_inspecting import runs  # noqa: F401

@@ -1,0 +1,183 @@
+"""Layers of small integers against floats: exact where integers are, close where numbers were rounded, alone and among
+others alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from forebear.kernels.int8 import bfloat16_to_float32, float32_to_bfloat16, restored_in_loops, rounded_in_loops
+from forebear.models.bert import BertSpec
+from forebear.models.gpt2 import GPT2Spec
+from forebear.nn import quantized
+from forebear.nn.causal_lm import TransformerCausalLM
+from forebear.nn.encode_rows import pooled_vectors
+from forebear.nn.quantized import (
+    QuantizedEmbedding,
+    QuantizedLinear,
+    integers,
+    levels,
+    product_in_floats,
+    quantized_copy,
+    restored,
+    rounded,
+)
+
+SHAPES = [(1, 8, 8), (1, 16, 50), (3, 24, 17), (70, 64, 96), (200, 96, 32)]
+
+
+def filled(layer, **values: torch.Tensor):
+    for name, value in values.items():
+        setattr(layer, name, torch.nn.Parameter(value, requires_grad=False))
+    return layer
+
+
+def of_integers(layer, weight: torch.Tensor, **values: torch.Tensor):
+    whole, scale = integers(weight)
+    return filled(layer, weight=whole, scale=scale, **values)
+
+
+def layer_of(inputs: int, outputs: int, *, bias: bool = True, seed: int = 0) -> tuple[QuantizedLinear, torch.Tensor]:
+    """A layer of integers and the floats it was made of."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(outputs, inputs, generator=generator)
+    more = {"bias": torch.randn(outputs, generator=generator)} if bias else {}
+    return of_integers(QuantizedLinear(inputs, outputs, bias), weight, **more), weight
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
+def test_the_engine_is_exact(rows, inputs, outputs):
+    layer, _ = layer_of(inputs, outputs)
+    q = torch.randint(0, levels() + 1, (rows, inputs)).float()
+    q[0] = levels()  # the largest sums there can be
+    whole = q.long() @ layer.weight.long().T
+    assert torch.equal(product_in_floats(q, layer.weight, torch.ones(outputs)), whole.float())
+    found = layer.packed.multiply(q)
+    assert torch.allclose(found.double(), whole * layer.scale.double(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [255, 127])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
+def test_a_layer_is_close_to_floats(monkeypatch, rows, inputs, outputs, bias, largest):
+    monkeypatch.setattr(quantized, "levels", lambda: min(largest, levels()))
+    layer, weight = layer_of(inputs, outputs, bias=bias)
+    x = torch.randn(rows, inputs) * torch.logspace(-3, 3, rows)[:, None]  # tokens of very different sizes
+    wanted = functional.linear(x, weight, layer.bias)
+    for found in (layer(x), layer.laid_out()(x)):
+        apart = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
+        assert float(apart.max()) < 0.04
+
+
+@given(
+    rows=st.integers(1, 9),
+    width=st.integers(1, 40),
+    size=st.floats(1e-6, 1e6),
+    off=st.floats(-100, 100),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=40)
+def test_rounding_keeps_to_a_step(rows, width, size, off, seed):
+    x = (torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)) + off) * size
+    q, step, low = rounded(x)
+    assert float(q.min()) >= 0
+    assert float(q.max()) <= levels() * (1 + 1e-5)
+    assert torch.all((low + step * q.round() - x).abs() <= step * 0.51 + 1e-6 * x.abs())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17])
+def test_kernels_are_their_twins(rows):
+    x, sums, bias = torch.randn(rows, 33) * 5, torch.randn(21), torch.randn(21)
+    x[-1] = 2.5  # all the same
+    q, step, low = rounded(x)
+    for into in (float32_to_bfloat16(), rounded_in_loops):
+        ends = np.empty((rows, 2), np.float32)
+        found = into(x.numpy(), np.float32(levels()), np.float32(quantized.SMALLEST), ends)
+        np.testing.assert_allclose(found, q.numpy(), rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(ends, torch.cat((step, low), 1).numpy(), rtol=1e-6)
+    y = torch.randn(rows, 21)
+    wanted = restored(y.clone(), step, low, sums, bias).numpy()
+    ends = torch.cat((step, low), 1).numpy()
+    for back in (bfloat16_to_float32(), restored_in_loops):
+        found = back(y.numpy().copy(), ends, sums.numpy(), bias.numpy())
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_token_s_answer_does_not_depend_on_its_neighbours():
+    layer, _ = layer_of(48, 64)
+    x = torch.randn(100, 48) * torch.logspace(-2, 4, 100)[:, None]
+    together, alone = layer(x), torch.cat([layer(row[None]) for row in x])
+    assert float(((together - alone).norm(dim=1) / alone.norm(dim=1)).max()) < 1e-6
+
+
+def test_a_table_is_looked_up_and_scores():
+    weight = torch.randn(30, 16)
+    table = of_integers(QuantizedEmbedding(30, 16), weight)
+    assert torch.allclose(table(torch.tensor([3, 3, 29])), weight[[3, 3, 29]], atol=float(table.scale.max()) / 2)
+    x = torch.randn(5, 16)
+    assert torch.allclose(table.logits(x, None), x @ weight.T, atol=0.2)
+
+
+def test_a_row_of_zeros_and_weights_of_zeros_stay_numbers():
+    bias = torch.tensor([1.0, 2.0, 3.0])
+    layer = of_integers(QuantizedLinear(4, 3, bias=True), torch.zeros(3, 4), bias=bias)
+    assert torch.equal(layer(torch.zeros(2, 4)), bias.expand(2, 3))
+
+
+def test_gradients_are_those_of_the_same_weights():
+    layer, _ = layer_of(8, 5)
+    x = torch.randn(3, 8, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None
+    assert torch.allclose(x.grad, (layer.weight * layer.scale[:, None]).sum(0).expand(3, 8))
+
+
+class Cutter:
+    """As much of a tokenizer as networks ask for."""
+
+    size, roles = 50, {"start": 1, "end": 2, "mask": 3, "pad": 0}
+
+
+def both(milestone):
+    """The same network of floats and of integers."""
+    floats = milestone.build(Cutter()).initialize(0).eval()
+    return floats, quantized_copy(floats)
+
+
+def test_an_encoder_of_integers_reads_alike():
+    floats, whole = both(BertSpec(width=64, depth=2, heads=4, context=32))
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(4, 50, length) for length in (3, 30, 7, 1, 12)]
+    first, second = (pooled_vectors(model, rows, {-1: 1.0}, "mean") for model in (floats, whole))
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    assert cosines.min() > 0.999
+    alone = np.concatenate([pooled_vectors(whole, [row], {-1: 1.0}, "mean") for row in rows])
+    np.testing.assert_allclose(alone, second, atol=2e-5)
+
+
+def test_a_decoder_of_integers_writes_as_it_scores():
+    floats, whole = both(GPT2Spec(width=64, depth=2, heads=4, context=32))
+    predictor, rng = TransformerCausalLM(whole), np.random.default_rng(0)
+    rows = [rng.integers(4, 50, length) for length in (4, 9, 2)]
+    reader = predictor.read(rows, 4)
+    logits = torch.from_numpy(reader.next_logits())
+    np.testing.assert_allclose(torch.log_softmax(logits, 1).numpy(), predictor.next_log_probs(rows), atol=1e-4)
+    reader.append(np.array([5, 6, 7]))
+    longer = [np.append(row, token) for row, token in zip(rows, (5, 6, 7), strict=True)]
+    found = torch.log_softmax(torch.from_numpy(reader.next_logits()), 1).numpy()
+    np.testing.assert_allclose(found, predictor.next_log_probs(longer), atol=1e-4)
+    exact = np.concatenate(TransformerCausalLM(floats).score(longer))
+    assert np.abs(np.concatenate(predictor.score(longer)) - exact).max() < 0.1
+
+
+def test_loading_is_strict():
+    _, whole = both(GPT2Spec(width=32, depth=1, heads=2, context=16))
+    names = set(whole.tensors())
+    assert "encoder.embedding.token.scale" in names
+    lacking = {name: value for name, value in whole.tensors().items() if not name.endswith("expand.scale")}
+    with pytest.raises(Exception, match=r"expand\.scale is missing"):
+        whole.load(lacking)

@@ -1,0 +1,96 @@
+"""The adaptive softmax: exact probabilities, against torch's own module with the same weights."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from forebear.nn.heads import LMHead
+from forebear.nn.model import Model
+from forebear.nn.nnlm import WordEmbedding
+from forebear.nn.softmax import FREQUENT, AdaptiveSoftmax, cluster_cutoffs
+
+
+def filled(softmax: AdaptiveSoftmax, seed: int = 0) -> AdaptiveSoftmax:
+    generator = torch.Generator().manual_seed(seed)
+    for module in softmax.modules():
+        for name, value in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.randn(value.shape, generator=generator)))
+    return softmax
+
+
+def peer_of(softmax: AdaptiveSoftmax, inputs: int) -> nn.AdaptiveLogSoftmaxWithLoss:
+    """torch's, with the same weights; its groups have no biases of their own, so they are given some."""
+    borders = list(softmax.borders)
+    peer = nn.AdaptiveLogSoftmaxWithLoss(inputs, softmax.vocabulary, borders, div_value=2, head_bias=True)
+    peer.head.weight, peer.head.bias = softmax.scores.weight, softmax.scores.bias
+    for tail, group in zip(peer.tail, softmax.groups, strict=True):
+        tail[0], tail[1] = group.narrow, group.scores
+    return peer
+
+
+@pytest.mark.parametrize("borders", [(5,), (5, 11), (3, 7, 20)])
+def test_it_is_torchs(borders: tuple[int, ...]):
+    softmax = filled(AdaptiveSoftmax(8, 31, borders))
+    peer = peer_of(softmax, 8)
+    x, target = torch.randn(40, 8), torch.randint(0, 31, (40,))
+    assert torch.allclose(softmax(x), peer.log_prob(x), atol=1e-5)
+    assert torch.allclose(softmax.log_probs(x, target), peer(x, target).output, atol=1e-5)
+    gradients = []
+    for loss in (softmax.cost(x, target), -peer(x, target).output.sum()):
+        softmax.zero_grad()
+        loss.backward()
+        gradients.append([value.grad.clone() for value in softmax.parameters()])
+    for own, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(own, theirs, atol=1e-4)
+
+
+@given(vocabulary=st.integers(2, 40), cuts=st.sets(st.integers(1, 39), max_size=4), seed=st.integers(0, 99))
+def test_probabilities_sum_to_one(vocabulary: int, cuts: set[int], seed: int):
+    borders = tuple(sorted(cut for cut in cuts if cut < vocabulary))
+    softmax = filled(AdaptiveSoftmax(4, vocabulary, borders), seed)
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(seed))
+    scores, target = softmax(x).double().detach(), torch.arange(6) % vocabulary
+    table = scores if borders else scores.log_softmax(1)  # of groups they are log P as they are
+    assert table.exp().sum(1).tolist() == pytest.approx([1] * 6, abs=1e-5)
+    found = softmax.log_probs(x, target).detach()
+    assert found.tolist() == pytest.approx(table[range(6), target].tolist(), abs=1e-4)
+    assert softmax.cost(x, target).item() == pytest.approx(-float(found.sum()), abs=1e-3)
+
+
+def test_without_groups_it_is_the_plain_softmax():
+    softmax = filled(AdaptiveSoftmax(8, 31))
+    x, target = torch.randn(9, 8), torch.randint(0, 31, (9,))
+    expected = nn.functional.cross_entropy(softmax.scores(x), target, reduction="sum").item()
+    assert softmax.cost(x, target).item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_group_that_nobody_asks_for_costs_nothing_and_learns_nothing():
+    softmax = filled(AdaptiveSoftmax(8, 31, (5, 11)))
+    softmax.cost(torch.randn(3, 8), torch.tensor([1, 6, 2])).backward()
+    assert softmax.groups[1].scores.weight.grad.abs().max() == 0
+    assert softmax.groups[0].scores.weight.grad.abs().max() > 0
+
+
+def test_borders_do_not_move_as_a_vocabulary_grows():
+    assert cluster_cutoffs(FREQUENT) == ()
+    assert cluster_cutoffs(FREQUENT + 1) == (FREQUENT,)
+    for smaller, larger in ((30_000, 33_000), (33_000, 300_000)):
+        assert cluster_cutoffs(larger)[: len(cluster_cutoffs(smaller))] == cluster_cutoffs(smaller)
+    assert all(border < 30_000 for border in cluster_cutoffs(30_000))
+
+
+@pytest.mark.parametrize("borders", [(), (5, 11)])
+def test_before_anything_is_learned_words_are_as_likely_as_zipfs_law_has_them(borders: tuple[int, ...]):
+    softmax = Model(AdaptiveSoftmax(8, 31, borders), {}).initialize(0).encoder
+    ids = torch.arange(31.0)
+    wanted = torch.log((ids + 2) / (ids + 1)) / math.log(32)
+    torch.testing.assert_close(softmax(torch.zeros(1, 8)).softmax(1)[0], wanted, rtol=1e-5, atol=1e-7)
+    words = WordEmbedding(31, 8)
+    head = Model(nn.Identity(), {"next": LMHead(words, bias=True, falling=True)}).initialize(0).heads["next"]
+    torch.testing.assert_close(head.bias.softmax(0), wanted, rtol=1e-5, atol=1e-7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
