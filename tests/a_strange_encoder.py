@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from forebear.models.spec import ModelSpec
-from forebear.nn.encoder import States
+from forebear.nn.encoder import Encoder, States
 from forebear.nn.layers import deferred_embedding
 from forebear.nn.model import Model
 
 
-class Recurrent(nn.Module):
+class Recurrent(Encoder):
     """Layer 0: the words' own vectors; layer 1: both directions of a GRU, beside each other."""
 
     def __init__(self, vocabulary: int, width: int) -> None:

@@ -66,18 +66,15 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
 
     def said(text: str) -> str:
         """What a table has a vector of."""
-        if composes or not is_table:
+        if not is_table:
             return text
-        return " ".join(["cat", *(word for word in text.split() if word in KNOWN)])
-
-    def prompts(texts: Sequence[str]) -> list[str]:
-        """A run with tags cannot go on behind a word that it does not list."""
-        return [f"{one} and" for one in texts]
+        known = " ".join(["cat", *(word for word in text.split() if word in KNOWN)])
+        return " ".join(f"{word}{len(text)}" for word in known.split()) if composes else known
 
     verbs: dict[str, Verb] = {
         "score": lambda run, texts: run.score(texts),
         "next": lambda run, texts: [run.next_tokens(one) for one in texts],
-        "generate": lambda run, texts: run.generate(prompts(texts), length=3),
+        "generate": lambda run, texts: run.generate(texts, length=3),
         "fill": lambda run, texts: [run.fill(f"{one} ____") for one in texts],
         "ask": lambda run, texts: run.ask(texts, labels=["cat", "dog"]),
         "embed": lambda run, texts: run.embed(texts, words=True, **zeros),
@@ -94,8 +91,8 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
     chosen = {name: verb for name, verb in verbs.items() if name in names}
     if "score" in names and "token" not in run.heads:
         chosen["totals"] = lambda run, texts: run.totals(texts)
-        chosen["stream"] = lambda run, texts: ["".join(run.stream(one, length=3)) for one in prompts(texts)]
-        chosen["greedy"] = lambda run, texts: run.generate(prompts(texts), length=3, temperature=0)
+        chosen["stream"] = lambda run, texts: ["".join(run.stream(one, length=3)) for one in texts]
+        chosen["greedy"] = lambda run, texts: run.generate(texts, length=3, temperature=0)
     if not run.facts.get("task") and "translation" not in run.heads:
         chosen["measure"] = lambda run, texts: run.measure(file, limit=2000)
     missing = names - set(chosen)

@@ -30,7 +30,7 @@ SAMPLE = ("ngram", "ngram-classification", "crf-tagging")
 
 
 class Interrupting:
-    """Raises KeyboardInterrupt while something is done, after a random time."""
+    """Does what Ctrl-C does while something is done, after a random time."""
 
     def __init__(self, seed: int) -> None:
         self.chance, self._armed, self.count = random.Random(seed), False, 0
@@ -38,7 +38,8 @@ class Interrupting:
     def raise_it(self, *_: Any) -> None:
         if self._armed:  # not where the test itself is at work
             self._armed = False
-            raise KeyboardInterrupt
+            handler: Any = signal.getsignal(signal.SIGINT)
+            handler(signal.SIGINT, None)  # raises KeyboardInterrupt, at once or where it may
 
     def interrupts(self, action: Callable[[], Any], seconds: float) -> bool:
         """Whether it was interrupted, at some moment of its first `seconds`."""
@@ -59,12 +60,14 @@ class Interrupting:
 @pytest.fixture
 def interrupting() -> Iterator[Interrupting]:
     made = Interrupting(seed=1)
-    usual = signal.signal(signal.SIGALRM, made.raise_it)
+    usual = {signal.SIGALRM: signal.signal(signal.SIGALRM, made.raise_it)}
+    usual[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # an exception in a callback of the collector is reported, not raised
     yield made
     gc.enable()
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, usual)
+    for number, handler in usual.items():
+        signal.signal(number, handler)
 
 
 def took(action: Callable[[], Any]) -> float:

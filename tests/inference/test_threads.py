@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -169,3 +170,15 @@ def test_a_hook_in_a_network_is_for_its_own_thread(tmp_path: Path):
         found = in_threads([lambda: plain(run.score(texts))])
         assert not plain(run.score(texts)).agrees(expected, TOLERANCE)
     assert found[0].agrees(expected, TOLERANCE)
+
+
+def test_what_was_asked_before_changes_no_answer(tmp_path: Path):
+    """A tagger numbers words beyond its vocabulary as they come: no answer shows these numbers, nor follows them."""
+    path, texts = made("hmm-tagging", folder_with_text(tmp_path / "run")), new_texts(5, 1)
+    verbs = verbs_of("hmm-tagging", Run.open(path))
+    jobs = [Job(verb, tuple(texts)) for verb in verbs]
+    expected = answered(Run.open(path), verbs, jobs)
+    gc.collect()  # numbers hold as long as a run does
+    run = Run.open(path)
+    run.tag(new_texts(20, 2))
+    agree("hmm-tagging", jobs, answered(run, verbs, jobs), expected, "after other texts")

@@ -124,7 +124,7 @@ def generate(
 
         def ask(group: list[str]) -> list[GeneratedText]:
             nonlocal told
-            answers = generate_texts(using.predictor, using.tokenizer, group, **how)
+            answers = generate_texts(using.predictor, using.vocabulary_tokenizer, group, **how)
             told += len(answers)
             count(sum(len(answer.ids) for answer in answers))
             return answers
@@ -154,7 +154,7 @@ def _stream(using: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
         sys.stdout.flush()
         after_space = False
 
-    (answer,) = generated(using.predictor, using.tokenizer, prompt, hear=hear, **how)
+    (answer,) = generated(using.predictor, using.vocabulary_tokenizer, prompt, hear=hear, **how)
     sys.stdout.write("\n")
     sys.stdout.flush()
     count(len(answer.ids))

@@ -189,10 +189,10 @@ def next(  # noqa: A001 - the command's name
         texts,
         many,
         speaking,
-        lambda text: following(using.predictor, using.tokenizer, text, **how),
+        lambda text: following(using.predictor, using.vocabulary_tokenizer, text, **how),
         remedy='forebear next RUN "some text"',
         done="answered",
-        draw=lambda console, answer: _draw(console, answer, using.tokenizer),
+        draw=lambda console, answer: _draw(console, answer, using.vocabulary_tokenizer),
     )
 
 

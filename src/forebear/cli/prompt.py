@@ -189,13 +189,13 @@ def _asker(using: Run, way: str, said: dict[str, Any], what: dict[str, Any]) -> 
         from forebear.inference.prompting import score_options as chosen
 
         how[way] = what[way]
-        return lambda group: chosen(using.scorer, using.tokenizer, group, **how)
+        return lambda group: chosen(using.scorer, using.vocabulary_tokenizer, group, **how)
     using.require("generate")
     from forebear.inference.prompting import generate_replies, summarize
 
     if way == "cue":
-        return lambda group: summarize(using.predictor, using.tokenizer, group, cue=what["cue"], **how)
-    return lambda group: generate_replies(using.predictor, using.tokenizer, group, **how)
+        return lambda group: summarize(using.predictor, using.vocabulary_tokenizer, group, cue=what["cue"], **how)
+    return lambda group: generate_replies(using.predictor, using.vocabulary_tokenizer, group, **how)
 
 
 def _whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterator[InputLine]:

@@ -77,13 +77,13 @@ def score(
 
     def ask(group: list[str]) -> list[ScoredText]:
         nonlocal joined
-        answers = scored(using.scorer, using.tokenizer, group, ends=ends)
+        answers = scored(using.scorer, using.vocabulary_tokenizer, group, ends=ends)
         counts["texts"] += len(answers)
         joined += sum(len(using.training_units(text)) > 1 for text in group)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
-    asked = ask if partly is None else lambda group: _but_blank(group, ask, using.tokenizer)
+    asked = ask if partly is None else lambda group: _but_blank(group, ask, using.vocabulary_tokenizer)
     answers: list[Any] = many.run_batch(
         many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partly=partly
     )
@@ -106,7 +106,7 @@ def score(
 
     def draw(console: Console) -> None:
         for answer in shown if tokens else ():
-            _draw_tokens(console, answer, using.tokenizer)
+            _draw_tokens(console, answer, using.vocabulary_tokenizer)
         _draw(console, shown, places)
 
     speaking.emit({**facts, "texts": listed}, draw)

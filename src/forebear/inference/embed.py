@@ -335,8 +335,6 @@ def lexicon_for(run: LoadedRun) -> Lexicon:
 
 def word_vectors_of(run: LoadedRun) -> WordVectors:
     """A vector for each word that the run knows; an error for one whose tokens are no words."""
-    from forebear.nn.char_cnn import CharCNNEmbedding
-
     tokenizer, path = run.tokenizer, run.folder.path
     if is_word_table(run):
         return run.network.table(tokenizer.vocabulary())
@@ -347,6 +345,8 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
         raise InputError(
             "counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.capabilities)}"
         )
+    from forebear.nn.char_cnn import CharCNNEmbedding  # it loads torch, which a table does without
+
     ids = np.array([i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids], np.int64)
     found = dict(run.network.named_parameters()).get(TOKEN_TABLE_TENSOR)
     embedding = run.model.encoder.embedding

@@ -14,6 +14,7 @@ import numpy as np
 
 from forebear.data.corpora import trained_documents
 from forebear.data.corpus.subset import Subset, document_bounds
+from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.heads import CAPABILITY_PHRASES, head_capabilities
@@ -82,6 +83,14 @@ class LoadedRun:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.folder.tokenizer
+
+    @property
+    def vocabulary_tokenizer(self) -> Tokenizer:
+        """For what is predicted: a word that is not in the vocabulary is the unknown token, also for a character CNN.
+
+        The ids that such words get otherwise depend on earlier calls, and answers must not.
+        """
+        return base_tokenizer(self.tokenizer)
 
     @cached_property
     def task(self) -> Task | None:
@@ -341,19 +350,19 @@ class Run(WithVectors):
         """How probable each text is, in all and token by token."""
         from forebear.inference.score import score_texts
 
-        return score_texts(self.scorer, self.tokenizer, texts, ends=ends)
+        return score_texts(self.scorer, self.vocabulary_tokenizer, texts, ends=ends)
 
     def totals(self, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
         """(n,) log P of each of very many texts, that it ends there included: the quick way."""
         from forebear.inference.score import text_log_probs
 
-        return text_log_probs(self.predictor, self.tokenizer, texts, ends=ends)
+        return text_log_probs(self.predictor, self.vocabulary_tokenizer, texts, ends=ends)
 
     def fill(self, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
         """What stands in the blanks (____ or the mask) of the text; ____ hides so many `tokens`."""
         from forebear.inference.fill import fill_masks
 
-        return fill_masks(self.masked_lm, self.tokenizer, text, top=top, tokens=tokens)
+        return fill_masks(self.masked_lm, self.vocabulary_tokenizer, text, top=top, tokens=tokens)
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabelPrediction]:
         """What each text, or pair of texts, is, and how probable each label."""
@@ -405,7 +414,7 @@ class Run(WithVectors):
         """What comes next, or what fills the blank (____) in the text; `why`: by which counts, of a run that counts."""
         from forebear.inference.next import next_tokens  # noqa: A004 - the command's word
 
-        return next_tokens(self.predictor, self.tokenizer, text, top=top, ends=ends, among=among, why=why)
+        return next_tokens(self.predictor, self.vocabulary_tokenizer, text, top=top, ends=ends, among=among, why=why)
 
     def ask(
         self,
@@ -423,19 +432,19 @@ class Run(WithVectors):
         from forebear.inference.prompting import score_options
 
         how = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
-        return score_options(self.scorer, self.tokenizer, texts, labels=labels, choices=choices, **how)
+        return score_options(self.scorer, self.vocabulary_tokenizer, texts, labels=labels, choices=choices, **how)
 
     def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[PromptReply]:
         """What it writes after each text and a cue (TL;DR:)."""
         from forebear.inference.prompting import summarize
 
-        return summarize(self.predictor, self.tokenizer, texts, cue=cue, sentences=sentences)
+        return summarize(self.predictor, self.vocabulary_tokenizer, texts, cue=cue, sentences=sentences)
 
     def reply(self, texts: str | Sequence[str], *, shots: Shots, template: str | None = None) -> list[PromptReply]:
         """What it answers to each text after examples of answers."""
         from forebear.inference.prompting import generate_replies
 
-        return generate_replies(self.predictor, self.tokenizer, texts, shots=shots, template=template)
+        return generate_replies(self.predictor, self.vocabulary_tokenizer, texts, shots=shots, template=template)
 
     def generate(
         self,
@@ -464,13 +473,13 @@ class Run(WithVectors):
         how = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
         how |= {"repetition_penalty": repetition_penalty, "seed": seed, "samples": samples}
         how |= {"beams": beams, "best": best, "length_penalty": length_penalty, "choices": choices}
-        return generate_texts(self.predictor, self.tokenizer, prompts, **how)
+        return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **how)
 
     def stream(self, prompt: str = "", **how: Unpack[GenerationOptions]) -> Iterator[str]:
         """The continuation of one prompt, piece by piece as it comes; takes the words of `generate`."""
         from forebear.inference.sampling import stream_text
 
-        return stream_text(self.predictor, self.tokenizer, prompt, **how)
+        return stream_text(self.predictor, self.vocabulary_tokenizer, prompt, **how)
 
     def measure(
         self,

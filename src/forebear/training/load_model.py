@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.interrupts import deferred_interrupts
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import cache_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -111,7 +112,9 @@ def load_torch_weights(network: Any, weights: Path, quantised: bool) -> Any:
         from forebear.nn.quantized import quantize_layers
 
         quantize_layers(network.encoder)
-    return network.load(load_file(weights), file=str(weights)).eval()
+    with deferred_interrupts():  # torch reports one that arrives within it as a corrupt file: a ValueError
+        tensors = load_file(weights)
+    return network.load(tensors, file=str(weights)).eval()
 
 
 POOLER = "heads.pair.pool."  # what BERT learned to read [CLS] with; a head that reads it too begins with it

@@ -87,8 +87,10 @@ def test_an_error_while_reading_jobs_ends_the_workers():
 
 
 def test_workers_do_not_outlive_a_killed_caller(tmp_path):
-    (tmp_path / "trade.py").write_text("import os\ndef work(n):\n    open(f'{n}.pid', 'w').write(str(os.getpid()))\n")
-    script = tmp_path / "caller.py"
+    code = tmp_path / "code"  # not the working folder, from which children import nothing
+    code.mkdir()
+    (code / "trade.py").write_text("import os\ndef work(n):\n    open(f'{n}.pid', 'w').write(str(os.getpid()))\n")
+    script = code / "caller.py"
     script.write_text(
         "import time\n"
         "from forebear.data.io.workers import run_jobs\n"
