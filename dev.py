@@ -8,6 +8,8 @@ import fcntl
 import hashlib
 import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,7 @@ usage: ./dev COMMAND [arguments]
   test --all [PART]                         the same with the tests marked slow; PART: a folder of tests, as in `text`
   check                                     ruff check, ruff format --check, basedpyright
   bench NAME [arguments]                    set up with dev and bench, then run benchmarks/NAME.py
+  stats [--list NAME] [--json]              measure the code under src against its limits
 
 To have .venv made by another Python, remove .venv and put that Python first on PATH."""
 
@@ -277,11 +280,34 @@ def check(venv: Venv) -> int:
 
 def test(venv: Venv, arguments: list[str]) -> int:
     """The checks, then pytest whatever they said; the complaint is repeated at the end, where it is seen."""
+    start, cpu_before = time.monotonic(), cpu_of_children()
     checked = check(venv)
     tested = run(venv, "python", "-m", "pytest", *with_cores(with_parts(venv.root, arguments)))
     if checked:
         say("dev: check failed (see above, before the tests)")
+    cpu, wall = cpu_of_children() - cpu_before, time.monotonic() - start
+    if tested in (0, 1) and is_whole_suite(arguments):  # 1: all ran, some failed
+        record_cost(venv.root, {"cpu_seconds": round(cpu, 1), "wall": round(wall, 1), "arguments": arguments})
+    say(f"dev: {cpu / 60:.1f} CPU minutes, {wall / 60:.1f} minutes of wall time")
     return tested or checked
+
+
+def cpu_of_children() -> float:
+    """Seconds of CPU, user and system, of all child processes that have ended, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def is_whole_suite(arguments: list[str]) -> bool:
+    """Whether the arguments select no tests: only verbosity, processes and the list of the slowest are set."""
+    return all(re.fullmatch(r"-q+|-v+|-n|(-n)?(auto|\d+)|--durations=\d+", argument) for argument in arguments)
+
+
+def record_cost(root: Path, cost: dict[str, Any]) -> None:
+    """Keeps the cost of the whole default suite for `./dev stats`."""
+    file = root / ".results" / "test.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(cost) + "\n", encoding="utf-8")
 
 
 def with_parts(root: Path, arguments: list[str]) -> list[str]:
@@ -311,6 +337,11 @@ def bench(root: Path, arguments: list[str]) -> int:
     return run(venv, "python", f"benchmarks/{arguments[0]}.py", *arguments[1:])
 
 
+def stats(root: Path, arguments: list[str]) -> int:
+    """Runs dev_stats.py with this Python: it needs no venv."""
+    return subprocess.run([sys.executable, "-I", "-S", str(root / "dev_stats.py"), *arguments]).returncode
+
+
 def setup_command(root: Path, arguments: list[str]) -> int:
     known = sorted(read_project(root)["project"].get("optional-dependencies", {}))
     parser = argparse.ArgumentParser(prog="./dev setup", description="Makes or reuses .venv and installs forebear.")
@@ -338,6 +369,8 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             return check(setup(root, frozenset({"dev"})))
         case "bench":
             return bench(root, rest)
+        case "stats":
+            return stats(root, rest)
     raise DevError(f"no command named {command!r}\n\n{USAGE}" if command else USAGE, 2)
 
 

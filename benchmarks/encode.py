@@ -326,7 +326,7 @@ def compare_all(run: Run, source: Path, folder: Path, texts: list[str], rounds: 
                 lambda: pooled_vectors(network, rows, {-1: 1.0}, "mean"),
                 lambda batches=batches, encode=encode: padded(rows, batches, encode),
                 rounds,
-                work(run.to_dict["fields"], lengths),
+                work(run.metadata["fields"], lengths),
             )
         )
     small, their_small = quantized_copy(network), ctranslate2_of(source, folder, "int8")

@@ -134,7 +134,7 @@ class Bench:
         """One adaptation: the figures on the test, or on dev where there is none."""
         print(f"  {name}", flush=True)
         run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
-        facts, task = run.to_dict, run.task
+        facts, task = run.metadata, run.task
         assert task is not None
         if "baseline" not in facts:
             sys.exit(f"{run.folder.path} was made by an earlier version: remove it")

@@ -40,7 +40,7 @@ def wikitext(bench: Bench) -> Found:
         )
         measured: Any = run.measure(test)
         figures = {"perplexity": measured.perplexity, "bits_per_byte": measured.bits_per_byte}
-        return run, {"figures": figures, "seconds": run.to_dict["seconds"], "parameters": run.num_parameters}
+        return run, {"figures": figures, "seconds": run.metadata["seconds"], "parameters": run.num_parameters}
 
     counted, of_counts = made("wikitext-kn5", "ngram", order=5)
     rows = [row("5-gram, modified Kneser-Ney", of_counts)]
@@ -94,7 +94,7 @@ def _ladder(bench: Bench, name: str, train: Any, test: Pairs, time: str) -> tupl
         for group, mine in groups.items():
             chosen = [[texts[one] for one in mine.tolist()] for texts in (sources, references)]
             figures[group] = evaluate_translations(run, *chosen, beams=4).bleu
-        found = {"figures": figures, "seconds": run.to_dict["seconds"], "parameters": run.num_parameters}
+        found = {"figures": figures, "seconds": run.metadata["seconds"], "parameters": run.num_parameters}
         rows.append(row(what, found, f"{time} of one thread, 4 beams"))
     return ["bleu", *groups], rows
 

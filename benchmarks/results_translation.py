@@ -64,7 +64,7 @@ def learned(bench: Bench, name: str, pairs: Any, dev: Pairs, **how: Any) -> tupl
         earlier = fb.load(to)
         earlier.network.load(load_file(file))
         curve.append(point(int(file.stem), evaluate_translations(earlier, *dev, beams=1)))
-    curve.append(point(run.to_dict["seconds"], evaluate_translations(run, *dev, beams=1)))
+    curve.append(point(run.metadata["seconds"], evaluate_translations(run, *dev, beams=1)))
     return run, curve
 
 
@@ -89,7 +89,7 @@ def measured(run: Run, test: Pairs, title: str, curve: list[Row]) -> Row:
     examples = [
         {"source": test[0][one], "translation": best.translations[one].text, "reference": test[1][one]} for one in drawn
     ]
-    facts = run.to_dict
+    facts = run.metadata
     told = {name: facts[name] for name in ("fields", "recipe", "seconds", "parameters", "step", "tokens")}
     told["vocabulary"] = [
         side.vocab_size for side in (run.folder.tokenizer_pair.source, run.folder.tokenizer_pair.target)

@@ -172,7 +172,7 @@ def compare_translating(run: Run, sentences: list[str], beams: int, rounds: int)
     if same < LEAST_SAME:
         raise SystemExit(f"only {same:.1%} of translations are the same: the comparison means nothing")
     ratio = statistics.median(other / own for own, other in zip(mine, others, strict=True))
-    rate, name = len(rows) / statistics.median(mine), run.to_dict["milestone"]
+    rate, name = len(rows) / statistics.median(mine), run.metadata["milestone"]
     label = f"{name}, {beams} beam{'s' * (beams > 1)}, beside a loop over sentences"
     print(f"{label:68}{rate:8,.0f} sentences/s   ours/theirs = {ratio:.2f}   {same:.1%} are the same", flush=True)
     return [label, f"{rate:,.0f} sentences", f"{ratio:.2f}", "–"]

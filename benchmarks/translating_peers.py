@@ -17,7 +17,7 @@ def marian(run: Run) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
     fields, sides = run.folder.spec, run.folder.tokenizer_pair
-    if not sides.is_shared or fields.norm != "post":
+    if not sides.is_shared or fields.norm_first != "post":
         raise SystemExit("peers have one vocabulary and norms after each layer: give a run of that kind")
     end, pad = sides.target.special_roles["end"], sides.target.vocab_size
     config = MarianConfig(
@@ -119,7 +119,7 @@ def ctranslate2_model(run: Run, folder: Path, threads: int, compute: str) -> Any
         (sides.target.special_roles["end"] + 1) % len(words)
     ]  # it wants one; nothing is unknown
     spec.config.add_source_eos = False
-    spec.config.layer_norm_epsilon = fields.epsilon
+    spec.config.layer_norm_epsilon = fields.layer_norm_eps
     spec.validate()
     spec.optimize(quantization="int8" if compute == "int8" else None)
     folder.mkdir(parents=True, exist_ok=True)

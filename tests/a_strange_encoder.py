@@ -24,7 +24,7 @@ class Recurrent(Encoder):
         self.embedding = deferred_embedding(vocabulary, width)
         self.gru = nn.GRU(width, width // 2, bidirectional=True, batch_first=True, device="meta")
 
-    def lower(self, layers: int) -> Iterator[nn.Parameter]:
+    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
         yield from self.embedding.parameters()
         if layers:
             yield from self.gru.parameters()

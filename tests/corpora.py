@@ -22,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def read(*paths, **how):
     """The documents' texts and the ledger, which must balance and agree with the files' fingerprint."""
     ledger = Ledger()
-    documents = list(TextFormat(**how).read(find_sources(paths, ledger), ledger))
+    documents = list(TextFormat(**how).documents_in(find_sources(paths, ledger), ledger))
     ledger.verify()
     assert ledger.fingerprint == sources_digest(find_sources(paths))
     return documents, ledger

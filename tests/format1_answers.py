@@ -46,9 +46,9 @@ def unpack(folder: Path) -> None:
 def answers(folder: str) -> dict[str, Any]:
     """The answer to every verb of a run, asked in the working folder that has its texts."""
     run = fb.load(folder)
-    chinese = any("chinese" in word for word in str(run.facts.get("command")).split() if word.startswith("texts/"))
+    chinese = any("chinese" in word for word in str(run.metadata.get("command")).split() if word.startswith("texts/"))
     texts = CHINESE if chinese else SENTENCES
-    verbs = sorted(run.verbs)
+    verbs = sorted(run.capabilities)
     found: dict[str, Any] = {"verbs": verbs, "metrics": _metrics(run), "heads": list(run.heads)}
     for verb in verbs:
         if (asked := _ASKED.get(verb)) is not None:
@@ -74,7 +74,7 @@ def listing(folder: str) -> dict[str, Any]:
                 "started": one.began,
             }
         )
-        for one in fb.list_runs(folder)
+        for one in fb.runs(folder)
     }
 
 
@@ -127,7 +127,7 @@ def _rows(made: TextComparison | TaskComparison) -> dict[str, Any]:
             found = {"row": row.name, "seed": one.seed, "parameters": one.parameters, "memory": one.memory}
             if isinstance(made, TaskComparison):
                 found |= {"score": one.score, "between": [one.low, one.high], "seconds": one.adapting}
-                found |= {"figures": sorted(_numbers(one.figures)), "steps": one.steps}
+                found |= {"figures": sorted(_numbers(one.metrics)), "steps": one.steps}
             else:
                 found |= {"bits_per_byte": one.bits_per_byte, "seconds": one.seconds, "sample": one.sample}
                 found |= {"perplexity": one.perplexity, "tokens": one.tokens}
@@ -138,7 +138,7 @@ def _rows(made: TextComparison | TaskComparison) -> dict[str, Any]:
 
 def _metrics(run: fb.Run) -> dict[str, Any]:
     """The figures of run.json as a sorted list of numbers for each portion: names of figures may change."""
-    sides = run.facts.get("metrics", {})
+    sides = run.metadata.get("metrics", {})
     return {side: sorted(_numbers(figures)) for side, figures in sides.items()}
 
 
@@ -155,7 +155,7 @@ def _score(run: fb.Run, texts: list[str], chinese: bool) -> Any:
 
 
 def _next(run: fb.Run, texts: list[str], chinese: bool) -> Any:
-    found = run.next_tokens(texts[0][: len(texts[0]) // 2], top=5)
+    found = run.next(texts[0][: len(texts[0]) // 2], top=5)
     return [[one.text, one.probability] for one in found.candidates]
 
 
@@ -176,7 +176,7 @@ def _ask(run: fb.Run, texts: list[str], chinese: bool) -> Any:
 def _fill(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     found = run.fill("小明住在____京。" if chinese else "Anna lives in ____ and has a dog.", top=5)
     return {
-        "text": found.whole,
+        "text": found.filled_text,
         "log_probability": found.log_prob,
         "blanks": [[[one.text, one.probability] for one in blank] for blank in found.blanks],
     }
@@ -203,14 +203,14 @@ def _answer(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     found = run.answer("Where is Anna?", texts[0])[0]
     return {
         "text": found.text,
-        "no_answer": found.none,
+        "no_answer": found.no_answer_score,
         "candidates": [[one.text, one.start, one.probability] for one in found.candidates],
     }
 
 
 def _choose(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     found = run.choose("Emma", ["has a fox", "a has fox"])
-    return [found.chosen, list(found.probabilities)]
+    return [found.choice, list(found.probabilities)]
 
 
 def _translate(run: fb.Run, texts: list[str], chinese: bool) -> Any:
@@ -227,7 +227,7 @@ def _embed(run: fb.Run, texts: list[str], chinese: bool) -> Any:
 
 def _neighbours(run: fb.Run, texts: list[str], chinese: bool) -> Any:
     own = [[one.text, one.cosine] for one in run.neighbours(texts[0], among=texts, top=2)[0].nearest]
-    if "analogy" not in run.verbs:
+    if "analogy" not in run.capabilities:
         return {"texts": own}
     word = "南" if chinese else "dog"
     return {"texts": own, "words": [[one.word, one.cosine] for one in run.neighbours(word, top=5)[0].nearest]}
@@ -252,11 +252,11 @@ def _measure(run: fb.Run, texts: list[str], chinese: bool) -> Any:
         files = {"classification": "opinions-chinese.tsv" if chinese else "opinions.tsv", "pairs": "sentence-pairs.tsv"}
         files |= {"tagging": "tags.conll", "answering": "questions.json", "choice": "choices.tsv"}
         found = run.evaluate(f"texts/{files[run.task.name]}")
-        return {"figures": sorted(_numbers(found.figures)), "mistakes": len(found.mistakes)}
-    if "translate" in run.verbs:
+        return {"figures": sorted(_numbers(found.metrics)), "mistakes": len(found.mispredictions)}
+    if "translate" in run.capabilities:
         return None  # measured on pairs by the command line: the figures are among the metrics of the run
     found = run.measure("texts/held-out-chinese.txt" if chinese else "texts/held-out.txt")
-    facts = {name: value for name, value in found.facts().items() if not name.startswith("learned")}  # of the cache
+    facts = {name: value for name, value in found.to_dict().items() if not name.startswith("learned")}  # of the cache
     return {"tokens": found.tokens, "bytes": found.bytes, "numbers": sorted(_numbers(facts))}
 
 

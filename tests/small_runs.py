@@ -156,6 +156,6 @@ def allowed_to_refuse() -> Iterator[list[str]]:
     try:
         yield refused
     except InputError as error:
-        refused.append(str(error.remedy or ""))
+        refused.append(str(error.hint or ""))
         if not refused[0]:
             raise

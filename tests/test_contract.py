@@ -78,7 +78,7 @@ def hiding(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Run:
 
 
 def corpus_of(run: Run) -> Corpus:
-    return Corpus.open(run.to_dict["data"]["folder"])
+    return Corpus.open(run.metadata["data"]["folder"])
 
 
 def rows(run: Run) -> list[np.ndarray]:
@@ -151,7 +151,7 @@ def test_a_saved_table_is_the_same(name: str, runs: Callable[[str], Run]):
 
 def test_it_learns(run: Run):
     """Held-out text is cheaper than by token frequencies alone."""
-    assert run.to_dict["metrics"]["held_out"]["nats_per_token"] < 0.8 * run.to_dict["unigram_nats"]
+    assert run.metadata["metrics"]["held_out"]["nats_per_token"] < 0.8 * run.metadata["unigram_nats"]
 
 
 @pytest.mark.parametrize(("name", "kind"), of_every_kind())
@@ -163,7 +163,9 @@ def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path
 
 def test_a_saved_run_answers_alike(run: Run):
     again = Run.open(run.folder.path)
-    for one, other in zip(run.scorer.score(rows(run)), again.scorer.score(rows(run)), strict=True):
+    for one, other in zip(
+        run.scorer.pseudo_log_probs(rows(run)), again.scorer.pseudo_log_probs(rows(run)), strict=True
+    ):
         assert np.array_equal(one, other)
 
 
@@ -216,9 +218,9 @@ def test_what_is_hidden_is_seen_from_both_sides(hiding: Run):
 
 
 def test_a_batch_changes_nothing(run: Run):
-    together = run.scorer.score(rows(run))
+    together = run.scorer.pseudo_log_probs(rows(run))
     for row, scores in zip(rows(run), together, strict=True):
-        assert scores == pytest.approx(run.scorer.score([row])[0], abs=1e-5)
+        assert scores == pytest.approx(run.scorer.pseudo_log_probs([row])[0], abs=1e-5)
 
 
 def test_prompts_together_give_what_each_gives_alone(predicting: Run):
@@ -237,7 +239,7 @@ def test_texts_together_have_the_vectors_they_have_alone(name: str, runs: Callab
 
 def test_measuring_adds_up(run: Run):
     held_out = corpus_of(run).split(run.folder.recipe.held_out).held_out
-    told = run.to_dict["metrics"]["held_out"]
+    told = run.metadata["metrics"]["held_out"]
     assert run.measure(held_out).bits_per_byte == pytest.approx(told["bits_per_byte"])
     assert told["bytes"] == held_out.bytes
     assert told["nats_per_token"] == pytest.approx(math.log(told["perplexity"]))
@@ -268,7 +270,7 @@ def test_an_interrupted_run_ends_where_an_unbroken_one_does(name: str, tmp_path:
     with pytest.raises(UserInterrupt) as raised:
         trained(name, tmp_path, to="broken", watcher=Stopping(13), **changes)
     assert raised.value.exit_code == 130
-    assert f"--resume {tmp_path / 'broken'}" in raised.value.remedy
+    assert f"--resume {tmp_path / 'broken'}" in raised.value.hint
     broken = pipeline.resume_pretraining(tmp_path / "broken")
     assert weights(broken) == weights(whole)
     told = "loss" if name in TABLES else "tokens"

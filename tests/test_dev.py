@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_help_lists_the_commands():
     answer = called("--help")
     assert answer.returncode == 0
     listed = [line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ")]
-    assert list(dict.fromkeys(listed)) == ["setup", "demo", "test", "check", "bench"]
+    assert list(dict.fromkeys(listed)) == ["setup", "demo", "test", "check", "bench", "stats"]
 
 
 @pytest.mark.parametrize("arguments", [["tets"], []])
@@ -273,6 +274,31 @@ def test_a_failing_check_fails_the_tests(
     statuses = {"ruff": ruff, "basedpyright": types, "python": pytest_status}
     monkeypatch.setattr(dev, "run", lambda venv, program, *arguments: statuses[program])
     assert dev.test(dev.Venv(project), []) == status
+    assert (project / ".results" / "test.json").exists() == (pytest_status in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "recorded"),
+    [([], True), (["-q", "-n", "2", "--durations=5"], True), (["--all"], False), (["text"], False), (["-x"], False)],
+)
+def test_the_cost_of_the_whole_suite_is_recorded_and_printed_last(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys, arguments: list[str], recorded: bool
+):
+    (project / ".results").mkdir()
+    cost = project / ".results" / "test.json"
+    cost.write_text('{"cpu_seconds": -1}')
+    monkeypatch.setattr(dev, "run", lambda venv, program, *arguments: 0)
+    seconds = iter([10.0, 130.0])
+    monkeypatch.setattr(dev, "cpu_of_children", lambda: next(seconds))
+    assert dev.test(dev.Venv(project), arguments) == 0
+    assert json.loads(cost.read_text())["cpu_seconds"] == (120.0 if recorded else -1)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("dev: 2.0 CPU minutes")
+
+
+def test_the_cpu_time_of_children_counts_those_that_ended():
+    before = dev.cpu_of_children()
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert dev.cpu_of_children() > before
 
 
 @pytest.mark.parametrize(

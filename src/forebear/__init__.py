@@ -11,6 +11,7 @@ Names are looked up when they are first used, so that importing this costs nothi
 
 import os  # nothing else from outside: with `python -m` the working folder is still on the search path here
 
+from forebear._version import __version__ as __version__
 from forebear.interrupts import guard_first_imports
 
 TYPE_CHECKING = False
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from forebear.experiments.comparison.compare import compare
     from forebear.experiments.distill import distill
-    from forebear.experiments.explain import explain_model
+    from forebear.experiments.explain import explain_model as explain
     from forebear.experiments.pretrain import adapt, import_run, load, pretrain, rerun, resume
-    from forebear.experiments.quantize import quantize_run
+    from forebear.experiments.quantize import quantize_run as quantize
     from forebear.inference.ensemble import evaluate_interpolation
     from forebear.inference.run import Run
     from forebear.inspection.attention import attention_maps
@@ -32,68 +33,48 @@ if TYPE_CHECKING:
     from forebear.inspection.logit_lens import logit_lens
     from forebear.inspection.position_embeddings import position_table
     from forebear.inspection.senses import analyze_senses
-    from forebear.training.run_folder import list_runs
+    from forebear.training.run_folder import list_runs as runs
 
-__version__ = "0.1.0"
-__all__ = [
-    "Run",
-    "adapt",
-    "attention_maps",
-    "compare",
-    "distill",
-    "explain_model",
-    "gradient_reach",
-    "import_run",
-    "layer_weights",
-    "logit_lens",
-    "load",
-    "evaluate_interpolation",
-    "vector_norms",
-    "position_table",
-    "pretrain",
-    "project_words",
-    "quantize_run",
-    "rerun",
-    "resume",
-    "list_runs",
-    "analyze_senses",
-    "attribute",
-]
-
-# Threads of torch wait for each other by spinning, for very many turns. Where another program wants the same cores,
-# they wait for one that is not running: many times slower. Few turns cost nothing where nobody disturbs.
+# Threads of torch wait for each other by spinning. Where another program needs the same cores, long spinning makes them
+# many times slower; short spinning costs nothing on an idle machine.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 guard_first_imports()
 
-_PLACES = {
+_PUBLIC = {  # name: module, or module:name where the names differ
     "Run": "forebear.inference.run",
+    "adapt": "forebear.experiments.pretrain",
+    "analyze_senses": "forebear.inspection.senses",
     "attention_maps": "forebear.inspection.attention",
+    "attribute": "forebear.inspection.attribution",
     "compare": "forebear.experiments.comparison.compare",
     "distill": "forebear.experiments.distill",
-    "explain_model": "forebear.experiments.explain",
-    "gradient_reach": "forebear.inspection.gradient_distance",
-    "layer_weights": "forebear.inspection.layer_weights",
-    "logit_lens": "forebear.inspection.logit_lens",
     "evaluate_interpolation": "forebear.inference.ensemble",
-    "vector_norms": "forebear.inspection.embedding_space",
+    "explain": "forebear.experiments.explain:explain_model",
+    "gradient_reach": "forebear.inspection.gradient_distance",
+    "import_run": "forebear.experiments.pretrain",
+    "layer_weights": "forebear.inspection.layer_weights",
+    "load": "forebear.experiments.pretrain",
+    "logit_lens": "forebear.inspection.logit_lens",
     "position_table": "forebear.inspection.position_embeddings",
+    "pretrain": "forebear.experiments.pretrain",
     "project_words": "forebear.inspection.embedding_space",
-    "quantize_run": "forebear.experiments.quantize",
-    "list_runs": "forebear.training.run_folder",
-    "analyze_senses": "forebear.inspection.senses",
-    "attribute": "forebear.inspection.attribution",
-    **dict.fromkeys(("adapt", "import_run", "load", "pretrain", "rerun", "resume"), "forebear.experiments.pretrain"),
+    "quantize": "forebear.experiments.quantize:quantize_run",
+    "rerun": "forebear.experiments.pretrain",
+    "resume": "forebear.experiments.pretrain",
+    "runs": "forebear.training.run_folder:list_runs",
+    "vector_norms": "forebear.inspection.embedding_space",
 }
 
 
 def __getattr__(name: str) -> "Any":
-    if name not in _PLACES:
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'forebear' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_PLACES[name]), name)
+    module, _, attribute = _PUBLIC[name].partition(":")
+    return getattr(import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_PUBLIC, "__version__"]

@@ -13,15 +13,15 @@ class ForebearError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         file: str | os.PathLike[str] | None = None,
         line: int | None = None,
         byte: int | None = None,
-        remedy: str = "",
+        hint: str = "",
     ) -> None:
-        super().__init__(what)
-        self.what, self.line, self.byte, self.remedy = what, line, byte, remedy
+        super().__init__(message)
+        self.message, self.line, self.byte, self.hint = message, line, byte, hint
         self.file = None if file is None else os.fspath(file)
 
     def __str__(self) -> str:
@@ -30,11 +30,11 @@ class ForebearError(Exception):
             place += f":{self.line}" if place else f"number {self.line}"
         if self.byte is not None:
             place += f", byte {self.byte:,}" if place else f"byte {self.byte:,}"
-        message = f"{place}: {self.what}" if place else self.what
-        return f"{message}\n  remedy: {self.remedy}" if self.remedy else message
+        message = f"{place}: {self.message}" if place else self.message
+        return f"{message}\n  remedy: {self.hint}" if self.hint else message
 
     def __reduce__(self):  # a worker's error travels to the parent whole
-        return _rebuilt, (type(self), self.what, self.file, self.line, self.byte, self.remedy)
+        return _rebuilt, (type(self), self.message, self.file, self.line, self.byte, self.hint)
 
 
 class InputError(ForebearError):
@@ -61,5 +61,5 @@ def printable_path(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _rebuilt(kind: type[ForebearError], what: str, file: str | None, line: int | None, byte: int | None, remedy: str):
-    return kind(what, file=file, line=line, byte=byte, remedy=remedy)
+def _rebuilt(kind: type[ForebearError], what: str, file: str | None, line: int | None, byte: int | None, hint: str):
+    return kind(what, file=file, line=line, byte=byte, hint=hint)

@@ -196,7 +196,7 @@ LINEAGE: dict[str, LineageEntry] = {
 def model_spec(name: str) -> type[ModelSpec]:
     """The class of a milestone; a name that is not in the table is refused with the nearest that is."""
     if name not in LINEAGE:
-        raise InputError(f"no milestone named {name!r}", remedy=suggest(name, LINEAGE))
+        raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
     module, _, attribute = LINEAGE[name].place.partition(":")
     return getattr(import_module(module), attribute)
 

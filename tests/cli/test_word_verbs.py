@@ -59,7 +59,7 @@ def test_neighbours_of_words_beside_those_of_sentences(run: Path, files: dict[st
     assert (facts["run"], facts["words"]) == ("table", len(Run.open(run).word_table.word_table))
     cat, dog = facts["texts"]
     (expected,) = Run.open(run).neighbours("cat", top=3)
-    assert cat["nearest"] == expected.facts()["nearest"]
+    assert cat["nearest"] == expected.to_dict()["nearest"]
     assert dog["note"] == "the mean of 2 words: the, dog"
     printed = said(capsys, "neighbours", run, "cat")
     assert "seen" in printed
@@ -184,24 +184,24 @@ def test_similarity_of_pairs_given_or_of_a_file(run: Path, network: Path, files:
     using = Run.open(run)
     facts = told(capsys, "similarity", run, "cat", "dog", "--in", files["pairs.tsv"])
     assert [one["texts"] for one in facts["pairs"]] == [["cat", "dog"], ["cat", "dog"], ["cat", "the mat"]]
-    assert facts["pairs"][2]["cosine"] == using.similarity("cat", "the mat").facts()["cosine"]
+    assert facts["pairs"][2]["cosine"] == using.similarity("cat", "the mat").to_dict()["cosine"]
     assert "the mean of 2 words" in said(capsys, "similarity", run, "cat", "the mat")
     out = files["pairs.tsv"].with_suffix(".jsonl")
     assert told(capsys, "similarity", run, "--in", files["pairs.tsv"], "--out", out)["pairs"] == 2
     assert [json.loads(line) for line in out.read_text().splitlines()] == facts["pairs"][1:]
     (texts,) = told(capsys, "similarity", network, "a cat", "a dog", "--layers", "1")["pairs"]
     assert texts["by"] == "texts"
-    assert texts["cosine"] == Run.open(network).similarity("a cat", "a dog", layers=[1]).facts()["cosine"]
+    assert texts["cosine"] == Run.open(network).similarity("a cat", "a dog", layers=[1]).to_dict()["cosine"]
 
 
 def test_the_odd_one_and_analogies(run: Path, capsys: Captured):
     facts = told(capsys, "odd-one-out", run, "cat", "dog", "Number")
-    assert facts["odd"] == Run.open(run).odd_one_out(["cat", "dog", "Number"]).odd
+    assert facts["odd"] == Run.open(run).odd_one_out(["cat", "dog", "Number"]).outlier
     assert facts["odd"] + " is the odd one" in said(capsys, "odd-one-out", run, "cat", "dog", "Number")
     for method in ("add", "multiply"):
         facts = told(capsys, "analogy", run, "cat", "mat", "dog", "--method", method, "--top", 2)
         expected = Run.open(run).analogy("cat", "mat", "dog", method=method, top=2)  # pyright: ignore[reportArgumentType]
-        assert facts["nearest"] == expected.facts()["nearest"]
+        assert facts["nearest"] == expected.to_dict()["nearest"]
     assert f"cat is to mat as dog is to {facts['nearest'][0]['word']}" in said(
         capsys, "analogy", run, "cat", "mat", "dog", "--method", "multiply"
     )

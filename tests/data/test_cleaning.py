@@ -121,7 +121,7 @@ def test_reading_what_was_written_gives_the_same_documents(
         write_documents(kept(), path, ledger)
         assert sorted(it.name for it in Path(folder).iterdir()) == sorted([name, name + ".ledger.json"])
         again = Ledger()
-        read = joined(list(TextFormat().read([SourceFile(str(path), str(path))], again)))
+        read = joined(list(TextFormat().documents_in([SourceFile(str(path), str(path))], again)))
         books = json.loads(Path(f"{path}.ledger.json").read_text())
     expected = joined(out)
     if "txt" in name:
@@ -287,5 +287,5 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cleaning._ParagraphWriter, "write", full)
     with pytest.raises(ForebearError, match="No space left") as caught:
         write_documents([Document("a", "f", 1)], tmp_path / "o.txt", Ledger())
-    assert caught.value.remedy
+    assert caught.value.hint
     assert list(tmp_path.iterdir()) == []

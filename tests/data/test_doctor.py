@@ -73,7 +73,7 @@ def test_special_characters_have_places() -> None:
     assert them["U+0000"]["examples"] == [{"file": "f.txt", "line": 6}]
     assert (them["U+FEFF"]["kind"], them["U+FEFF"]["examples"][0]["line"]) == ("invisible", 7)
     assert them["U+E000"]["kind"] == "private use"
-    assert any(finding.severity == "warning" and "--strip-controls" in finding.remedy for finding in report.findings)
+    assert any(finding.severity == "warning" and "--strip-controls" in finding.hint for finding in report.findings)
 
 
 def test_mojibake_has_places_what_was_meant_and_a_remedy() -> None:
@@ -82,7 +82,7 @@ def test_mojibake_has_places_what_was_meant_and_a_remedy() -> None:
     assert (facts["places"], facts["documents"]) == (2, 2)
     assert facts["examples"][0] == {"file": "f.txt", "line": 4, "text": "Ã©", "meant": "é"}
     (finding,) = [it for it in report.findings if it.severity == "problem"]
-    assert "--encoding utf-8" in finding.remedy
+    assert "--encoding utf-8" in finding.hint
     assert "f.txt:4" in finding.what
 
 
@@ -98,7 +98,7 @@ def test_chinese_is_counted_in_chinese_documents_only() -> None:
     assert report.languages == {"Chinese": 1, "Japanese": 1}
     mixed = look("这个国家的人们说话", "這個國家的人們說話")
     assert mixed.chinese["is"] == "mixed"
-    assert any("OpenCC" in finding.remedy for finding in mixed.findings)
+    assert any("OpenCC" in finding.hint for finding in mixed.findings)
 
 
 def test_the_same_long_document_twice_is_seen_though_cleaning_keeps_it() -> None:
@@ -148,7 +148,7 @@ def test_findings_carry_what_reading_met(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"good line\n\nbad \xff byte\n")
     ledger = Ledger()
     source = SourceFile(str(tmp_path / "a.txt"), "a.txt")
-    report = text_report(TextFormat(on_bad_bytes="replace").read([source], ledger), ledger=ledger, train=False)
+    report = text_report(TextFormat(on_bad_bytes="replace").documents_in([source], ledger), ledger=ledger, train=False)
     assert any("a.txt, byte 15" in finding.what and finding.severity == "problem" for finding in report.findings)
 
 
@@ -195,11 +195,9 @@ class TestTokenizers:
 
 def test_wrapped_prose_is_noticed() -> None:
     wrapped = "The cat sat on\nthe mat and was\nvery warm indeed.\n" * 20
-    assert any(
-        "--sentences flow" in finding.remedy for finding in text_report(documents(wrapped), train=False).findings
-    )
+    assert any("--sentences flow" in finding.hint for finding in text_report(documents(wrapped), train=False).findings)
     lines = "The cat sat.\nIt was warm.\n" * 20
-    assert not any("flow" in finding.remedy for finding in text_report(documents(lines), train=False).findings)
+    assert not any("flow" in finding.hint for finding in text_report(documents(lines), train=False).findings)
 
 
 class TestRealText:
@@ -207,7 +205,7 @@ class TestRealText:
         path = data / "corpora/zhwiki.txt"
         ledger = Ledger()
         report = text_report(
-            TextFormat().read([SourceFile(str(path), "zhwiki.txt")], ledger), ledger=ledger, train=False
+            TextFormat().documents_in([SourceFile(str(path), "zhwiki.txt")], ledger), ledger=ledger, train=False
         )
         ledger.verify()
         assert report.size["documents"] == 6_562
@@ -224,7 +222,7 @@ class TestRealText:
 
     def test_english_wikipedia(self, data: Path) -> None:
         path = data / "corpora/wikitext2/valid.txt"
-        report = text_report(TextFormat().read([SourceFile(str(path), "valid.txt")], Ledger()), train=False)
+        report = text_report(TextFormat().documents_in([SourceFile(str(path), "valid.txt")], Ledger()), train=False)
         assert report.languages["English"] > 0.95 * report.size["documents"]
         assert report.scripts["letters"]["Latin"] > 0.99 * sum(report.scripts["letters"].values())
         assert report.mojibake == []

@@ -117,7 +117,7 @@ def test_nothing_is_forgotten_while_the_table_grows() -> None:
 
 def test_exact_groups_name_the_first_place() -> None:
     exact = ExactDuplicates()
-    assert [exact.add(text_digest(text), len(text), (file, line)) for text, file, line in (
+    assert [exact.seen_before(text_digest(text), len(text), (file, line)) for text, file, line in (
         ("one", "a", 1), ("two", "a", 7), (" one\n", "b", 3), ("one", "c", 9),
     )] == [False, False, True, True]  # fmt: skip
     (group,) = exact.groups.values()
@@ -126,13 +126,13 @@ def test_exact_groups_name_the_first_place() -> None:
 
 def test_exact_says_when_it_is_full() -> None:
     exact = ExactDuplicates(most=2)
-    assert not any(exact.add(text_digest(text), 1, ("a", 1)) for text in "abcc")
+    assert not any(exact.seen_before(text_digest(text), 1, ("a", 1)) for text in "abcc")
     assert exact.full
-    assert exact.add(text_digest("a"), 1, ("a", 2))
+    assert exact.seen_before(text_digest("a"), 1, ("a", 2))
 
 
 def test_repeated_lines_count_documents_not_occurrences() -> None:
-    lines = RepeatedLines(allowed=2)
+    lines = RepeatedLines(max_repeats=2)
     banner = "Subscribe to our newsletter today!"
     assert lines.count([banner, banner, "short"], ("f", 1)) == [False, False, False]
     assert lines.count([f"  {banner} "], ("f", 5)) == [False]
@@ -142,11 +142,11 @@ def test_repeated_lines_count_documents_not_occurrences() -> None:
 
 
 def test_repeated_lines_forget_the_rare_ones() -> None:
-    lines = RepeatedLines(allowed=2, most=100)
+    lines = RepeatedLines(max_repeats=2, most=100)
     for i in range(1000):
         lines.count([f"a line of its own, number {i}", "the line that everyone has"], ("f", i))
     assert len(lines.counts) <= 101
-    assert lines.full
+    assert lines.is_full
     assert lines.most_common(1)[0][:2] == ("the line that everyone has", 1000)
 
 

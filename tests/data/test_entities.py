@@ -54,7 +54,7 @@ def tagged(tmp_path):
         path.write_text(text)
         plain = "".join(document.text for document in read(path, format="tagged")[0])
         corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), reading=TAGGED, **how)
-        assert corpus.facts["counts"]["entities"] == len(named(corpus))
+        assert corpus.metadata["counts"]["entities"] == len(named(corpus))
         return named(corpus)
 
     return entities
@@ -137,8 +137,8 @@ def test_without_anybody_to_tell_there_are_none(tmp_path, story, pieces):
     corpus = prepare_corpus([story], pieces)
     assert corpus.entities is None
     assert corpus.words is None
-    assert "entities" not in corpus.facts["counts"]
-    assert not {"entities", "entity_tags"} & corpus.facts["made_from"].keys()  # so the key is what it always was
+    assert "entities" not in corpus.metadata["counts"]
+    assert not {"entities", "entity_tags"} & corpus.metadata["made_from"].keys()  # so the key is what it always was
     assert not (corpus.folder / "entities.npy").exists()
 
 

@@ -46,7 +46,7 @@ def test_documents_in_parts_and_in_shards(tmp_path, monkeypatch):
             corpus = prepare_corpus([tmp_path / file], KINDS["wordpiece"], reading=reading, entities=names, to=to)
             made[part] = corpus
             assert len(corpus.documents) == 3
-            assert corpus.facts["counts"]["entities"] == 600
+            assert corpus.metadata["counts"]["entities"] == 600
             assert set(named(corpus)) == {"江泽民", "New York"}
         whole, cut = made.values()
         assert whole.key != cut.key
@@ -64,7 +64,7 @@ def test_any_number_of_workers(tmp_path, monkeypatch, form):
     for workers in (1, 2, 5):
         to = tmp_path / f"{workers}"
         corpus = prepare_corpus([tmp_path / "t.txt"], KINDS["bytepair"], to=to, workers=workers, **how)
-        assert corpus.facts["counts"]["entities"] == 120
+        assert corpus.metadata["counts"]["entities"] == 120
         folders.append(contents(to))
     assert folders[0] == folders[1] == folders[2]
 
@@ -108,7 +108,7 @@ def test_the_key_changes_with_the_dictionary(tmp_path, story, pieces):
     assert prepare_corpus([story], pieces, segmenter=Segmenter()).key == keys[0]
     (tmp_path / "tagged.txt").write_text("好/a")
     told = prepare_corpus([tmp_path / "tagged.txt"], pieces, reading=TAGGED)
-    assert told.facts["made_from"]["entity_tags"] == ["nr", "ns", "nt", "nz"]
+    assert told.metadata["made_from"]["entity_tags"] == ["nr", "ns", "nt", "nz"]
 
 
 def test_where_only_some_text_tells_entities(tmp_path, monkeypatch):
@@ -129,7 +129,7 @@ def test_where_only_some_text_tells_entities(tmp_path, monkeypatch):
 
 def test_the_dictionary_has_the_errors_of_a_users_own(tmp_path):
     (tmp_path / "names.txt").write_text("# persons\n江泽民 3 nr\nNew York\tns\n\n北京\n北京\n")
-    assert EntityDictionary.from_file(tmp_path / "names.txt").names == ("New York", "北京", "江泽民")
+    assert EntityDictionary.from_file(tmp_path / "names.txt").entries == ("New York", "北京", "江泽民")
     with pytest.raises(InputError, match="cannot read the dictionary"):
         EntityDictionary.from_file(tmp_path / "none.txt")
     (tmp_path / "names.txt").write_bytes("好\n江".encode("gb18030"))

@@ -30,11 +30,11 @@ def _ends(words: list[str]) -> list[int]:
 
 
 def test_words_of_plain_text():
-    assert Segmenter().words("我来到北京清华大学, hello world。") == [
+    assert Segmenter().split("我来到北京清华大学, hello world。") == [
         *("我", "来到", "北京", "清华大学", ",", " ", "hello", " ", "world", "。"),
     ]
     assert Segmenter().word_ends("") == []
-    assert Segmenter().words("") == []
+    assert Segmenter().split("") == []
 
 
 @settings(deadline=None)
@@ -50,7 +50,7 @@ def test_words_partition_any_text(text: str, dictionary: tuple[str, ...]):
 @settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_words_are_exactly_those_of_rjieba(text: str):
-    assert Segmenter().words(text) == segmentation._jieba().cut(text)
+    assert Segmenter().split(text) == segmentation._jieba().cut(text)
 
 
 def test_words_of_real_lines_are_those_of_rjieba(data):
@@ -76,9 +76,9 @@ def test_a_long_text_is_cut_as_its_lines_are(data, monkeypatch):
     text = "\n".join(_lines(data, 200_000))
     whole = rjieba.Jieba().cut(text)
     assert len(text) > 2 * segmentation._STRETCH
-    assert Segmenter().words(text) == whole
+    assert Segmenter().split(text) == whole
     monkeypatch.setattr(segmentation, "_STRETCH", 1000)
-    assert Segmenter().words(text) == whole
+    assert Segmenter().split(text) == whole
 
 
 @pytest.mark.parametrize("unit", ["中", "a", " ", "\n", "。", "中国", "a中", "\ud800", "中\ud800", "人民大学"])
@@ -107,7 +107,7 @@ def test_time_is_linear_on_hostile_text(unit: str):
     ],
 )
 def test_words_of_the_dictionary_come_out_whole(text: str, words: list[str]):
-    assert Segmenter(WORDS).words(text) == words
+    assert Segmenter(WORDS).split(text) == words
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -123,9 +123,9 @@ def test_a_word_is_whole_wherever_it_stands(many: bool, pieces: list[str]):
 
 
 def test_dictionaries_do_not_leak():
-    before = Segmenter().words("他用iPhone 15买和服务"), rjieba.cut("产品和服务")
-    assert Segmenter(WORDS).words("他用iPhone 15买和服务") != before[0]
-    assert (Segmenter().words("他用iPhone 15买和服务"), rjieba.cut("产品和服务")) == before
+    before = Segmenter().split("他用iPhone 15买和服务"), rjieba.cut("产品和服务")
+    assert Segmenter(WORDS).split("他用iPhone 15买和服务") != before[0]
+    assert (Segmenter().split("他用iPhone 15买和服务"), rjieba.cut("产品和服务")) == before
 
 
 def test_a_segmenter_travels_to_a_worker():
@@ -182,7 +182,7 @@ def test_a_bad_line_is_named(tmp_path, line: str):
     with pytest.raises(InputError) as caught:
         Segmenter.from_file(path)
     assert (caught.value.file, caught.value.line) == (str(path), 2)
-    assert caught.value.remedy
+    assert caught.value.hint
     assert len(str(caught.value)) < 1000
 
 

@@ -215,6 +215,6 @@ def test_parallel_sentences_name_the_same_people_and_places():
 def test_what_is_not_there_is_refused_with_what_is():
     with pytest.raises(InputError, match="no task named 'poems'") as caught:
         next(demo_examples("poems", 1))
-    assert "opinion" in caught.value.remedy
+    assert "opinion" in caught.value.hint
     with pytest.raises(InputError, match="'fr'"):
         next(demo_examples("topic", 1, 0, "fr"))  # type: ignore[arg-type]

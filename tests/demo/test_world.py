@@ -146,7 +146,7 @@ def test_pronouns_agree_with_the_person(language: str):
         for node in rule:
             node.write(telling)
         he, she = ("he", "she") if language == "en" else ("他", "她")
-        wrong = she if telling.known["P"].kind == "m" else he
+        wrong = she if telling.memory["P"].kind == "m" else he
         words = re.findall(r"\w+", telling.text().lower()) if language == "en" else telling.text()
         assert wrong not in words
 
@@ -160,7 +160,7 @@ def test_two_people_talk_and_nobody_else_answers(language: str):
         rule.write(telling)
         speakers = [re.split("[:：]", line)[0] for line in telling.text().split("\n")]
         assert len(set(speakers)) == 2, telling.text()
-        assert speakers[0] == telling.known["A"].form(language)
+        assert speakers[0] == telling.memory["A"].form(language)
 
 
 @BOTH
@@ -170,7 +170,7 @@ def test_weather_persists_through_a_report(language: str):
     for number in range(300):
         telling = grammar.GenerationState(world.RandomSource(f"weather/{number}"))
         rule.write(telling)
-        if telling.known["W"].kind == "snow":
+        if telling.memory["W"].kind == "snow":
             assert rainy not in telling.text()
         else:
             assert snowy not in telling.text()

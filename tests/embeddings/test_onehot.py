@@ -27,7 +27,7 @@ def test_rows_are_those_of_the_unit_matrix():
 
 
 def test_different_words_are_not_alike_at_all(tmp_path: Path):
-    table = opened("onehot", tmp_path).words
+    table = opened("onehot", tmp_path).word_table
     cat, dog = table.vector("cat"), table.vector("dog")
     assert cat is not None
     assert dog is not None

@@ -53,8 +53,8 @@ def test_a_run_that_learned_from_the_same_file_is_told(home: Path):
     run = adapted(home / "first", "pairs", home, to="second", steps=2, watcher=notes)
     told = KNOWN.format(file_of("pairs", home))
     assert told in notes.words
-    assert told in run.facts["notes"]
-    assert not any("already" in note for note in RunFolder.open(home / "first").facts["notes"])
+    assert told in run.metadata["notes"]
+    assert not any("already" in note for note in RunFolder.open(home / "first").metadata["notes"])
 
 
 def test_grandparents_count_and_files_of_their_own_do_not(home: Path):
@@ -82,15 +82,15 @@ def test_a_run_that_learned_nothing_says_so(home: Path, tmp_path: Path):
     run = pipeline.run_adaptation(what, tmp_path / "run", watcher=notes)
     (told,) = [note for note in notes.words if "no better than" in note]
     assert "give it more time or examples, another --rate" in told
-    assert told in run.facts["notes"]
-    assert run.facts["metrics"]["dev"]["accuracy"] <= float(told.partition("(")[2].partition(")")[0]) + 5e-4
+    assert told in run.metadata["notes"]
+    assert run.metadata["metrics"]["dev"]["accuracy"] <= float(told.partition("(")[2].partition(")")[0]) + 5e-4
 
 
 def test_a_run_that_learned_something_does_not(tmp_path: Path):
     source, _ = labeled_source(str(opinions(tmp_path / "t.tsv")), task="classification")
     run = pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run")
-    assert run.facts["metrics"]["dev"]["accuracy"] == 1.0
-    assert not any("no better" in note for note in run.facts["notes"])
+    assert run.metadata["metrics"]["dev"]["accuracy"] == 1.0
+    assert not any("no better" in note for note in run.metadata["notes"])
 
 
 def test_what_is_reached_without_a_model_stands_beside_the_figures(tmp_path: Path, capsys):
@@ -99,7 +99,7 @@ def test_what_is_reached_without_a_model_stands_beside_the_figures(tmp_path: Pat
     train, test = table(tmp_path / "t.tsv", *rows), table(tmp_path / "test.tsv", *rows[:40])
     shown = said(capsys, "adapt", "ngram", train, "--test", test, "--to", tmp_path / "run")
     assert "test, without a model: 0.7500, always 'common'" in shown
-    assert RunFolder.open(tmp_path / "run").facts["baseline"]["score"] == 0.75
+    assert RunFolder.open(tmp_path / "run").metadata["baseline"]["score"] == 0.75
     assert "majority, test | 0.75 |" in (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
 
 
@@ -126,7 +126,7 @@ def test_one_of_several_that_is_broken_off_is_gone_on_with_by_the_same_command(h
     ):
         with pytest.raises(UserInterrupt, match="everything is saved") as broken:
             make()
-        assert broken.value.remedy.startswith("give the same command again")
+        assert broken.value.hint.startswith("give the same command again")
     assert main(["runs", str(home / "several.seeds")]) == 0
     shown = capsys.readouterr().out
     assert "give the command again" in shown
@@ -139,7 +139,7 @@ def test_stopping_early_is_said_with_the_step_that_is_kept(home: Path, capsys):
     words = ["adapt", home / "bert", file_of("pairs", home), "--task", "pairs", "--to", home / "early", "--steps", 400]
     words += ["--rate", 1e-9, "--evaluate-every", 1, "--patience", 3, "--threads", 1]
     assert main([str(word) for word in words]) == 0
-    facts = RunFolder.open(home / "early").facts
+    facts = RunFolder.open(home / "early").metadata
     told = f"stopped early: at step {facts['step']} of 400, no better for 3 looks; the weights of step"
     assert f"{told} {facts['best_step']} are kept" in " ".join(capsys.readouterr().out.split())
     assert facts["step"] < 400
@@ -164,7 +164,9 @@ def test_looks_at_many_held_out_examples_are_seldom(home: Path, tmp_path: Path):
     )
     assert seldom.recipe.evaluate_every > usual.recipe.evaluate_every
     taught = seldom.recipe.evaluate_every * seldom.recipe.batch
-    assert pipeline.AdaptSetup.from_plan(seldom).eval_examples.sizes.sum() / 3 == pytest.approx(0.1 * taught, rel=0.02)
+    assert pipeline.AdaptSetup.from_plan(seldom).eval_examples.example_lengths.sum() / 3 == pytest.approx(
+        0.1 * taught, rel=0.02
+    )
 
 
 # -- labels
@@ -206,7 +208,7 @@ def test_a_column_of_texts_is_not_taken_for_labels(tmp_path: Path):
     source, _ = labeled_source(str(table(tmp_path / "t.tsv", *rows)), task="classification")
     with pytest.raises(InputError, match="30 different labels in 30 rows: the label column looks like text") as error:
         read_labeled(source)
-    assert "--label-column" in error.value.remedy
+    assert "--label-column" in error.value.hint
     given, _ = labeled_source(source.train, task="classification", dev=source.train)
     notes = read_labeled(given).notes
     assert sum("looks like text" in note for note in notes) == 1

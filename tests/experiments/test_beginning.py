@@ -60,7 +60,7 @@ def plan(parent: RunFolder, folder: Path, words: list[str] | None = None, **chan
     if words is not None:
         listed = folder / "words.txt"
         listed.write_text("\n".join(words), encoding="utf-8")
-    name = parent.facts["milestone"]
+    name = parent.metadata["milestone"]
     own = {"batch": 128, "threads": 1, "held_out": 0.15, "steps": 3, **changes}
     beginning = InitFrom.for_run(str(parent.path), None if listed is None else str(listed))
     return planning.plan_pretraining(name, [texts(folder)], settings=own, beginning=beginning)
@@ -89,10 +89,10 @@ def test_training_begins_with_the_weights_of_the_run(name: str, parents: Callabl
     before, after = tensors(parent), tensors(run)
     assert before.keys() == after.keys()
     assert all(alike(before[tensor], after[tensor]) for tensor in before)
-    assert run.facts["fields"] == parent.facts["fields"]
-    assert run.facts["tokenizer"] == parent.facts["tokenizer"]
-    assert run.facts["parent"] == str(parent.path)
-    assert Path(run.facts["data"]["source"]["paths"][0]).name == "more.txt"
+    assert run.metadata["fields"] == parent.metadata["fields"]
+    assert run.metadata["tokenizer"] == parent.metadata["tokenizer"]
+    assert run.metadata["parent"] == str(parent.path)
+    assert Path(run.metadata["data"]["source"]["paths"][0]).name == "more.txt"
 
 
 def test_training_then_goes_on_with_the_new_text(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -100,10 +100,10 @@ def test_training_then_goes_on_with_the_new_text(parents: Callable[..., RunFolde
     parent = parents("gpt2", steps=60)
     run = continued(parent, tmp_path, steps=10)
     fresh = trained("gpt2", tmp_path, to="fresh", steps=10)
-    told = [one.facts["metrics"]["held_out"]["nats_per_token"] for one in (run, fresh)]
+    told = [one.metadata["metrics"]["held_out"]["nats_per_token"] for one in (run, fresh)]
     assert told[0] < told[1]
     assert weights(run) != weights(parent)
-    assert 0 < run.recipe.rate < parent.milestone.recipe()["rate"]
+    assert 0 < run.recipe.rate < parent.spec.default_recipe()["rate"]
 
 
 def test_the_parent_is_left_as_it_was(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -117,18 +117,18 @@ def test_a_head_that_the_run_had_not_begins_from_nothing(parents: Callable[..., 
     parent = parents("bert", pairs="none")
     run = continued(parent, tmp_path, pairs="next", **STILL)
     before, after = tensors(parent), tensors(run)
-    fresh = BertSpec(**run.facts["fields"]).network(run.tokenizer).initialize(run.recipe.seed).tensors()
+    fresh = BertSpec(**run.metadata["fields"]).build(run.tokenizer).initialize(run.recipe.seed).tensors()
     assert {name.split(".")[1] for name in after.keys() - before.keys()} == {"pair"}
     for name, tensor in after.items():
         assert alike(tensor, before[name] if name in before else fresh[name])
-    assert any("no head pair" in note for note in run.facts["notes"])
+    assert any("no head pair" in note for note in run.metadata["notes"])
     assert set(Run(run).heads) == {"token", "pair"}
 
 
 def test_a_head_that_is_not_wanted_is_left_out_and_said(parents: Callable[..., RunFolder], tmp_path: Path):
     run = continued(parents(), tmp_path, pairs="none", **STILL)
     assert set(Run(run).heads) == {"token"}
-    assert any("pair" in note for note in run.facts["notes"])
+    assert any("pair" in note for note in run.metadata["notes"])
 
 
 # -- added words
@@ -139,15 +139,15 @@ def test_added_words_begin_as_the_mean_of_their_pieces(parents: Callable[..., Ru
     parent = parents()
     old = parent.tokenizer
     cut = next(word for word in ("therat", "numberis", "saidoverthe", "bytheriver") if len(old.encode(word).ids) > 1)
-    assert old.encode("zzzebra").ids.tolist() == [old.unknown]
+    assert old.encode("zzzebra").ids.tolist() == [old.unk_id]
     assert len(old.encode("cat").ids) == 1
     run = continued(parent, tmp_path, [cut, "zzzebra", "cat", cut], **STILL)
     before, after, new = tensors(parent), tensors(run), run.tokenizer
-    assert new.size == old.size + 2
-    assert new.tokens()[: old.size] == old.tokens()
+    assert new.vocab_size == old.vocab_size + 2
+    assert new.vocabulary()[: old.vocab_size] == old.vocabulary()
     pieces = old.encode(cut).ids.tolist()
     for name in (TABLE, BIAS):
-        assert alike(after[name][: old.size], before[name])
+        assert alike(after[name][: old.vocab_size], before[name])
         assert after[name][new.token_to_id(cut)].numpy() == pytest.approx(
             before[name][pieces].mean(0).numpy(), abs=1e-6
         )
@@ -156,10 +156,10 @@ def test_added_words_begin_as_the_mean_of_their_pieces(parents: Callable[..., Ru
     for word in (cut, "zzzebra", "cat"):
         assert new.encode(word).texts == [word]
         assert new.encode(f"the {word}, {word.upper()}.").texts == ["the", word, ",", word, "."]
-    (note,) = [note for note in run.facts["notes"] if "added" in note]
+    (note,) = [note for note in run.metadata["notes"] if "added" in note]
     assert "2 of 3 words" in note
     assert "1 had been unknown" in note
-    assert Run(run).fill("the ____ sat").whole
+    assert Run(run).fill("the ____ sat").filled_text
 
 
 def test_words_that_are_known_already_change_nothing(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -167,7 +167,7 @@ def test_words_that_are_known_already_change_nothing(parents: Callable[..., RunF
     run = continued(parent, tmp_path, ["cat", "dog", "Cat"], **STILL)
     assert run.tokenizer.digest == parent.tokenizer.digest
     assert all(alike(tensor, tensors(parent)[name]) for name, tensor in tensors(run).items())
-    assert any(note.startswith("0 of 3 words") for note in run.facts["notes"])
+    assert any(note.startswith("0 of 3 words") for note in run.metadata["notes"])
 
 
 def test_a_run_with_added_words_can_be_gone_on_from(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -181,7 +181,7 @@ def test_a_run_with_added_words_can_be_gone_on_from(parents: Callable[..., RunFo
 def test_byte_pieces_take_no_words(parents: Callable[..., RunFolder], tmp_path: Path):
     with pytest.raises(InputError, match="bytepair") as caught:
         continued(parents("roberta"), tmp_path, ["zebra"])
-    assert "without adding" in str(caught.value.remedy)
+    assert "without adding" in str(caught.value.hint)
 
 
 def test_a_word_that_cannot_be_added_is_named_by_its_line(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -203,7 +203,7 @@ def test_fields_that_the_weights_do_not_fit_are_refused(
     """Other shapes, layers lacking or left over, and other heads, for which the same numbers mean another thing."""
     with pytest.raises(InputError) as caught:
         continued(parents(), tmp_path, **changes)
-    assert "leave out" in str(caught.value.remedy)
+    assert "leave out" in str(caught.value.hint)
     assert not (tmp_path / "run").exists()
 
 
@@ -213,7 +213,7 @@ def test_what_the_run_decides_is_not_asked_for_again(parents: Callable[..., RunF
     for how in ({"size": "pocket"}, {"tokenizer": "words"}, {"vocabulary": 500}):
         with pytest.raises(InputError, match="--from") as caught:
             planning.plan_pretraining("bert", [file], beginning=beginning, **how)
-        assert caught.value.remedy
+        assert caught.value.hint
     with pytest.raises(InputError, match="not of albert"):
         planning.plan_pretraining("albert", [file], beginning=beginning)
 
@@ -222,7 +222,7 @@ def test_a_corpus_of_another_tokenizer_is_refused(parents: Callable[..., RunFold
     other = trained("bert", tmp_path, tokenizer="words", steps=1)
     beginning = InitFrom.for_run(str(parents().path))
     what = planning.plan_pretraining(
-        "bert", [other.facts["data"]["folder"]], settings={"steps": 1}, beginning=beginning
+        "bert", [other.metadata["data"]["folder"]], settings={"steps": 1}, beginning=beginning
     )
     with pytest.raises(InputError, match="tokenizer"):
         pipeline.run_pretraining(what, tmp_path / "run")
@@ -231,13 +231,13 @@ def test_a_corpus_of_another_tokenizer_is_refused(parents: Callable[..., RunFold
 def test_what_counts_cannot_be_gone_on_from(parents: Callable[..., RunFolder]):
     with pytest.raises(InputError, match="counts") as caught:
         InitFrom.for_run(str(parents("ngram", steps=1).path))
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_a_run_that_is_not_there(tmp_path: Path):
     with pytest.raises(InputError) as caught:
         InitFrom.for_run(str(tmp_path / "nowhere"))
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 class Stopping(TrainingCallback):
@@ -263,7 +263,7 @@ def test_a_parent_that_has_changed_is_noticed(parents: Callable[..., RunFolder],
     assert what.init_from is not None
     with pytest.raises(InputError, match="other weights") as caught:
         pipeline.run_pretraining(replace(what, init_from=InitFrom.from_dict(asdict(what.init_from))), tmp_path / "run")
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 # -- broken off
@@ -317,13 +317,13 @@ def test_without_its_parent_and_without_a_checkpoint_it_says_so(
     shutil.rmtree(tmp_path / "parent")
     with pytest.raises(InputError, match="no such run") as caught:
         pipeline.resume_pretraining(tmp_path / "broken")
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_the_same_again_is_opened_and_other_words_are_another_run(parents: Callable[..., RunFolder], tmp_path: Path):
     one = continued(parents(), tmp_path, ["zebra"])
-    began = one.facts["began"]
-    assert continued(parents(), tmp_path, ["zebra"]).facts["began"] == began
+    began = one.metadata["began"]
+    assert continued(parents(), tmp_path, ["zebra"]).metadata["began"] == began
     for other in (["zebra", "yak"], None):
         with pytest.raises(InputError, match="another run"):
             continued(parents(), tmp_path, other)
@@ -337,6 +337,6 @@ def test_a_rerun_repeats_every_bit(parents: Callable[..., RunFolder], tmp_path: 
 
 
 def test_the_command_in_its_folder_says_what_was_begun_with(parents: Callable[..., RunFolder], tmp_path: Path):
-    command = shlex.split(continued(parents(), tmp_path, ["zebra"]).facts["command"])
+    command = shlex.split(continued(parents(), tmp_path, ["zebra"]).metadata["command"])
     assert command[command.index("--from") + 1] == str(parents().path)
     assert "--add-words" in command

@@ -26,12 +26,12 @@ def test_from_text_to_answers(tmp_path: Path):
     run = fb.pretrain("ngram", book, to=tmp_path / "run", order=3, held_out=0.15)
     likely, unlikely = run.score(["The cat sat by the mat.", "mat the by sat cat The."])
     assert likely.log_prob > unlikely.log_prob
-    assert run.next_tokens("The cat sat by the").candidates[0].probability > 0.1
+    assert run.next("The cat sat by the").candidates[0].probability > 0.1
     assert run.generate("The", seed=1, length=5)[0].text
     assert "".join(run.stream("The", seed=1, length=5)) == run.generate("The", seed=1, length=5)[0].text
-    assert [line.folder for line in fb.list_runs(tmp_path)] == [str(tmp_path / "run")]
+    assert [line.folder for line in fb.runs(tmp_path)] == [str(tmp_path / "run")]
     assert run.export(tmp_path / "book.arpa").read_text().startswith("\\data\\")
-    assert "NextToken" in fb.explain_model("gpt2").sentence
+    assert "NextToken" in fb.explain("gpt2").sentence
     again = fb.load(tmp_path / "run")
     assert again.score("The cat")[0].log_prob == run.score("The cat")[0].log_prob
     measured = again.measure(book, limit="1k")
@@ -40,9 +40,10 @@ def test_from_text_to_answers(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         again.measure("The cat sat.")
     assert (
-        fb.rerun(tmp_path / "run", to=tmp_path / "again").facts["weights"]["sha256"] == run.facts["weights"]["sha256"]
+        fb.rerun(tmp_path / "run", to=tmp_path / "again").metadata["weights"]["sha256"]
+        == run.metadata["weights"]["sha256"]
     )
-    assert fb.resume(tmp_path / "run").facts == run.facts
+    assert fb.resume(tmp_path / "run").metadata == run.metadata
 
 
 def test_importing_loads_nothing():

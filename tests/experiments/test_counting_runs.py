@@ -90,15 +90,15 @@ def test_a_mistake_in_a_tagged_file_names_an_option_that_there_is(tmp_path: Path
     (tmp_path / "tagged.txt").write_text(TAGGED * 9 + "the/d cat sat/v\n", encoding="utf-8")
     with pytest.raises(InputError, match="has no tag") as raised:
         fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run")
-    assert "--on-bad-rows skip" in raised.value.remedy
+    assert "--on-bad-rows skip" in raised.value.hint
     fb.pretrain("crf", tmp_path / "tagged.txt", to=tmp_path / "run", on_bad_rows="skip", epochs=1)
 
 
 def test_states_that_hold_something_impossible_learn_all_the_same(tmp_path: Path):
     (tmp_path / "text.txt").write_text("\n\n".join(f"a b c w{i} ." for i in range(60)), encoding="utf-8")
     run = fb.pretrain("hmm", tmp_path / "text.txt", to=tmp_path / "run", states=3, smoothing=0.0, epochs=2)
-    assert run.facts["held_out_loss"] is None
-    assert run.facts["step"] > 0
+    assert run.metadata["held_out_loss"] is None
+    assert run.metadata["step"] > 0
 
 
 def test_words_that_look_like_marks_come_back_as_words(tmp_path: Path):
@@ -165,7 +165,7 @@ def test_what_is_impossible_is_so_after_a_journey_through_arpa(smoothing: str, t
     strict = smoothing == "none"
     assert (own[1].log_prob == -float("inf")) is strict
     assert any("KenLM takes it" in note for note in notes) is strict
-    assert any("stands for a probability" in note for note in again.facts["notes"]) is strict
+    assert any("stands for a probability" in note for note in again.metadata["notes"]) is strict
 
 
 def counted_run(folder: Path) -> RunFolder:
@@ -176,7 +176,7 @@ def counted_run(folder: Path) -> RunFolder:
 
 def test_a_run_that_stopped_while_counting_says_so(tmp_path: Path):
     run = counted_run(tmp_path)
-    assert not [note for note in run.facts["notes"] if "up to there" in note]
+    assert not [note for note in run.metadata["notes"] if "up to there" in note]
     for state, stopped in (("finished", 0), ("trained", 0), ("interrupted", 1), ("training", 1)):
         with run.lock():
             run.update(state=state)

@@ -125,7 +125,7 @@ def test_what_counts_has_no_figures_before_its_text():
 def test_bad_use_is_told_with_the_nearest(more):
     with pytest.raises(InputError) as error:
         explain_model("gpt2", **more)
-    assert "did you mean" in error.value.remedy
+    assert "did you mean" in error.value.hint
 
 
 @pytest.mark.parametrize("name", [*LINEAGE])

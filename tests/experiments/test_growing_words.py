@@ -32,7 +32,7 @@ def grown(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
 def test_new_words_are_added_behind_the_old(name: str, tmp_path: Path):
     old = trained(name, tmp_path, to="old", steps=30)
     new = grown(name, old, tmp_path / "new", steps=1, rate=1e-12)
-    before, after = Run(old).words, Run(new).words
+    before, after = Run(old).word_table, Run(new).word_table
     assert "wolf" not in before.bucket_rows
     assert {"wolf", "lake"} <= set(after.words)
     tokens = [RunFolder.open(run.path).tokenizer.vocabulary() for run in (old, new)]
@@ -41,7 +41,7 @@ def test_new_words_are_added_behind_the_old(name: str, tmp_path: Path):
     assert after.counts is not None
     assert before.counts is not None
     assert after.counts[after.bucket_rows["cat"]] > before.counts[before.bucket_rows["cat"]]
-    assert any("new words have vectors that begin by chance" in note for note in new.facts["notes"])
+    assert any("new words have vectors that begin by chance" in note for note in new.metadata["notes"])
 
 
 def test_what_is_learned_of_a_new_word(tmp_path: Path):
@@ -49,7 +49,7 @@ def test_what_is_learned_of_a_new_word(tmp_path: Path):
     still = Run(grown("word2vec", old, tmp_path / "still", steps=1, rate=1e-12))
     moved = Run(grown("word2vec", old, tmp_path / "new", steps=300, rate=0.1))
     assert np.linalg.norm(moved.words.vector("wolf")) > 3 * np.linalg.norm(still.words.vector("wolf"))  # pyright: ignore
-    losses = [run.facts["metrics"]["held_out"]["loss"] for run in (still, moved)]
+    losses = [run.metadata["metrics"]["held_out"]["loss"] for run in (still, moved)]
     assert losses[1] < 0.9 * losses[0]
 
 
@@ -68,7 +68,7 @@ def test_phrases_keep_their_vectors_when_the_vocabulary_grows(tmp_path: Path):
 def test_with_a_tree_what_no_longer_fits_is_told(tmp_path: Path):
     old = trained("word2vec", tmp_path, to="old", steps=30, output="tree")
     new = grown("word2vec", old, tmp_path / "new", steps=5, output="tree")
-    assert any("the tree is another one" in note for note in new.facts["notes"])
+    assert any("the tree is another one" in note for note in new.metadata["notes"])
 
 
 def test_the_same_again_ends_in_the_same_bits(tmp_path: Path):
@@ -93,10 +93,10 @@ def test_another_kind_is_refused(tmp_path: Path):
 def test_new_words_begin_with_what_is_known_of_their_letters(tmp_path: Path):
     old = trained("word2vec", tmp_path, to="old", steps=200, rate=0.1, subwords=True)
     new = grown("word2vec", old, tmp_path / "new", steps=1, rate=1e-12)
-    (note,) = (note for note in new.facts["notes"] if "new words" in note)
+    (note,) = (note for note in new.metadata["notes"] if "new words" in note)
     assert "what is known of their letter groups" in note
     assert "wolf" in note
-    table, before = Run(new).words, Run(old).words
+    table, before = Run(new).word_table, Run(old).word_table
     assert before.vector("wolf") is None, "no word that was there has any of its letter groups"
     known, vector = before.vector("rivers"), table.vector("rivers")
     assert known is not None, "river was there"
@@ -109,13 +109,13 @@ def test_new_words_begin_with_what_is_known_of_their_letters(tmp_path: Path):
 def test_what_only_counts_counts_on(tmp_path: Path):
     old = trained("onehot", tmp_path, to="old", steps=1)
     new = grown("onehot", old, tmp_path / "new", steps=1)
-    before, after = Run(old).words, Run(new).words
+    before, after = Run(old).word_table, Run(new).word_table
     assert before.counts is not None
     assert after.counts is not None
     assert after.counts[after.bucket_rows["river"]] == before.counts[before.bucket_rows["river"]]
     assert after.counts[after.bucket_rows["cat"]] > before.counts[before.bucket_rows["cat"]]
     assert after.counts[after.bucket_rows["wolf"]] > 0
-    assert any("new words have places of their own" in note for note in new.facts["notes"])
+    assert any("new words have places of their own" in note for note in new.metadata["notes"])
 
 
 def test_text_in_another_language_is_cut_as_it_is(tmp_path: Path):
@@ -126,5 +126,5 @@ def test_text_in_another_language_is_cut_as_it_is(tmp_path: Path):
         "word2vec", [str(file)], settings={"steps": 2}, beginning=InitFrom.for_run(str(old.path))
     )
     new = Run(pipeline.run_pretraining(what, tmp_path / "new"))
-    assert {"老师", "北京", "朋友"} <= set(new.words.words)
+    assert {"老师", "北京", "朋友"} <= set(new.word_table.words)
     assert new.neighbours("老师去北京")[0].nearest

@@ -47,17 +47,17 @@ def test_recipes_make_plans(file: Path, tmp_path: Path):
 def test_flags_win_over_the_recipe_and_that_over_the_size():
     written = {"milestone": "gpt2", "size": "tiny", "fields": {"depth": 3}, "recipe": {"time": "1m", "rate": 0.5}}
     made = plan_pretraining("gpt2", ["b"], recipe=written, settings={"width": "64", "steps": "2k"})
-    assert made.milestone == GPT2Spec(width=64, depth=3, heads=4, context=64)
+    assert made.spec == GPT2Spec(width=64, depth=3, heads=4, context=64)
     assert (made.recipe.steps, made.recipe.time, made.recipe.rate) == (2000, None, 0.5)
 
 
 def test_a_size_and_fields_go_together_and_the_small_size_is_where_one_begins():
-    assert plan_pretraining("gpt2", ["b"], size="124M").milestone == GPT2Spec()
-    assert plan_pretraining("gpt2", ["b"], size="tiny", settings={"heads": 2}).milestone == GPT2Spec(
+    assert plan_pretraining("gpt2", ["b"], size="124M").spec == GPT2Spec()
+    assert plan_pretraining("gpt2", ["b"], size="tiny", settings={"heads": 2}).spec == GPT2Spec(
         width=128, depth=4, heads=2, context=64
     )
     assert plan_pretraining("gpt2", ["b"]).size == GPT2Spec.size
-    assert plan_pretraining("gpt2", ["b"], settings={"context": 32}).milestone == GPT2Spec(
+    assert plan_pretraining("gpt2", ["b"], settings={"context": 32}).spec == GPT2Spec(
         **{**GPT2Spec.sizes["tiny"], "context": 32}
     )
 
@@ -76,7 +76,7 @@ def test_published_sizes_have_the_published_numbers_of_parameters():
         roles = {"end": 50256}  # noqa: RUF012
 
     for size, count in counts.items():
-        network = plan_pretraining("gpt2", ["b"], size=size).milestone.network(Published())  # pyright: ignore[reportArgumentType]
+        network = plan_pretraining("gpt2", ["b"], size=size).spec.build(Published())  # pyright: ignore[reportArgumentType]
         assert network.num_parameters == count
 
 
@@ -90,10 +90,10 @@ def test_a_novel_s_end_is_as_unknown_to_the_vocabulary_as_to_the_model(tmp_path:
     run = run_pretraining(
         plan_pretraining("ngram", [str(tmp_path / "novel.txt")], settings={"held_out": 0.04}), tmp_path / "run"
     )
-    assert run.facts["data"]["split"]["by"] == "position"
+    assert run.metadata["data"]["split"]["by"] == "position"
     assert run.tokenizer.token_to_id("zebra") is None
-    assert run.facts["metrics"]["held_out"]["unknown_tokens"] > 3
-    assert any("the end of the text is held out" in note for note in run.facts["notes"])
+    assert run.metadata["metrics"]["held_out"]["unknown_tokens"] > 3
+    assert any("the end of the text is held out" in note for note in run.metadata["notes"])
 
 
 @pytest.mark.parametrize("share", ["1", "1.5", "-0.1", "nan"])
@@ -110,9 +110,9 @@ def test_all_of_a_text_teaches_who_counts(tmp_path: Path, monkeypatch: pytest.Mo
     run = pipeline.run_pretraining(
         plan_pretraining("ngram", [str(text)], settings={"held_out": "0"}), to=tmp_path / "run"
     )
-    assert run.facts["data"]["split"] == {"train": run.facts["data"]["tokens"], "held_out": 0, "by": "nothing"}
-    assert run.facts["held_out_loss"] is None
-    assert "metrics" not in run.facts
+    assert run.metadata["data"]["split"] == {"train": run.metadata["data"]["tokens"], "held_out": 0, "by": "nothing"}
+    assert run.metadata["held_out_loss"] is None
+    assert "metrics" not in run.metadata
     with pytest.raises(InputError, match="text that it has not seen"):
         plan_pretraining("gpt2", [str(text)], settings={"held_out": "0"})
 
@@ -142,7 +142,7 @@ def test_a_budget_of_tokens_counts_the_tokens_there_are(tmp_path: Path, monkeypa
 
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     run = trained("gpt2", tmp_path, tokens=960, batch=100)
-    assert (run.facts["tokens"], run.facts["step"]) == (960, 10)
+    assert (run.metadata["tokens"], run.metadata["step"]) == (960, 10)
 
 
 @pytest.mark.parametrize("setting", ["rate", "patience", "accumulate"])
@@ -189,7 +189,7 @@ def test_a_run_begun_from_python_can_be_told_on_the_command_line(
         **settings,
     )
     told = (tmp_path / "run" / "run.json").read_bytes()
-    assert main(shlex.split(run.facts["command"])[1:]) == 0
+    assert main(shlex.split(run.metadata["command"])[1:]) == 0
     assert (tmp_path / "run" / "run.json").read_bytes() == told
 
 
@@ -201,7 +201,7 @@ def test_no_context_that_the_text_cannot_fill(tmp_path: Path, monkeypatch: pytes
         assert main([*command, str(tmp_path / "short.txt"), "--context", "1000"]) == 2
     with pytest.raises(InputError, match=r"longer than the whole text") as caught:
         fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=1000)
-    shorter = int(caught.value.remedy.split("--context ")[1])
+    shorter = int(caught.value.hint.split("--context ")[1])
     run = fb.pretrain("gpt2", tmp_path / "short.txt", to=tmp_path / "run", context=shorter, steps=2)
     assert run.folder.is_finished
 
@@ -233,7 +233,7 @@ def test_recipe_files_and_python_are_read_as_strictly_as_flags(name: str, writte
 def test_a_size_is_told_by_its_name_only_where_it_is_that_size():
     assert plan_pretraining("ngram", ["b"], settings={"order": 3}).size == "trigram"
     assert plan_pretraining("gpt2", ["b"], settings={"width": 64}).size is None
-    assert plan_pretraining("gpt2", ["b"], recipe={"vocabulary": "2k"}).vocabulary == 2000
+    assert plan_pretraining("gpt2", ["b"], recipe={"vocabulary": "2k"}).vocab_size == 2000
 
 
 def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -242,9 +242,9 @@ def test_what_a_run_learned_from_is_known_to_the_document(tmp_path: Path, monkey
     book = tmp_path / "book.txt"
     book.write_text("The cat sat on the mat. " * 40 + "\n\n" + "A dog ran. " * 9, encoding="utf-8")
     run = fb.pretrain("ngram", book, to=tmp_path / "run", held_out=0.2)
-    assert run.facts["data"]["split"]["by"] == "position"
+    assert run.metadata["data"]["split"]["by"] == "position"
     (tmp_path / "end.txt").write_text("A dog ran. " * 9, encoding="utf-8")
-    assert run.facts["metrics"]["held_out"]["learned_from"] is None
+    assert run.metadata["metrics"]["held_out"]["learned_from"] is None
     assert run.measure(book).learned_from == 1
     assert run.measure(book, limit=300).learned_from == 1
     assert run.measure(tmp_path / "end.txt").learned_from == 0

@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory):
         how = {"inner": 64, "context": 24, "steps": 20, "batch": 512}
         fb.pretrain("transformer", pairs=pairs, tokenizer="characters", to=folder / "translator", **SMALL, **how)
         for name in ("gpt2", "bert", "classifier", "translator"):
-            fb.quantize_run(folder / name, to=folder / f"{name}-8")
+            fb.quantize(folder / name, to=folder / f"{name}-8")
         yield folder
 
 
@@ -47,7 +47,7 @@ def test_it_is_smaller_and_its_cost_is_told(home: Path, name: str):
     assert told["bytes"]["integers"] < 0.5 * told["bytes"]["floats"]  # of so small a network, norms are a part
     assert "held out" in told["on"]
     assert "perplexity, integers" in (card := (home / f"{name}-8" / "card.md").read_text()) or "same answers" in card
-    line = next(line for line in fb.list_runs(home) if line.folder.endswith(f"{name}-8"))
+    line = next(line for line in fb.runs(home) if line.folder.endswith(f"{name}-8"))
     assert (line.state, line.size.endswith("int8")) == ("finished", True)
     own = {"gpt2": line.bits_per_byte, "bert": line.found, "classifier": line.score, "translator": line.score}[name]
     assert own is not None
@@ -63,9 +63,9 @@ def test_it_is_smaller_and_its_cost_is_told(home: Path, name: str):
 
 
 def test_figures_are_those_that_measure_tells(home: Path):
-    told = Run.open(home / "gpt2-8").to_dict["quantised"]
+    told = Run.open(home / "gpt2-8").metadata["quantised"]
     text = home / "town.txt"
-    again = fb.quantize_run(home / "gpt2", to=home / "gpt2-on", on=text, limit=20_000).to_dict["quantised"]
+    again = fb.quantize(home / "gpt2", to=home / "gpt2-on", on=text, limit=20_000).metadata["quantised"]
     for name, side in (("gpt2", "floats"), ("gpt2-on", "integers")):
         measured = Run.open(home / name).measure(text, limit=20_000)
         assert again["perplexity"][side] == pytest.approx(measured.perplexity, rel=1e-6)
@@ -138,7 +138,7 @@ def test_the_command_tells_sizes_and_costs(home: Path, capsys: pytest.CaptureFix
 
 
 def test_damaged_integers_are_refused(home: Path):
-    fb.quantize_run(home / "gpt2", to=home / "damaged", limit=2000)
+    fb.quantize(home / "gpt2", to=home / "damaged", limit=2000)
     file = home / "damaged" / "weights.safetensors"
     whole = bytearray(file.read_bytes())
     whole[-20] ^= 1
@@ -150,7 +150,7 @@ def test_damaged_integers_are_refused(home: Path):
 def test_a_run_whose_text_is_gone_is_measured_on_other_text(home: Path, tmp_path: Path):
     folder = fb.load(home / "gpt2").export(tmp_path / "there")
     imported = fb.import_run(folder, to=tmp_path / "imported")
-    told = fb.quantize_run(imported, to=tmp_path / "small").to_dict["quantised"]
+    told = fb.quantize(imported, to=tmp_path / "small").metadata["quantised"]
     assert "manual" in told["on"]
     with pytest.raises(InputError, match="examples"):
-        fb.quantize_run(home / "classifier", to=tmp_path / "no", on=[home / "town.txt", home / "town.txt"])
+        fb.quantize(home / "classifier", to=tmp_path / "no", on=[home / "town.txt", home / "town.txt"])

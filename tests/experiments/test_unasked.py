@@ -33,18 +33,18 @@ def test_only_a_question_that_cannot_be_asked_is_left_out(single: Path, tmp_path
     ):
         what = plan_pretraining(milestone, [str(file)], settings={"held_out": 0.1})
         found, reason = trials.askable(what, what.prepare_corpus())
-        assert getattr(found.milestone, "pairs", None) == pairs
+        assert getattr(found.spec, "pairs", None) == pairs
         assert ("two sentences" in reason) == (pairs == "none")
-        assert replace(found, spec=what.milestone) == what
+        assert replace(found, spec=what.spec) == what
 
 
 def test_a_comparison_of_texts_says_so(single: Path, tmp_path: Path):
     found = compare(single, to=tmp_path / "c", only=["bert"], time=1, threads=1)
-    assert found.row("bert").error == ""
+    assert found.find_row("bert").error == ""
     assert "Pre-trained without the question about two halves of a row: BERT; no two" in found.facts["note"]
     page = (tmp_path / "c" / "comparison.html").read_text()
     assert page.count("without the question about two halves") == 1
-    facts = RunFolder.open(tmp_path / "c" / "runs" / "bert-0").facts
+    facts = RunFolder.open(tmp_path / "c" / "runs" / "bert-0").metadata
     assert facts["fields"]["pairs"] == "none"
     assert facts["notes"][-1].endswith("no question about two halves was asked")
 
@@ -53,7 +53,7 @@ def test_a_comparison_on_a_task_says_so(single: Path, tmp_path: Path):
     task = ("classification", write(tmp_path / "train.tsv", 60))
     words = {"only": ["bert"], "time": 1, "adapt_time": 0.5, "threads": 1, "to": tmp_path / "c"}
     found = compare(single, task=task, **words)
-    assert found.row("bert").error == ""
+    assert found.find_row("bert").error == ""
     assert sum("without the question about two halves" in remark for remark in found.remarks) == 1
     again = compare(single, task=task, **words)
     assert again.remarks == found.remarks

@@ -36,7 +36,7 @@ def told(run: Path, folder: Path, text: str, **how: Any) -> tuple[RunFolder, lis
 
 def test_words_that_begin_by_chance_and_words_that_are_unknown(runs: Path, tmp_path: Path):
     made, (note,) = told(runs / "plain", tmp_path, "beyond Paris x{}y")
-    facts = RunFolder.open(made.path).facts
+    facts = RunFolder.open(made.path).metadata
     rows = facts["labelled"]["sides"]["train"]["count"]
     words = facts["without_vectors"]["words"]
     assert (facts["without_vectors"]["begun"], facts["without_vectors"]["unknown"]) == (2 * rows, rows)
@@ -50,14 +50,14 @@ def test_words_that_begin_by_chance_and_words_that_are_unknown(runs: Path, tmp_p
 
 def test_frozen_vectors_get_no_new_rows(runs: Path, tmp_path: Path):
     made, (note,) = told(runs / "plain", tmp_path, "beyond Paris", how="freeze")
-    assert made.facts["without_vectors"]["begun"] == 0
+    assert made.metadata["without_vectors"]["begun"] == 0
     assert "Paris" in note
     assert note.endswith("are one unknown word")
 
 
 def test_letter_groups_are_vectors_too(runs: Path, tmp_path: Path):
     made, notes = told(runs / "parts", tmp_path, "beyond Paris")
-    assert made.facts["without_vectors"]["begun"] == made.facts["without_vectors"]["unknown"] == 0
+    assert made.metadata["without_vectors"]["begun"] == made.metadata["without_vectors"]["unknown"] == 0
     assert notes == []
 
 
@@ -69,4 +69,4 @@ def test_places_of_words_are_counted_alike(runs: Path, tmp_path: Path):
 def test_nothing_is_said_where_nothing_lacks(runs: Path, tmp_path: Path):
     made, notes = told(runs / "plain", tmp_path, "to the river")
     assert notes == []
-    assert made.facts["without_vectors"]["named"] == []
+    assert made.metadata["without_vectors"]["named"] == []

@@ -59,9 +59,9 @@ def made(kind: str, folder: Path) -> Path:
 
 def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
     """Every verb that such a run has."""
-    names = set(run.verbs) - {"measure"}
+    names = set(run.capabilities) - {"measure"}
     file = str(run.folder.path.parent / "text.txt")
-    is_table, composes = run.folder.milestone.learning == "sweeping", "subwords" in kind
+    is_table, composes = run.folder.spec.learning == "sweeping", "subwords" in kind
     zeros: dict[str, Any] = {"zeros": True} if is_table else {}
 
     def said(text: str) -> str:
@@ -73,7 +73,7 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
 
     verbs: dict[str, Verb] = {
         "score": lambda run, texts: run.score(texts),
-        "next": lambda run, texts: [run.next_tokens(one) for one in texts],
+        "next": lambda run, texts: [run.next(one) for one in texts],
         "generate": lambda run, texts: run.generate(texts, length=3),
         "fill": lambda run, texts: [run.fill(f"{one} ____") for one in texts],
         "ask": lambda run, texts: run.ask(texts, labels=["cat", "dog"]),
@@ -93,7 +93,7 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
         chosen["totals"] = lambda run, texts: run.totals(texts)
         chosen["stream"] = lambda run, texts: ["".join(run.stream(one, length=3)) for one in texts]
         chosen["greedy"] = lambda run, texts: run.generate(texts, length=3, temperature=0)
-    if not run.facts.get("task") and "translation" not in run.heads:
+    if not run.metadata.get("task") and "translation" not in run.heads:
         chosen["measure"] = lambda run, texts: run.measure(file, limit=2000)
     missing = names - set(chosen)
     assert not missing, f"{kind} can be asked to {missing}, which nobody tests"

@@ -198,8 +198,8 @@ def test_a_run_that_has_read_reviews_tells_new_ones(tmp_path, monkeypatch: pytes
 def test_questions_without_sense_are_refused_with_a_remedy(words: Tokenizer, how: dict, said: str):
     with pytest.raises(InputError) as caught:
         score_options(Dreaming(words.vocab_size), words, "the cat", **how)
-    assert said in caught.value.what
-    assert caught.value.remedy
+    assert said in caught.value.message
+    assert caught.value.hint
 
 
 def test_texts_without_sense_are_named_by_their_number(words: Tokenizer):
@@ -219,4 +219,4 @@ def test_what_is_impossible_is_valid_json_and_no_answer(words: Tokenizer):
     assert facts["answers"][0]["log_probability"] is None
     with pytest.raises(InputError, match="'dog' is impossible") as caught:
         score_options(predictor, words, "the", choices=["the cat", "dog"], calibrate=True)
-    assert "--no-calibrate" in str(caught.value.remedy)
+    assert "--no-calibrate" in str(caught.value.hint)

@@ -147,7 +147,7 @@ def test_impossible_is_as_if_it_never_stopped(monkeypatch):
 def test_senseless_searches_are_refused(wrong):
     with pytest.raises(InputError) as caught:
         found_by(Dreaming(3), [[1]], **({"beams": 2, "lengths": [3]} | wrong))
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_scores_that_are_no_numbers_are_refused():

@@ -81,7 +81,7 @@ def test_without_its_share_it_is_pretraining_bit_for_bit(school: Path, tmp_path:
     run = distill.distill(
         school / "gpt2", school / "text.txt", to=tmp_path / "run", share=0, depth=1, layers="none", **ON_TEXT
     )
-    fields = {name: value for name, value in run.to_dict["fields"].items() if name not in ON_TEXT}
+    fields = {name: value for name, value in run.metadata["fields"].items() if name not in ON_TEXT}
     teacher = RunFolder.open(school / "gpt2")
     what = plan.plan_pretraining(
         "gpt2", [str(school / "text.txt")], tokenizer=teacher.tokenizer, settings={**fields, **ON_TEXT}
@@ -100,12 +100,12 @@ def test_a_broken_distillation_of_text_ends_where_an_unbroken_one_does(name: str
     assert CheckpointStore(there.path / "checkpoints").list_all()
     again = distill.resume_distillation(tmp_path / "broken")
     assert weights(again.folder) == weights(whole.folder)
-    assert again.to_dict["parent"] == str((school / name).absolute())
-    assert again.to_dict["distilled"]["temperature"] == 2.0
-    assert again.to_dict["price"][1]["held_out"] == whole.to_dict["price"][1]["held_out"]
+    assert again.metadata["parent"] == str((school / name).absolute())
+    assert again.metadata["distilled"]["temperature"] == 2.0
+    assert again.metadata["price"][1]["held_out"] == whole.metadata["price"][1]["held_out"]
     assert (
-        again.to_dict["price"][1]["held_out"]
-        == again.to_dict["metrics"]["held_out"][again.to_dict["price"][1]["score"]]
+        again.metadata["price"][1]["held_out"]
+        == again.metadata["metrics"]["held_out"][again.metadata["price"][1]["score"]]
     )
 
 
@@ -123,9 +123,9 @@ def test_the_student_has_at_most_half_the_parameters(school: Path, tmp_path: Pat
     small = smaller(GPT2Spec(width=64, depth=12, heads=4, context=64), words)
     assert (small.width, small.depth) == (64, 4)  # as wide: it can begin with the teacher's layers
     run = distill.distill(school / "gpt2", school / "text.txt", to=tmp_path / "run", **{**ON_TEXT, "steps": 2})
-    teacher, student = run.to_dict["price"]
+    teacher, student = run.metadata["price"]
     assert student["parameters"] <= teacher["parameters"] / 2
-    assert any("of the teacher's" in note for note in run.to_dict["notes"])
+    assert any("of the teacher's" in note for note in run.metadata["notes"])
 
 
 def test_a_recurrent_teacher_of_a_task_has_a_smaller_one_of_its_kind_as_student(tmp_path: Path):
@@ -135,15 +135,15 @@ def test_a_recurrent_teacher_of_a_task_has_a_smaller_one_of_its_kind_as_student(
         pipeline.plan_adaptation(str(tmp_path / "lstm"), source, settings=QUICK), tmp_path / "teacher"
     )
     run = distill.distill(tmp_path / "teacher", to=tmp_path / "run", steps=2, threads=1)
-    assert run.to_dict["milestone"] == "lstm"
-    assert run.to_dict["parameters"] < RunFolder.open(tmp_path / "teacher").metadata["parameters"]
-    assert not any("say too much" in note for note in run.to_dict["notes"])  # both hold out the same examples
+    assert run.metadata["milestone"] == "lstm"
+    assert run.metadata["parameters"] < RunFolder.open(tmp_path / "teacher").metadata["parameters"]
+    assert not any("say too much" in note for note in run.metadata["notes"])  # both hold out the same examples
 
 
 def test_a_student_that_is_larger_is_told(school: Path, tmp_path: Path):
     how = {**ON_TEXT, "steps": 1, "width": 256}
     run = distill.distill(school / "gpt2", school / "text.txt", to=tmp_path / "run", **how)
-    assert any("it is the larger of the two" in note for note in run.to_dict["notes"])
+    assert any("it is the larger of the two" in note for note in run.metadata["notes"])
 
 
 def test_a_student_as_wide_begins_with_the_teachers_layers(school: Path, tmp_path: Path):
@@ -156,7 +156,7 @@ def test_a_student_as_wide_begins_with_the_teachers_layers(school: Path, tmp_pat
         load_file(run.folder.verified_weights()[0]),
         load_file(RunFolder.open(school / "gpt2").verified_weights()[0]),
     )
-    assert run.to_dict["distilled"]["layers"] == "every-second"
+    assert run.metadata["distilled"]["layers"] == "every-second"
     assert own["encoder.blocks.0.expand.weight"].equal(theirs["encoder.blocks.1.expand.weight"])
     assert own["encoder.embedding.token.weight"].equal(theirs["encoder.embedding.token.weight"])
 
@@ -171,7 +171,7 @@ def test_without_its_share_it_is_adapting_bit_for_bit(school: Path, tmp_path: Pa
         pipeline.plan_adaptation(str(school / "bert"), source, settings=QUICK), tmp_path / "plain"
     )
     assert weights(run.folder) == weights(plain)
-    assert run.to_dict["metrics"] == plain.metadata["metrics"]
+    assert run.metadata["metrics"] == plain.metadata["metrics"]
 
 
 def test_a_broken_distillation_of_a_task_ends_where_an_unbroken_one_does(school: Path, tmp_path: Path):
@@ -184,9 +184,11 @@ def test_a_broken_distillation_of_a_task_ends_where_an_unbroken_one_does(school:
     again = distill.resume_distillation(tmp_path / "broken")
     assert weights(again.folder) == weights(whole.folder)
     assert not (tmp_path / "broken" / distill.SOFT).exists()
-    assert again.to_dict["milestone"] == "gpt"
+    assert again.metadata["milestone"] == "gpt"
     assert again.classify("I loved it.")[0].label in ("positive", "negative")
-    assert distill.distill(school / "teacher", to=tmp_path / "broken", **how).to_dict["asked"] == whole.to_dict["asked"]
+    assert (
+        distill.distill(school / "teacher", to=tmp_path / "broken", **how).metadata["asked"] == whole.metadata["asked"]
+    )
 
 
 def test_insides_are_matched_in_a_task_too(school: Path, tmp_path: Path):
@@ -196,7 +198,7 @@ def test_insides_are_matched_in_a_task_too(school: Path, tmp_path: Path):
     assert lines[-1]["losses"]["hidden"] < lines[0]["losses"]["hidden"]
     assert set(lines[-1]["held_out"]) == {"label", "accuracy"}
     assert set(Run.open(tmp_path / "run").heads) == {"label"}
-    assert run.to_dict["price"][0]["dev"] == pytest.approx(
+    assert run.metadata["price"][0]["dev"] == pytest.approx(
         RunFolder.open(school / "teacher").metadata["metrics"]["dev"]["accuracy"]
     )
 
@@ -229,7 +231,7 @@ def test_a_student_of_less_than_half_keeps_nearly_all_and_beats_the_same_student
     (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
     how: dict[str, Any] = {"width": 48, "depth": 1, "threads": 1, "steps": 100, "evaluate_every": 33}
     how |= {"share": 0.9, "texts": tmp_path / "texts.txt", "compare": True}
-    told = distill.distill(teacher.path, few, to=tmp_path / "run", **how).to_dict["price"]
+    told = distill.distill(teacher.path, few, to=tmp_path / "run", **how).metadata["price"]
     assert told[1]["parameters"] == told[2]["parameters"] < told[0]["parameters"] / 2
     test = write(tmp_path / "test.tsv", 200, seed=13)
     knows, taught, alone = (evaluate_task(Run.open(row["run"]), test).metrics["accuracy"] for row in told)
@@ -268,7 +270,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
         paths["student"] = school / "words"
     with pytest.raises(InputError, match=words) as told:
         distill.distill(school / teacher, to=tmp_path / "run", **{**given, **paths})
-    assert told.value.remedy
+    assert told.value.hint
     assert not (tmp_path / "run").exists()
 
 
@@ -286,4 +288,4 @@ def test_a_line_that_is_no_example_is_named(school: Path, tmp_path: Path):
     (tmp_path / "more.txt").write_text("very good\n\na\tpair\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"more\.txt:3") as told:
         distill.distill(school / "teacher", to=tmp_path / "run", texts=tmp_path / "more.txt")
-    assert "tabs" in told.value.remedy
+    assert "tabs" in told.value.hint

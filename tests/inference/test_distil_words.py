@@ -52,7 +52,7 @@ def test_vectors_of_words_keep_nearly_all_and_beat_themselves_alone(school: Path
     how: dict[str, Any] = {"threads": 1, "steps": 120, "evaluate_every": 40, "share": 0.9, "compare": True}
     how |= {"student": school / "word2vec", "texts": school / "texts.txt"}
     run = distill.distill(school / "teacher", school / "few.tsv", to=tmp_path / "run", **how)
-    told = run.to_dict["price"]
+    told = run.metadata["price"]
     assert told[1]["parameters"] == told[2]["parameters"] < told[0]["parameters"] / 2
     test = write(tmp_path / "test.tsv", 200, seed=13)
     knows, taught, alone = (evaluate_task(Run.open(row["run"]), test).metrics["accuracy"] for row in told)
@@ -64,10 +64,10 @@ def test_vectors_of_words_keep_nearly_all_and_beat_themselves_alone(school: Path
 def test_a_milestone_of_word_vectors_begins_with_the_teachers_own_tokens(reader: str, school: Path, tmp_path: Path):
     run = distill.distill(school / "teacher", to=tmp_path / "run", student="word2vec", reader=reader, width=16, **QUICK)
     assert run.tokenizer.digest == RunFolder.open(school / "teacher").tokenizer.digest
-    assert run.to_dict["adaptation"]["reader"] == reader
+    assert run.metadata["adaptation"]["reader"] == reader
     assert run.network.encoder.width == 16
     assert run.classify("I loved it.")[0].label in ("positive", "negative")
-    assert any(f"{run.num_parameters:,} parameters" in note for note in run.to_dict["notes"])
+    assert any(f"{run.num_parameters:,} parameters" in note for note in run.metadata["notes"])
 
 
 def test_without_its_share_it_is_adapting_bit_for_bit(school: Path, tmp_path: Path):
@@ -89,9 +89,9 @@ def test_vectors_of_words_teach_smaller_ones(school: Path, tmp_path: Path):
     plan = pipeline.plan_adaptation(str(school / "word2vec"), source, how={"reader": "recurrent"}, settings=QUICK)
     pipeline.run_adaptation(plan, tmp_path / "teacher")
     run = distill.distill(tmp_path / "teacher", to=tmp_path / "run", hidden=1, **QUICK)
-    teacher, student = run.to_dict["price"]
+    teacher, student = run.metadata["price"]
     assert student["parameters"] <= 0.51 * teacher["parameters"]
-    assert run.to_dict["adaptation"]["reader"] == "recurrent"
+    assert run.metadata["adaptation"]["reader"] == "recurrent"
 
 
 def test_what_cannot_be_is_refused(school: Path, tmp_path: Path):

@@ -101,7 +101,7 @@ def test_what_looks_like_a_mask_of_another_kind_is_text(cutters: dict[str, Token
     for kind, written in (("bytepair", "[MASK]"), ("wordpiece", "<mask>")):
         with pytest.raises(InputError, match="no blank") as caught:
             fill_masks(Recording(cutters[kind]), cutters[kind], f"the {written} sat")
-        assert mask_of(cutters[kind]) in str(caught.value.remedy)
+        assert mask_of(cutters[kind]) in str(caught.value.hint)
 
 
 # -- the tables
@@ -259,7 +259,7 @@ def test_what_makes_no_sense_is_refused_with_a_remedy(cutter: Tokenizer):
     ):
         with pytest.raises(InputError) as caught:
             fill_masks(Recording(cutter), cutter, text, **how)
-        assert caught.value.remedy
+        assert caught.value.hint
     assert len(fill_masks(Recording(cutter), cutter, mask * MOST).blanks) == MOST
 
 
@@ -294,4 +294,4 @@ def test_the_score_of_a_text_is_that_of_each_token_hidden_alone(cutter: Tokenize
 def test_whether_a_text_ends_is_not_asked(words: Tokenizer):
     with pytest.raises(InputError) as caught:
         score_texts(network_of(words), words, "the cat", ends=True)
-    assert "--ends" in str(caught.value.remedy)
+    assert "--ends" in str(caught.value.hint)

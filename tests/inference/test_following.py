@@ -129,7 +129,7 @@ def test_wishes_without_sense_are_refused(words):
     for text, how in (("a ____ b ____", {}), ("the", {"top": 0}), ("the", {"among": 0})):
         with pytest.raises(InputError) as caught:
             what_follows(uniform(words), words, text, **how)
-        assert caught.value.remedy
+        assert caught.value.hint
     nothing = Tabled(np.full((words.size, words.size), math.nan))
     with pytest.raises(Exception, match="no numbers"):
         what_follows(nothing, words, "the")
@@ -165,7 +165,7 @@ def test_why_tells_the_counts_behind_each_probability(words):
 def test_why_is_refused_where_nothing_was_counted_or_a_blank_is_to_be_filled(words):
     with pytest.raises(InputError, match="did not count") as caught:
         what_follows(uniform(words), words, "the", why=True)
-    assert "--why" in caught.value.remedy
+    assert "--why" in caught.value.hint
     with pytest.raises(InputError, match="blank") as caught:
         what_follows(NgramSpec(order=2).build(words), words, "the ____", why=True)
-    assert "where the blank begins" in caught.value.remedy
+    assert "where the blank begins" in caught.value.hint

@@ -139,4 +139,4 @@ def test_a_penalty_keeps_from_saying_things_twice(words):
 def test_senseless_wishes_are_refused(words, wrong):
     with pytest.raises(InputError) as caught:
         sample_texts(Dreaming(words.size), words, "the", **wrong)
-    assert caught.value.remedy
+    assert caught.value.hint

@@ -177,7 +177,7 @@ def test_text_in_which_nothing_can_be_hidden_is_refused(folder: Path, tokenizer:
     made = milestone(pairs="none")
     with pytest.raises(InputError, match="too little") as caught:
         measured(restorer_of(tokenizer, made), tokenizer, made, prepared(folder, "☃ ☃ ☃", tokenizer).all_documents())
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_a_corpus_of_another_tokenizer_is_refused(folder: Path, tokenizer: Tokenizer):

@@ -38,11 +38,11 @@ def test_minilm_has_the_same_vectors(minilm: Path, tmp_path: Path):
     import torch
 
     run = fb.import_run(minilm, to=tmp_path / "minilm")
-    assert (run.to_dict["milestone"], run.heads, run.num_parameters) == ("bert", (), 22_565_376)
-    left_out = {name for names in run.to_dict["report"]["left_out"].values() for name in names}
+    assert (run.metadata["milestone"], run.heads, run.num_parameters) == ("bert", (), 22_565_376)
+    left_out = {name for names in run.metadata["report"]["left_out"].values() for name in names}
     assert left_out == {"embeddings.position_ids", "pooler.dense.bias", "pooler.dense.weight"}
     for name in left_out:
-        assert any(name in note for note in run.to_dict["notes"])
+        assert any(name in note for note in run.metadata["notes"])
     cutter = transformers.AutoTokenizer.from_pretrained(minilm)
     model = transformers.BertModel.from_pretrained(minilm).eval()
     given = cutter(TEXTS, padding=True, return_tensors="pt")
@@ -74,8 +74,8 @@ def test_minilm_does_not_fill(minilm: Path, tmp_path: Path):
 
 def test_minilm_of_integers_has_nearly_the_same_vectors(minilm: Path, tmp_path: Path):
     run = fb.import_run(minilm, to=tmp_path / "minilm")
-    small = fb.quantize_run(run, to=tmp_path / "small", limit=20_000)
-    told = small.to_dict["quantised"]
+    small = fb.quantize(run, to=tmp_path / "small", limit=20_000)
+    told = small.metadata["quantised"]
     assert told["cosine"]["mean"] > 0.995
     assert told["bytes"]["integers"] < 0.27 * told["bytes"]["floats"]
     one, two = (np.stack([found.vector for found in which.embed(TEXTS)]) for which in (run, small))

@@ -121,7 +121,7 @@ def test_what_cannot_be_mixed_is_refused(pair: tuple[Run, Run], tmp_path: Path):
     other = opened("ngram", tmp_path, tokenizer="characters")
     with pytest.raises(InputError, match="another tokenizer") as raised:
         evaluate_interpolation([pair[0], other], more)
-    assert "tokenizer.json" in raised.value.remedy
+    assert "tokenizer.json" in raised.value.hint
     sentences = opened("ngram", pair[0].folder.path.parent, to="sentences", unit="sentence")
     with pytest.raises(InputError, match="takes a sentence"):
         evaluate_interpolation([pair[0], sentences], more)

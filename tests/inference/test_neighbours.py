@@ -76,7 +76,7 @@ def test_given_vectors_are_those_of_the_texts(run: Run, tmp_path: Path):
         write_vectors(tmp_path / f"{name}.npy", [array])
         with pytest.raises(InputError, match=said[name]) as caught:
             run.neighbours("The cat", among=SENTENCES, vectors=tmp_path / f"{name}.npy")
-        assert caught.value.remedy
+        assert caught.value.hint
 
 
 def test_an_index_gives_the_same_where_there_are_few(run: Run):

@@ -29,9 +29,9 @@ def test_who_has_what_no_other_program_reads_is_told_what_to_do(tmp_path: Path):
         for form in (None, "arpa"):
             with pytest.raises(InputError) as caught:
                 run.export(tmp_path / "out", format=form)
-            assert caught.value.remedy.startswith(here)
-            assert "ngram as arpa; gpt, bert, " in caught.value.remedy
-            assert "adapted from" not in caught.value.remedy  # there is no such run
+            assert caught.value.hint.startswith(here)
+            assert "ngram as arpa; gpt, bert, " in caught.value.hint
+            assert "adapted from" not in caught.value.hint  # there is no such run
 
 
 def test_the_run_that_a_task_began_with_is_exported_if_it_can_be(tmp_path: Path):

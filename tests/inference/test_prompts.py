@@ -120,7 +120,7 @@ def test_an_answer_without_room_for_the_text_is_refused(words: Tokenizer):
         score_options(
             Dreaming(words.vocab_size, context=5), words, ["the", "the cat"], choices=["sat", "a dog on the mat"]
         )
-    assert (caught.value.line, "a dog on the mat" in caught.value.what) == (1, True)
+    assert (caught.value.line, "a dog on the mat" in caught.value.message) == (1, True)
 
 
 # -- what people write
@@ -168,4 +168,4 @@ def test_examples_are_read_with_file_and_line(tmp_path: Path):
         with pytest.raises(InputError, match=said) as caught:
             read_shots(file)
         assert (caught.value.file, caught.value.line) == (str(file), line)
-        assert "TAB" in caught.value.remedy
+        assert "TAB" in caught.value.hint

@@ -45,7 +45,7 @@ def test_the_language_is_learned_and_long_sentences_need_attention(home: Path):
     found = {name: evaluate_translations(Run.open(home / name), *tested) for name in ("looking", "plain")}
     assert found["looking"].bleu > 80
     assert 0 < found["plain"].bleu < found["looking"].bleu
-    assert found["plain"].nats_per_token < Run.open(home / "plain").to_dict["unigram_nats"]
+    assert found["plain"].nats_per_token < Run.open(home / "plain").metadata["unigram_nats"]
 
 
 def test_the_alignment_is_that_of_the_language_and_has_chinese_labels(home: Path, tmp_path: Path):
@@ -61,7 +61,7 @@ def test_the_alignment_is_that_of_the_language_and_has_chinese_labels(home: Path
     if undrawable_texts(["".join(cross.rows)]):
         with pytest.raises(InputError) as caught:
             plot_attention(attention_view(cross), "alignment", "png", None)
-        assert "fonts" in str(caught.value.remedy)
+        assert "fonts" in str(caught.value.hint)
     else:
         assert plot_attention(attention_view(cross), "alignment", "png", None).startswith(b"\x89PNG")
 
@@ -70,12 +70,12 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy(home: Path):
     plain, looking = (Run.open(home / name) for name in ("plain", "looking"))
     with pytest.raises(InputError, match="has no attention") as caught:
         fb.attention_maps(plain, TEXT)
-    assert "seq2seq_attention" in str(caught.value.remedy)
+    assert "seq2seq_attention" in str(caught.value.hint)
     with pytest.raises(InputError, match="translates"):
         logit_lens(looking, TEXT)
     with pytest.raises(InputError, match="translates") as caught:
         distill.plan_distillation(str(home / "looking"), [], how=DistillationConfig())
-    assert "quantise" in str(caught.value.remedy)
+    assert "quantise" in str(caught.value.hint)
     for verb in ("embed", "generate", "score", "classify"):
         with pytest.raises(InputError, match=verb):
             looking.require(verb)
@@ -100,8 +100,8 @@ def test_a_run_goes_on_from_another(home: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_small_integers_translate_alike(home: Path, tmp_path: Path):
-    small = fb.quantize_run(home / "looking", to=tmp_path / "small")
-    told = small.to_dict["quantised"]
+    small = fb.quantize(home / "looking", to=tmp_path / "small")
+    told = small.metadata["quantised"]
     assert told["bytes"]["integers"] < 0.4 * told["bytes"]["floats"]
     assert told["perplexity"]["integers"] == pytest.approx(told["perplexity"]["floats"], rel=0.02)
     assert small.translate(TEXT)[0].text == Run.open(home / "looking").translate(TEXT)[0].text

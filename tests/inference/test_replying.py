@@ -87,7 +87,7 @@ def test_a_long_text_loses_its_beginning_and_the_answer_has_room(tokenizer: Toke
     with pytest.raises(InputError, match="no room") as caught:
         summarize(Dreaming(tokenizer.vocab_size, context=60), tokenizer, ["a", text], length=60)
     assert caught.value.line == 1
-    assert "--length" in caught.value.remedy
+    assert "--length" in caught.value.hint
 
 
 def test_examples_show_what_a_reply_is(tokenizer: Tokenizer):
@@ -147,4 +147,4 @@ def test_what_makes_no_sense_is_refused(words: Tokenizer):
     ):
         with pytest.raises(InputError, match=said) as caught:
             ask()
-        assert caught.value.remedy
+        assert caught.value.hint

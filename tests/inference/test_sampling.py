@@ -99,7 +99,7 @@ def test_chance_at_the_border_never_falls_off():
 def test_senseless_settings_are_refused_with_a_remedy(wrong):
     with pytest.raises(InputError) as caught:
         SamplingConfig(**wrong)
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_unknown_only_where_nothing_else_is_possible_and_then_the_end():

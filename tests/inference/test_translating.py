@@ -49,7 +49,7 @@ def test_it_has_learned_the_language(run: Run):
     assert told.bleu > 90
     assert told.nats_per_token < 0.5
     assert told.pairs == 60
-    assert run.to_dict["metrics"]["held_out"]["bleu"] > 90
+    assert run.metadata["metrics"]["held_out"]["bleu"] > 90
     assert "BLEU" in (run.folder.path / "card.md").read_text() or "bleu" in (run.folder.path / "card.md").read_text()
 
 

@@ -109,7 +109,7 @@ def test_layers_as_they_are_written():
     for wrong in ("", "one", "1,2:0.5", "1:2:3", "1;2"):
         with pytest.raises(InputError) as caught:
             parse_layers(wrong)
-        assert caught.value.remedy
+        assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_layers_as_they_are_written():
 def test_what_makes_no_sense_is_refused_with_a_remedy(words: Tokenizer, how: dict):
     with pytest.raises(InputError) as caught:
         embed_with_words(model_of(words), words, "the cat", **how)
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_a_text_without_tokens_is_refused_by_its_number(words: Tokenizer):

@@ -179,5 +179,5 @@ def test_a_picture_of_chinese_has_its_characters_or_none():
     try:
         made = plot_attention(one, "run", "svg")
     except InputError as error:
-        pytest.skip(f"told, and nothing drawn: {error.what}")
+        pytest.skip(f"told, and nothing drawn: {error.message}")
     ElementTree.fromstring(made)

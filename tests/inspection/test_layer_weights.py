@@ -60,4 +60,4 @@ def test_a_run_without_one_is_told_how_to_get_one(runs: Runs):
     for name in ("bert", "ngram"):
         with pytest.raises(InputError, match="no mixture") as told:
             fb.layer_weights(runs(name))
-        assert "--how features" in (told.value.remedy or "")
+        assert "--how features" in (told.value.hint or "")

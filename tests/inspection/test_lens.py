@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def test_the_last_layer_is_what_next_says(name: str, runs: dict[str, Run]):
     run = runs[name]
     for text in (SAID, "cat " * 50, ""):  # also one longer than the context, and none at all
-        found, said = logit_lens(run, text, top=7), run.next_tokens(text, top=7)
+        found, said = logit_lens(run, text, top=7), run.next(text, top=7)
         assert len(found.layers) == run.network.encoder.depth + 1
         last = [(one.id, one.probability) for one in found.layers[-1].candidates]
         assert last == [(one.id, one.probability) for one in said.candidates]

@@ -116,7 +116,7 @@ def test_what_is_explained_is_the_probability_that_is_told(milestone: str, task:
     scores = []
     for temperature in (1.0, 2.5):
         run = Run.open(runs(milestone, task).folder.path)
-        run.to_dict["task"]["temperature"] = temperature
+        run.metadata["task"]["temperature"] = temperature
         told = attribute(run, ASKED[task][0])
         adds_up(told)
         assert told.probability == pytest.approx(1 / (1 + np.exp(-told.score)), abs=1e-5)
@@ -180,7 +180,7 @@ def test_of_tagging_words_and_names_and_kinds(runs: Runs):
     ]:
         with pytest.raises(InputError, match=word) as refused:
             attribute(run, text, **how)
-        assert refused.value.remedy
+        assert refused.value.hint
 
 
 def test_of_answering_start_end_and_other_parts(runs: Runs):
@@ -228,14 +228,14 @@ def test_of_choices_another(runs: Runs):
 def test_what_cannot_be_explained_is_refused_with_a_remedy(task: str, text: Any, how: Any, word: str, runs: Runs):
     with pytest.raises(InputError, match=word) as refused:
         attribute(runs("bert", task), text, **how)
-    assert refused.value.remedy
+    assert refused.value.hint
 
 
 def test_a_run_without_a_task_says_what_it_can_do(tmp_path: Path):
     run = Run(trained("ngram", tmp_path))
     with pytest.raises(InputError, match="not adapted to a task") as refused:
         attribute(run, "a text")
-    assert "generate" in refused.value.remedy
+    assert "generate" in refused.value.hint
 
 
 # -- long texts

@@ -122,7 +122,7 @@ def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters:
     if milestone == "gpt" and name in ("tagging", "answering"):
         with pytest.raises(InputError, match=f"GPT of transformers has no class for {name}") as caught:
             run.export(tmp_path / "theirs")
-        assert "classification, pairs, choice" in caught.value.remedy
+        assert "classification, pairs, choice" in caught.value.hint
         assert not (tmp_path / "theirs").exists()
         return
     run.export(tmp_path / "theirs")
@@ -133,13 +133,13 @@ def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters:
     if not both:
         compared(run, task, tmp_path / "theirs", architecture)
     back = Run(convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "back")))
-    settled = {"temperature": 1.0} if "temperature" in run.to_dict["task"] else {}
-    settled |= {"centre": 0.0, "spread": 1.0} if "spread" in run.to_dict["task"] else {}
-    assert back.to_dict["task"] == json.loads(json.dumps(run.to_dict["task"])) | settled
+    settled = {"temperature": 1.0} if "temperature" in run.metadata["task"] else {}
+    settled |= {"centre": 0.0, "spread": 1.0} if "spread" in run.metadata["task"] else {}
+    assert back.metadata["task"] == json.loads(json.dumps(run.metadata["task"])) | settled
     kept = 0.2 if CLASSES[architecture][1].dropout else 0.0
-    assert back.to_dict["adaptation"] == run.to_dict["adaptation"] | {"dropout": kept}
+    assert back.metadata["adaptation"] == run.metadata["adaptation"] | {"dropout": kept}
     if not {"temperature", "spread"} & TASKS[task].keys():
-        assert back.to_dict["weights"]["sha256"] == run.to_dict["weights"]["sha256"]
+        assert back.metadata["weights"]["sha256"] == run.metadata["weights"]["sha256"]
     assert (back.heads, back.capabilities) == (run.heads, run.capabilities)
     assert [one.facts() for one in predict.predict(back, examples_for(task))] == [
         approximately(one.facts()) for one in predict.predict(run, examples_for(task))
@@ -189,19 +189,19 @@ def test_what_no_class_does_is_refused(cutters: dict[str, Tokenizer], tmp_path: 
     run = run_for("bert", "one", cutters["bert"], tmp_path / "mixed", how="features")
     with pytest.raises(InputError, match="a mixture of all layers") as caught:
         run.export(tmp_path / "x")
-    assert "--how finetune" in caught.value.remedy
+    assert "--how finetune" in caught.value.hint
     run = run_for("bert", "one", cutters["bert"], tmp_path / "mean", read="mean")
     with pytest.raises(
         InputError, match="reads the mean of a row, and the classes of transformers the first"
     ) as caught:
         run.export(tmp_path / "x")
-    assert "without --read" in caught.value.remedy
+    assert "without --read" in caught.value.hint
     TASKS["chained"] = TASKS["tagging"] | {"crf": True}
     run = run_for("bert", "chained", cutters["bert"], tmp_path / "chained")
     del TASKS["chained"]
     with pytest.raises(InputError, match="judged together by a CRF") as caught:
         run.export(tmp_path / "x")
-    assert "without --crf" in caught.value.remedy
+    assert "without --crf" in caught.value.hint
     assert not (tmp_path / "x").exists()
 
 
@@ -210,12 +210,12 @@ def test_a_language_model_beside_the_task(cutters: dict[str, Tokenizer], tmp_pat
     run = run_for("gpt2", "choice", cutters["gpt2"], tmp_path / "choice", language=0.25)
     run.export(tmp_path / "theirs")
     back = Run(convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "back")))
-    assert (back.heads, back.to_dict["adaptation"]["language"]) == (("choice", "next"), 0.25)
+    assert (back.heads, back.metadata["adaptation"]["language"]) == (("choice", "next"), 0.25)
     assert back.score(LINES) == run.score(LINES)
     run = run_for("gpt2", "one", cutters["gpt2"], tmp_path / "label", language=0.25)
     run.export(tmp_path / "labels")
     back = Run(convert.import_model(str(tmp_path / "labels"), str(tmp_path / "again")))
-    assert (back.heads, back.to_dict["adaptation"]["language"]) == (("label",), 0.0)
+    assert (back.heads, back.metadata["adaptation"]["language"]) == (("label",), 0.0)
 
 
 def test_settled_weights_answer_in_their_own_units():

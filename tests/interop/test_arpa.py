@@ -109,7 +109,7 @@ def test_packed_files(tmp_path: Path, quickly: bool, pack):
     with pytest.raises(InputError, match="damaged") as refused:
         arpa.read_arpa(path, quickly=quickly)
     assert refused.value.line == 1
-    assert "fetch" in refused.value.remedy
+    assert "fetch" in refused.value.hint
 
 
 @pytest.mark.parametrize("quickly", [False, True])
@@ -150,7 +150,7 @@ def test_a_file_that_is_not_sound_is_refused_with_its_line(
     assert what in str(refused.value)
     assert refused.value.file == str(path)
     assert refused.value.line == line
-    assert refused.value.remedy
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("quickly", [False, True])

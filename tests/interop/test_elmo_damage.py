@@ -23,7 +23,7 @@ CELL = "RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell"
 def refused(path: Path) -> InputError:
     with pytest.raises(InputError) as told:
         elmo_hdf5.read_elmo(path)
-    assert told.value.remedy
+    assert told.value.hint
     assert told.value.file is not None
     return told.value
 
@@ -43,7 +43,7 @@ def test_every_missing_further_and_misshapen_array_is_named(tmp_path: Path):
         "CNN/b_cnn_0 is 7 instead of 4",
         f"{CELL}/W_F_diag is not expected",
     ):
-        assert part in told.what
+        assert part in told.message
     assert told.file == str(tmp_path / "lm_weights.hdf5")
 
 
@@ -52,13 +52,13 @@ def test_no_array_can_be_missing(name: str, tmp_path: Path):
     made = publish(tmp_path, softmax=7)
     del made[name]
     store(tmp_path / "lm_weights.hdf5", made)
-    assert f"{name} is missing" in refused(tmp_path).what
+    assert f"{name} is missing" in refused(tmp_path).message
 
 
 def test_options_of_another_model_are_told_by_the_shapes(tmp_path: Path):
     publish(tmp_path)
     (tmp_path / "options.json").write_text(json.dumps(options({"n_layers": 3, "dim": 12}, {"n_highway": 0})))
-    told = refused(tmp_path).what
+    told = refused(tmp_path).message
     assert f"{CELL}/W_0 is 12x40 instead of 12x48" in told
     assert "MultiRNNCell/Cell2/LSTMCell/B is missing" in told
     assert "CNN_high_0/W_carry is not expected" in told
@@ -77,7 +77,7 @@ def test_options_of_another_model_are_told_by_the_shapes(tmp_path: Path):
 def test_what_is_no_weight_is_refused(change: dict[str, Any], said: str, tmp_path: Path):
     made = publish(tmp_path, softmax=7)
     store(tmp_path / "lm_weights.hdf5", made | change)
-    assert said in refused(tmp_path).what
+    assert said in refused(tmp_path).message
 
 
 def test_a_projection_that_has_no_place_here_is_refused(tmp_path: Path):
@@ -90,7 +90,7 @@ def test_a_projection_that_has_no_place_here_is_refused(tmp_path: Path):
     assert "encoder.onward.0.project.weight" not in elmo_hdf5.read_elmo(tmp_path).tensors  # it changes nothing
     made[f"{CELL}/W_P_0"][0, 1] = 0.5
     store(tmp_path / "lm_weights.hdf5", made)
-    assert f"a projection between them: {CELL}/W_P_0" in refused(tmp_path).what
+    assert f"a projection between them: {CELL}/W_P_0" in refused(tmp_path).message
 
 
 def test_numbers_that_were_never_written_or_lie_elsewhere_are_no_weights(tmp_path: Path):
@@ -103,15 +103,15 @@ def test_numbers_that_were_never_written_or_lie_elsewhere_are_no_weights(tmp_pat
                 stored.create_dataset(name, numbers.shape, "<f4", external=place)
             else:
                 stored.create_dataset(name, data=numbers)
-    assert "char_embed lie in another file" in refused(tmp_path).what
+    assert "char_embed lie in another file" in refused(tmp_path).message
     with h5py.File(tmp_path / "lm_weights.hdf5", "a") as stored:
         del stored["char_embed"]
         stored.create_dataset("char_embed", (261, 3), "<f4")
-    assert "char_embed are not all there" in refused(tmp_path).what
+    assert "char_embed are not all there" in refused(tmp_path).message
     with h5py.File(tmp_path / "lm_weights.hdf5", "a") as stored:
         del stored["char_embed"]
         stored["char_embed"] = h5py.ExternalLink("other.hdf5", "/char_embed")
-    assert "char_embed is missing" in refused(tmp_path).what
+    assert "char_embed is missing" in refused(tmp_path).message
 
 
 def test_a_small_file_cannot_ask_for_all_memory(tmp_path: Path):
@@ -130,7 +130,7 @@ def test_a_small_file_cannot_ask_for_all_memory(tmp_path: Path):
                 stored.create_dataset(name, shape, "<f4", chunks=(1,) * (len(shape) - 1) + (1024,), compression="gzip")
             elif not name.startswith("RNN"):
                 stored.create_dataset(name, data=numbers)
-    assert "are not all there" in refused(folder).what
+    assert "are not all there" in refused(folder).message
 
 
 # -- files
@@ -142,9 +142,9 @@ def test_files_that_are_cut_short_are_refused_wherever_that_is(tmp_path: Path):
     whole = file.read_bytes()
     for size in [0, 1, 8, 100, 2048, *range(4096, len(whole), 4096), len(whole) - 1]:
         file.write_bytes(whole[:size])
-        assert "not a whole HDF5 file" in refused(tmp_path).what
+        assert "not a whole HDF5 file" in refused(tmp_path).message
     file.write_bytes(b"these are no weights\n" * 200)
-    assert "not a whole HDF5 file" in refused(tmp_path).what
+    assert "not a whole HDF5 file" in refused(tmp_path).message
 
 
 def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
@@ -171,13 +171,13 @@ def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
         ("lm_weights.hdf5", "no file of weights", "put the weights there"),
     ],
 )
-def test_a_missing_file_is_named(gone: str, said: str, remedy: str, tmp_path: Path):
+def test_a_missing_file_is_named(gone: str, said: str, hint: str, tmp_path: Path):
     publish(tmp_path)
     (tmp_path / gone).unlink()
     assert elmo_hdf5.is_elmo(tmp_path)
     told = refused(tmp_path)
-    assert said in told.what
-    assert remedy in told.remedy
+    assert said in told.message
+    assert hint in told.hint
 
 
 def test_of_several_files_that_with_the_weights_is_taken(tmp_path: Path):
@@ -192,8 +192,8 @@ def test_of_several_files_that_with_the_weights_is_taken(tmp_path: Path):
     assert "its weights are those of lm_weights.hdf5" in elmo_hdf5.read_elmo(tmp_path).notes()
     (tmp_path / "lm_weights.hdf5").rename(tmp_path / "first.hdf5")
     told = refused(tmp_path)
-    assert "several files have weights: first.hdf5; other.hdf5" in told.what
-    assert "first.hdf5" in told.remedy
+    assert "several files have weights: first.hdf5; other.hdf5" in told.message
+    assert "first.hdf5" in told.hint
     assert np.array_equal(
         elmo_hdf5.read_elmo(tmp_path / "other.hdf5").tensors["encoder.embedding.character.weight"],
         arrays(options(), seed=1)["char_embed"],
@@ -203,11 +203,11 @@ def test_of_several_files_that_with_the_weights_is_taken(tmp_path: Path):
 def test_files_without_weights_of_an_elmo_are_told(tmp_path: Path):
     publish(tmp_path)
     store(tmp_path / "lm_weights.hdf5", {"0": np.zeros((2, 3, 6), np.float32)})
-    told = refused(tmp_path).what
+    told = refused(tmp_path).message
     assert "char_embed is missing" in told
     assert "0 is not expected" in told
     store(tmp_path / "more.hdf5", {"0": np.zeros((2, 3, 6), np.float32)})
-    assert "none of its HDF5 files has weights of an ELMo: lm_weights.hdf5; more.hdf5" in refused(tmp_path).what
+    assert "none of its HDF5 files has weights of an ELMo: lm_weights.hdf5; more.hdf5" in refused(tmp_path).message
 
 
 def test_a_vocabulary_in_another_encoding_is_refused_with_its_byte(tmp_path: Path):
@@ -221,9 +221,9 @@ def test_what_reads_words_needs_all_of_them(tmp_path: Path):
     publish(tmp_path, {"lstm": options()["lstm"]})
     assert elmo_hdf5.read_elmo(tmp_path).fields["reads"] == "words"
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS[:-1]), encoding="utf-8")
-    assert "7 of them, and there is no vocabulary of so many" in refused(tmp_path).what
+    assert "7 of them, and there is no vocabulary of so many" in refused(tmp_path).message
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[:2], "a", *WORDS[3:]]), encoding="utf-8")
-    assert "the vocabulary has no <UNK>" in refused(tmp_path).what
+    assert "the vocabulary has no <UNK>" in refused(tmp_path).message
 
 
 # -- options
@@ -272,7 +272,7 @@ def test_all_that_is_wrong_with_options_is_told_at_once(tmp_path: Path):
     publish(tmp_path)
     told = options({"dim": None, "n_layers": -1}, {"filters": None})
     (tmp_path / "options.json").write_text(json.dumps(told))
-    what = refused(tmp_path).what
+    what = refused(tmp_path).message
     assert "lstm.dim is missing" in what
     assert "lstm.n_layers is -1" in what
     assert "char_cnn.filters is missing" in what
@@ -282,14 +282,14 @@ def test_options_that_do_not_tell_of_letters_are_named_as_the_fault(tmp_path: Pa
     publish(tmp_path)
     told = {name: value for name, value in options().items() if name != "char_cnn"}
     (tmp_path / "options.json").write_text(json.dumps(told))
-    assert "options.json has no char_cnn" in refused(tmp_path).what
+    assert "options.json has no char_cnn" in refused(tmp_path).message
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe{}", b"[" * 100_000])
 def test_options_that_are_no_json_are_refused(content: bytes, tmp_path: Path):
     publish(tmp_path)
     (tmp_path / "options.json").write_bytes(content)
-    assert "this is not JSON" in refused(tmp_path).what
+    assert "this is not JSON" in refused(tmp_path).message
 
 
 # -- without the library

@@ -154,7 +154,7 @@ def test_without_a_softmax_only_vectors_can_be_asked_for(tmp_path: Path):
     one, other = run.embed(["the bank", "the 银行"])
     assert one.vector.shape == (12,)
     assert abs(one.vector - other.vector).max() > 0.01  # a vocabulary is not needed to tell words apart
-    assert any("no softmax" in note for note in run.to_dict["notes"])
+    assert any("no softmax" in note for note in run.metadata["notes"])
 
 
 # -- the way back
@@ -171,7 +171,7 @@ def test_what_was_imported_is_exported_and_imported_to_the_same_bits(told: dict[
     assert default_export_format(first) == "elmo"
     export_run(first, "elmo", str(tmp_path / "back"))
     second = Run.open(import_model(str(tmp_path / "back"), str(tmp_path / "second")).path)
-    assert first.to_dict["fields"] == second.to_dict["fields"]
+    assert first.metadata["fields"] == second.metadata["fields"]
     assert first.tokenizer.vocabulary() == second.tokenizer.vocabulary() == WORDS
     assert (tmp_path / "back" / "vocab.txt").read_text(encoding="utf-8").split("\n") == [*WORDS, ""]
     ours, theirs = weights(first), weights(second)

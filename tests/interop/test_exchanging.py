@@ -54,7 +54,7 @@ def test_gpt2_to_transformers_and_back(tmp_path: Path):
     assert main(["import", str(tmp_path / "theirs"), "--to", str(tmp_path / "back")]) == 0
     back = Run.open(tmp_path / "back")
     assert [one.log_prob for one in back.score(SENTENCES)] == [one.log_prob for one in run.score(SENTENCES)]
-    assert (back.to_dict["state"], back.num_parameters) == ("finished", run.num_parameters)
+    assert (back.metadata["state"], back.num_parameters) == ("finished", run.num_parameters)
     assert (tmp_path / "back" / "card.md").read_text().startswith("# GPT-2")
 
 
@@ -69,7 +69,7 @@ def test_a_table_that_was_rounded_up_loses_what_no_token_uses(tmp_path: Path):
     model.resize_token_embeddings(run.tokenizer.vocab_size + 7, mean_resizing=False)
     model.save_pretrained(tmp_path / "theirs")
     back = fb.import_run(tmp_path / "theirs", to=tmp_path / "back")
-    assert any("7 entries more" in note for note in back.to_dict["notes"])
+    assert any("7 entries more" in note for note in back.metadata["notes"])
     row = np.append([run.tokenizer.special_roles["end"]], run.tokenizer.encode(SENTENCES[0]).ids).astype(np.int64)
     with torch.inference_mode():
         theirs = model(torch.from_numpy(row)[None]).logits[0, -1, : run.tokenizer.vocab_size].log_softmax(-1)
@@ -122,13 +122,13 @@ def test_every_run_to_transformers_and_back(milestone: str, tmp_path: Path):
             told = next(wanted[name] for name in names if name in wanted)
             torch.testing.assert_close(value, told if head == "pair" else told[0], rtol=0, atol=1e-4)
     back = fb.import_run(tmp_path / "theirs", to=tmp_path / "back")
-    assert back.to_dict["weights"]["sha256"] == _digest_of(run, tmp_path)
-    assert (back.to_dict["milestone"], back.heads, back.tokenizer.digest) == (
+    assert back.metadata["weights"]["sha256"] == _digest_of(run, tmp_path)
+    assert (back.metadata["milestone"], back.heads, back.tokenizer.digest) == (
         milestone,
         run.heads,
         run.tokenizer.digest,
     )
-    assert {name: back.to_dict["fields"][name] for name in back.to_dict["fields"]} == run.to_dict["fields"]
+    assert {name: back.metadata["fields"][name] for name in back.metadata["fields"]} == run.metadata["fields"]
     assert ((tmp_path / "theirs" / "vocab.txt").is_file()) == (CUT[milestone] == "wordpiece")
 
 
@@ -159,7 +159,7 @@ def test_pairs_and_masks_are_cut_as_in_training(tmp_path: Path):
         text = f"The cat {run.tokenizer.id_to_token(roles['mask'])}."
         assert cutter(text)["input_ids"][1:-1] == run.tokenizer.encode(text, specials=True).ids.tolist()
         assert (cutter.mask_token_id, cutter.cls_token_id, cutter.sep_token_id) == (roles["mask"], start, end)
-        assert cutter.model_max_length == run.to_dict["fields"]["context"]
+        assert cutter.model_max_length == run.metadata["fields"]["context"]
 
 
 def tiny_bert(folder: Path, *, without: tuple[str, ...] = ()) -> Path:
@@ -185,14 +185,14 @@ def test_an_encoder_alone_cannot_answer(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no head 'token'" in said
     assert "bert.pooler.dense.weight" in said
     run = Run.open(tmp_path / "run")
-    assert (run.to_dict["heads"], run.heads) == ([], ())
+    assert (run.metadata["heads"], run.heads) == ([], ())
     assert not any(name.startswith("heads.") for name in run.network.tensors())
     with pytest.raises(InputError, match="does not find hidden tokens"):
         run.fill("a ____ b")
     assert "left out" in (tmp_path / "run" / "card.md").read_text()
     run.export(tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertModel"]
-    assert fb.import_run(tmp_path / "out", to=tmp_path / "back").to_dict["weights"] == run.to_dict["weights"]
+    assert fb.import_run(tmp_path / "out", to=tmp_path / "back").metadata["weights"] == run.metadata["weights"]
 
 
 @pytest.mark.parametrize(
@@ -235,12 +235,12 @@ def test_case_and_characters_as_the_folder_tells(tmp_path: Path):
     (source / "tokenizer_config.json").write_text('{"do_lower_case": true, "tokenize_chinese_chars": false}')
     with pytest.raises(InputError, match="tokenize_chinese_chars is False") as caught:
         fb.import_run(source, to=tmp_path / "other")
-    assert "tokenizer.json" in caught.value.remedy
+    assert "tokenizer.json" in caught.value.hint
     (source / "tokenizer_config.json").unlink()
     (source / "vocab.txt").rename(source / "spiece.model")
     with pytest.raises(InputError, match=r"spiece\.model is SentencePiece's") as caught:
         fb.import_run(source, to=tmp_path / "other")
-    assert "AutoTokenizer" in caught.value.remedy
+    assert "AutoTokenizer" in caught.value.hint
     assert not (tmp_path / "other").exists()
 
 
@@ -268,7 +268,7 @@ def test_gpt_as_openai_published_it(tmp_path: Path, data: Path):
     archive = Path(shutil.copy(source, tmp_path / "model.tar.gz"))
     with pytest.raises(InputError, match=r"there is no tokenizer\.json; OpenAI's own vocabulary") as caught:
         convert.import_model(str(archive), str(tmp_path / "run"), heads=2)
-    assert "openai-gpt" in caught.value.remedy
+    assert "openai-gpt" in caught.value.hint
     ordinary = {"<unk>": 0, "\n</w>": 1} | {f"{c}</w>": i for i, c in enumerate("abcdefghijklmnopqrstuvwx", 2)}
     vocabulary = ordinary | {c: i for i, c in enumerate("abcdefghijklmnopqrstuvwx", len(ordinary))}
     model = {"type": "BPE", "unk_token": "<unk>", "end_of_word_suffix": "</w>", "vocab": vocabulary, "merges": []}
@@ -282,7 +282,7 @@ def test_gpt_as_openai_published_it(tmp_path: Path, data: Path):
     assert run.tokenizer.encode("AB c").texts == ["a", "b</w>", "c</w>"]
     assert math.isfinite(run.score("ab c")[0].log_prob)
     run.export(tmp_path / "theirs")
-    assert fb.import_run(tmp_path / "theirs", to=tmp_path / "back").to_dict["weights"] == run.to_dict["weights"]
+    assert fb.import_run(tmp_path / "theirs", to=tmp_path / "back").metadata["weights"] == run.metadata["weights"]
     with pytest.raises(InputError, match="all others tell it"):
         convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "x"), heads=2)
     (tmp_path / "theirs" / "tokenizer.json").unlink()
@@ -290,7 +290,7 @@ def test_gpt_as_openai_published_it(tmp_path: Path, data: Path):
     (tmp_path / "theirs" / "merges.txt").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match="pieces end words with </w>") as caught:
         convert.import_model(str(tmp_path / "theirs"), str(tmp_path / "x"))
-    assert "tokenizer.json of openai-gpt" in caught.value.remedy
+    assert "tokenizer.json of openai-gpt" in caught.value.hint
 
 
 def test_what_cannot_be_exchanged_is_refused(tmp_path: Path):
@@ -316,7 +316,7 @@ def test_a_large_arpa_file_is_written_again_also_where_its_table_was_lost(tmp_pa
         if is_lost:
             (folder / TABLE).unlink()
         run = Run.open(folder)
-        assert run.next_tokens("The", why=True).candidates[0].explanation.steps[-1].log is not None
+        assert run.next("The", why=True).candidates[0].explanation.steps[-1].log is not None
         again = convert.export_run(run, "arpa", str(tmp_path / f"again{number}.arpa"))
         one, other = (arpa.read_arpa(path) for path in (tmp_path / "first.arpa", again))
         assert one.words == other.words

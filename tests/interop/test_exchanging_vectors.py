@@ -50,9 +50,9 @@ def planted(folder: Path, words: list[str] = WORDS, form: str = "word2vec", **mo
 @pytest.mark.parametrize("form", word_vectors.VECTOR_FORMATS)
 def test_there_and_back_again(tmp_path: Path, form: str):
     run = fb.import_run(planted(tmp_path, form=form), to=tmp_path / "run")
-    assert run.to_dict["milestone"] == "word2vec"
-    assert (run.to_dict["fields"]["width"], run.to_dict["fields"]["output"]) == (4, "given")
-    assert run.num_parameters == run.to_dict["parameters"] == 4 * len(WORDS)
+    assert run.metadata["milestone"] == "word2vec"
+    assert (run.metadata["fields"]["width"], run.metadata["fields"]["output"]) == (4, "given")
+    assert run.num_parameters == run.metadata["parameters"] == 4 * len(WORDS)
     assert list(run.word_table.words) == WORDS
     assert run.word_table.matrix.tobytes() == table(len(WORDS)).tobytes()
     assert run.word_table.counts is None
@@ -62,7 +62,7 @@ def test_there_and_back_again(tmp_path: Path, form: str):
         again = word_vectors.read_word_vectors(tmp_path / other)
         assert (again.words, again.matrix.tobytes()) == (WORDS, table(len(WORDS)).tobytes())
     back = fb.import_run(tmp_path / "safetensors", to=tmp_path / "back")
-    assert back.to_dict["weights"] == run.to_dict["weights"]
+    assert back.metadata["weights"] == run.metadata["weights"]
 
 
 def test_ids_and_rows_agree(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_ids_and_rows_agree(tmp_path: Path):
     assert matrix.shape == (run.tokenizer.vocab_size, 4)
     assert matrix[ids[1]].tolist() == table(len(WORDS))[WORDS.index("king")].tolist()
     assert not matrix[list(run.tokenizer.special_ids)].any()
-    (small, unknown) = run.to_dict["notes"]
+    (small, unknown) = run.metadata["notes"]
     assert "Chinese by rjieba, all in small letters" in small
     assert unknown.startswith("<unk> is a word like others")
 
@@ -104,7 +104,7 @@ def test_much_text_is_parsed_by_the_loops_and_alike(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("forebear.kernels.float_text.compile_kernel", lambda loops: compiled.append(1) or loops)
     fast = fb.import_run(path, to=tmp_path / "fast")
     assert compiled
-    assert fast.to_dict["weights"] == plain.to_dict["weights"]
+    assert fast.metadata["weights"] == plain.metadata["weights"]
 
 
 def test_what_a_run_of_given_vectors_cannot_do(tmp_path: Path):
@@ -118,15 +118,15 @@ def test_what_a_run_of_given_vectors_cannot_do(tmp_path: Path):
     with pytest.raises(InputError, match="with one table of vectors") as told:
         fb.pretrain("word2vec", path, to=tmp_path / "more", from_run=tmp_path / "run")
     assert told.value.file == str(tmp_path / "run")
-    assert "train anew" in told.value.remedy
-    assert "adapt" in told.value.remedy
+    assert "train anew" in told.value.hint
+    assert "adapt" in told.value.hint
     with pytest.raises(InputError, match="output is 'x'") as told:
         fb.pretrain("word2vec", path, to=tmp_path / "more", output="x")
-    assert told.value.remedy == "there are: negatives, tree"
+    assert told.value.hint == "there are: negatives, tree"
     for odd in ("", "given"):
         with pytest.raises(InputError, match="architecture is"):
             fb.pretrain("word2vec", path, to=tmp_path / "more", architecture=odd)
-    assert "given" not in str(fb.explain_model("word2vec").fields["output"])
+    assert "given" not in str(fb.explain("word2vec").fields["output"])
     with pytest.raises(InputError, match="cannot be written as 'arpa'"):
         run.export(tmp_path / "out", format="arpa")
     with pytest.raises(InputError, match="exists already"):
@@ -162,13 +162,13 @@ FASTTEXT = (793712314).to_bytes(4, "little") + (12).to_bytes(4, "little")
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_of_that_file(
-    tmp_path: Path, capsys: Captured, name: str, content: bytes, what: str, remedy: str
+    tmp_path: Path, capsys: Captured, name: str, content: bytes, what: str, hint: str
 ):
     (tmp_path / name).write_bytes(content)
     for more in ((), ("--limit", "3")) if name != "odd.xyz" else ((),):
         complaint = refused(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), *more)
         assert f"{name}: {what}" in complaint, complaint
-        assert remedy in complaint
+        assert hint in complaint
     if "fastText" in what:  # also where it is called a .vec
         said_so = refused(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), "--format", "fasttext")
         assert what in said_so
@@ -190,9 +190,9 @@ def test_words_whose_vectors_are_zeros_are_counted(tmp_path: Path, form: str):
     matrix[[1, 4]] = 0
     word_vectors.write_word_vectors(tmp_path / "v", form, list("abcde"), matrix)
     run = fb.import_run(tmp_path / "v", to=tmp_path / "run")
-    assert "2 words are given a vector of zeros, which is near to nothing ('b', 'e')" in run.to_dict["notes"]
+    assert "2 words are given a vector of zeros, which is near to nothing ('b', 'e')" in run.metadata["notes"]
     few = fb.import_run(tmp_path / "v", to=tmp_path / "few", limit=4)
-    assert "1 word is given a vector of zeros, which is near to nothing ('b')" in few.to_dict["notes"]
+    assert "1 word is given a vector of zeros, which is near to nothing ('b')" in few.metadata["notes"]
 
 
 def test_nothing_is_left_of_an_import_that_fails(tmp_path: Path):

@@ -151,7 +151,7 @@ def test_pickles_are_never_opened(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(InputError, match="pickled") as caught:
         read_huggingface(folder)
-    assert "save_pretrained" in caught.value.remedy
+    assert "save_pretrained" in caught.value.hint
 
 
 def test_folders_that_are_not_whole(folder, tmp_path):

@@ -134,5 +134,5 @@ def test_what_cannot_be_is_refused_before_any_work(run: Run, tmp_path: Path, mon
     monkeypatch.setattr(onnx, "find_spec", lambda name: None)
     with pytest.raises(ForebearError, match="not installed") as caught:
         run.export(tmp_path / "other.onnx", format="onnx")
-    assert "forebear[onnx]" in caught.value.remedy
+    assert "forebear[onnx]" in caught.value.hint
     assert left(tmp_path) == ["run", "task.json"]

@@ -143,7 +143,7 @@ def test_the_published_model_gives_the_published_vectors(data):
 def test_heads_are_told_where_they_cannot_be_known(folder, tmp_path):
     with pytest.raises(InputError, match="do not tell how many heads") as caught:
         openai_gpt.read_openai_gpt(folder)
-    assert "--heads" in caught.value.remedy
+    assert "--heads" in caught.value.hint
     with pytest.raises(InputError, match="cannot be shared by 3 heads"):
         openai_gpt.read_openai_gpt(folder, heads=3)
     told = shapes(width=128, depth=1, vocabulary=3, context=2, wide=512)
@@ -157,7 +157,7 @@ def test_heads_are_told_where_they_cannot_be_known(folder, tmp_path):
 def refused(path: Path) -> str:
     with pytest.raises(InputError) as caught:
         openai_gpt.read_openai_gpt(path, heads=2)
-    assert caught.value.remedy
+    assert caught.value.hint
     return str(caught.value)
 
 

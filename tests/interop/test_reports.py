@@ -50,7 +50,7 @@ def without(*parts: str) -> Callable[[Tensors], Tensors]:
 def refused(folder: Path) -> str:
     with pytest.raises(InputError) as caught:
         read_huggingface(folder)
-    assert caught.value.remedy
+    assert caught.value.hint
     return str(caught.value)
 
 
@@ -208,11 +208,11 @@ def test_a_config_that_does_not_say_what_it_is(folder):
     changed(place, lambda tensors: None, model_type=None)
     with pytest.raises(InputError, match="the weights look like ALBERT's") as caught:
         milestone_of(place)
-    assert caught.value.remedy == 'add "model_type": "albert" to it, if that is right'
+    assert caught.value.hint == 'add "model_type": "albert" to it, if that is right'
     changed(place, lambda tensors: None, model_type="distilbert")
     with pytest.raises(InputError, match="'distilbert' cannot be imported") as caught:
         milestone_of(place)
-    assert "openai-gpt, bert, gpt2, ernie, roberta, albert" in caught.value.remedy
+    assert "openai-gpt, bert, gpt2, ernie, roberta, albert" in caught.value.hint
 
 
 @pytest.mark.parametrize(

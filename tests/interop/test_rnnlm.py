@@ -57,7 +57,7 @@ def by_hand(made: Any, ids: list[int]) -> np.ndarray:
 def test_the_trained_model_of_newspapers_scores_text(data: Path, tmp_path: Path):
     place = data / "weights" / "ptb_lstm_lm"
     run = Run.open(import_model(str(place), str(tmp_path / "run")).path)
-    fields = run.to_dict["fields"]
+    fields = run.metadata["fields"]
     assert [fields[name] for name in ("width", "inner", "depth", "tied", "softmax")] == [100, 100, 1, False, "full"]
     ids = {word: number for number, word in enumerate((place / "vocab.txt").read_text(encoding="utf-8").split("\n"))}
     made = dict(np.load(place / "rnnlm.npz", allow_pickle=False))
@@ -67,7 +67,7 @@ def test_the_trained_model_of_newspapers_scores_text(data: Path, tmp_path: Path)
         assert 2 < np.exp(-told.mean()) < 300
     good, bad = run.score(["he said the stock market fell", "market he fell the stock said"])
     assert good.log_prob > bad.log_prob + 10
-    assert run.next_tokens("the company said it", top=1).candidates[0].text == "will"
+    assert run.next("the company said it", top=1).candidates[0].text == "will"
 
 
 def test_gates_and_turned_weights_are_those_of_the_equations(tmp_path: Path):
@@ -77,7 +77,7 @@ def test_gates_and_turned_weights_are_those_of_the_equations(tmp_path: Path):
     (scored,) = run.score("the 北京 said N years unheard", ends=True)
     told = by_hand(made, [0, 2, 5, 6, 3, 4, 1, 0])
     np.testing.assert_allclose([token.log_prob for token in scored.tokens], told, atol=1e-5)
-    assert any("float16" in note for note in run.to_dict["notes"])
+    assert any("float16" in note for note in run.metadata["notes"])
 
 
 def test_the_archive_alone_is_found_with_its_words(tmp_path: Path):
@@ -91,7 +91,7 @@ def test_the_archive_alone_is_found_with_its_words(tmp_path: Path):
 def refused(path: Path) -> InputError:
     with pytest.raises(InputError) as told:
         lstm_npz.read_rnnlm(path)
-    assert told.value.remedy
+    assert told.value.hint
     assert told.value.file is not None
     return told.value
 
@@ -131,7 +131,7 @@ def test_a_vocabulary_that_is_not_the_models_is_refused(
     words: list[str] | None, line: int | None, said: str, tmp_path: Path
 ):
     told = refused(publish(tmp_path, arrays(), words))
-    assert said in told.what
+    assert said in told.message
     assert told.line == line
 
 
@@ -140,12 +140,12 @@ def test_no_numbers_pickles_and_torn_archives_are_refused(tmp_path: Path):
     made["embed_W"][0, 0] = np.nan
     assert "no numbers" in refused(publish(tmp_path, made)).what
     publish(tmp_path, arrays() | {"embed_W": np.array([{}], dtype=object)})
-    assert "not a whole archive of arrays" in refused(tmp_path).what
+    assert "not a whole archive of arrays" in refused(tmp_path).message
     publish(tmp_path, arrays())
     whole = (tmp_path / "rnnlm.npz").read_bytes()
     for size in range(0, len(whole), 97):
         (tmp_path / "rnnlm.npz").write_bytes(whole[:size])
-        assert "not a whole archive of arrays" in refused(tmp_path).what
+        assert "not a whole archive of arrays" in refused(tmp_path).message
     with zipfile.ZipFile(tmp_path / "rnnlm.npz", "w") as archive:
         archive.writestr("embed_W.npy", b"\x93NUMPY\x01\x00no header")
     assert refused(tmp_path)

@@ -120,7 +120,7 @@ def test_a_config_that_cannot_be_meant_is_refused(facts: dict[str, Any], said: s
     (tmp_path / "config.json").write_text(json.dumps(config | facts))
     with pytest.raises(InputError, match=said.replace("(", r"\(")) as caught:
         read_huggingface(tmp_path)
-    assert caught.value.remedy
+    assert caught.value.hint
     assert read_huggingface(tmp_path, tasks=False).heads == ()
 
 
@@ -169,7 +169,7 @@ def test_texts_or_pairs(cutters: dict[str, Tokenizer], tmp_path: Path, capsys: p
     run = Run.open(tmp_path / "one")
     assert run.classify("北京")[0].label in ("好", "bad", "so-so")
     assert main(["import", str(source), "--to", str(tmp_path / "two"), "--task", "pairs"]) == 0
-    assert Run.open(tmp_path / "two").to_dict["task"] | {"ordered": True} == run.to_dict["task"] | {
+    assert Run.open(tmp_path / "two").metadata["task"] | {"ordered": True} == run.metadata["task"] | {
         "name": "pairs",
         "ordered": True,
     }
@@ -179,7 +179,7 @@ def test_texts_or_pairs(cutters: dict[str, Tokenizer], tmp_path: Path, capsys: p
     told = convert.import_model(str(source), str(tmp_path / "three")).metadata["task"]
     assert (told["name"], told["ordered"]) == ("pairs", True)
     assert main(["import", str(source), "--to", str(tmp_path / "four"), "--task", "none"]) == 0
-    facts = Run.open(tmp_path / "four").to_dict
+    facts = Run.open(tmp_path / "four").metadata
     assert (facts["heads"], "task" in facts) == ([], False)
     assert any("classifier.weight" in names for names in facts["report"]["left_out"].values())
 
@@ -202,7 +202,7 @@ def test_rows_that_are_made_otherwise_are_refused(cutters: dict[str, Tokenizer],
         InputError, match=r"its rows are a, and here they are <\|endoftext\|> a <\|endoftext\|>"
     ) as caught:
         convert.import_model(str(source), str(tmp_path / "x"))
-    assert "--task none" in caught.value.remedy
+    assert "--task none" in caught.value.hint
     assert not (tmp_path / "x").exists()
     assert convert.import_model(str(source), str(tmp_path / "run"), task="none").metadata["heads"] == ["next"]
     padded = blueprint | {"padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}}
@@ -224,9 +224,9 @@ def test_tags_of_other_schemes(scheme: str, cutters: dict[str, Tokenizer], tmp_p
     id2label = dict(enumerate(TAGS[scheme]))
     source = published("BertForTokenClassification", tmp_path / "tags", cutters, id2label=id2label)
     run = Run(convert.import_model(str(source), str(tmp_path / "run")))
-    assert run.to_dict["task"]["scheme"] == scheme
-    assert [tag[1:] for tag in run.to_dict["task"]["tags"]] == [tag[1:] for tag in TAGS[scheme]]
-    assert {tag[0] for tag in run.to_dict["task"]["tags"]} == set("OBI" if scheme == "BIO" else "OBIES")
+    assert run.metadata["task"]["scheme"] == scheme
+    assert [tag[1:] for tag in run.metadata["task"]["tags"]] == [tag[1:] for tag in TAGS[scheme]]
+    assert {tag[0] for tag in run.metadata["task"]["tags"]} == set("OBI" if scheme == "BIO" else "OBIES")
     assert len(run.tag("我喜欢北京")[0].tags) == 5
 
 
@@ -235,4 +235,4 @@ def test_labels_that_are_no_tags_are_refused(cutters: dict[str, Tokenizer], tmp_
     source = published("BertForTokenClassification", tmp_path / "tags", cutters, id2label=names)
     with pytest.raises(InputError, match="its labels are no tags of names: 'NOUN'") as caught:
         convert.import_model(str(source), str(tmp_path / "run"))
-    assert "--task none" in caught.value.remedy
+    assert "--task none" in caught.value.hint

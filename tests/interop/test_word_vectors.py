@@ -323,4 +323,4 @@ def test_bytes_are_not_read_as_text(tmp_path: Path, form: str):
     write_word_vectors(tmp_path / "vectors.bin", "word2vec-binary", [f"w{number}" for number in range(200)], matrix)
     with pytest.raises(InputError, match=f"holds bytes that no text has, and is no {form}") as told:
         read_word_vectors(tmp_path / "vectors.bin", form=form)
-    assert "give word2vec-binary" in told.value.remedy
+    assert "give word2vec-binary" in told.value.hint

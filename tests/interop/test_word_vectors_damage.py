@@ -71,9 +71,9 @@ def test_text(tmp_path: Path, form: str | None, content: bytes, line: int | None
     (tmp_path / "v").write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_word_vectors(tmp_path / "v", form=form)
-    assert said in caught.value.what
+    assert said in caught.value.message
     assert (caught.value.line, caught.value.file) == (line, str(tmp_path / "v"))
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_binary(tmp_path: Path, content: bytes, line: int | None, byte: int | No
     (tmp_path / "v").write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_word_vectors(tmp_path / "v", form="word2vec-binary")
-    assert said in caught.value.what
+    assert said in caught.value.message
     assert (caught.value.line, caught.value.byte, caught.value.file) == (line, byte, str(tmp_path / "v"))
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def planted(tmp_path: Path, **changes: Any) -> Path:
@@ -148,8 +148,8 @@ def planted(tmp_path: Path, **changes: Any) -> Path:
 def test_safetensors(tmp_path: Path, changes: dict[str, Any], said: str):
     with pytest.raises(InputError) as caught:
         read_word_vectors(planted(tmp_path, **changes), form="safetensors")
-    assert said in caught.value.what
-    assert caught.value.remedy
+    assert said in caught.value.message
+    assert caught.value.hint
     assert read_word_vectors(planted(tmp_path)).words == ["a", "b"]  # and without the damage all is well
 
 
@@ -291,7 +291,7 @@ def test_whatever_bytes_there_are(tmp_path_factory: pytest.TempPathFactory, cont
         try:
             told = read_word_vectors(path, form=form).words
         except InputError as error:
-            told = error.remedy
+            told = error.hint
         assert told
 
 

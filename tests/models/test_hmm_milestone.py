@@ -47,8 +47,8 @@ def test_time_that_is_up_before_all_was_seen_leaves_a_model(tmp_path: Path):
     heard = Notes()
     run = Run(trained("hmm", tmp_path, steps=2, batch=100, watcher=heard))
     assert run.network.iterations == 1
-    assert any("a part of it" in note for note in run.to_dict["notes"])
-    assert run.to_dict["metrics"]["held_out"]["nats_per_token"] < np.log(run.tokenizer.vocab_size)
+    assert any("a part of it" in note for note in run.metadata["notes"])
+    assert run.metadata["metrics"]["held_out"]["nats_per_token"] < np.log(run.tokenizer.vocab_size)
 
 
 def test_it_stops_where_held_out_text_gets_no_better(tmp_path: Path):
@@ -77,7 +77,7 @@ def test_texts_with_hardly_anything_in_them(text: str, tmp_path: Path):
 def test_it_tags_names_and_is_still_a_language_model(tmp_path: Path):
     run = Run(adapted("hmm", "tagging", tmp_path, count=300, **dict.fromkeys(("steps", "threads"))))
     assert run.heads == ("tag", "next")
-    assert run.to_dict["metrics"]["dev"]["f1"] > 0.6
+    assert run.metadata["metrics"]["dev"]["f1"] > 0.6
     assert {"tag", "score", "next", "generate"} <= set(run.capabilities)
     assert np.isfinite(run.score(["the zebra"])[0].log_prob)
 

@@ -52,7 +52,7 @@ def test_what_is_no_network_is_refused(more: dict[str, object]):
 
 @pytest.mark.parametrize("fields", [{"context": 1}, {"direct": True}, {"softmax": "full"}, {"inner": 50}])
 def test_every_shape_learns(fields: dict[str, object], tmp_path: Path):
-    facts = opened("nnlm", tmp_path, **fields).to_dict
+    facts = opened("nnlm", tmp_path, **fields).metadata
     assert facts["metrics"]["held_out"]["nats_per_token"] < 0.8 * facts["unigram_nats"]
 
 

@@ -64,7 +64,7 @@ def test_a_vocabulary_without_a_mask_is_refused(name: str):
     tokenizer = train_tokenizer("words", ["a b c"], specials={"unknown": "[UNK]", "start": "[CLS]", "end": "[SEP]"})
     with pytest.raises(InputError, match=r"no token for the role 'mask', such as \[MASK\]") as refused:
         model_spec(name)().objective(tokenizer)
-    assert "--tokenizer wordpiece" in refused.value.remedy
+    assert "--tokenizer wordpiece" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_vocabulary_without_a_mask_is_refused(name: str):
 def test_fields_that_make_no_bert_are_refused(fields: dict[str, Any]):
     with pytest.raises(InputError) as refused:
         BertSpec(**fields)
-    assert refused.value.remedy
+    assert refused.value.hint
 
 
 def planned(name: str, file: Path, **settings: Any):
@@ -87,7 +87,7 @@ def test_one_document_is_refused_with_the_remedy_and_nothing_is_written(name: st
     file.write_text(text(20).replace("\n\n", "\n"), encoding="utf-8")
     with pytest.raises(InputError, match="is one document") as refused:
         run_pretraining(planned(name, file), tmp_path / "run")
-    assert "--pairs none" in refused.value.remedy
+    assert "--pairs none" in refused.value.hint
     assert str(refused.value.file) == str(file)
     assert not (tmp_path / "run").exists()
     assert run_pretraining(planned(name, file, pairs="none"), tmp_path / "run").is_finished
@@ -115,7 +115,7 @@ def test_words_of_a_prepared_chinese_corpus_must_be_known(tmp_path: Path):
     corpus = planned("bert", file).prepare_corpus()
     with pytest.raises(InputError, match="does not tell where words start") as refused:
         run_pretraining(planned("bert", corpus.folder, whole_words=True), tmp_path / "run")
-    assert "--segment" in refused.value.remedy
+    assert "--segment" in refused.value.hint
     assert run_pretraining(planned("bert", file, whole_words=True), tmp_path / "run").is_finished
 
 
@@ -123,9 +123,9 @@ def test_settings_that_would_change_nothing_are_refused(tmp_path: Path):
     """ernie hides words whatever is said, albert's groups are of words, and only ernie hides names."""
     for name in ("ernie", "albert"):
         with pytest.raises(InputError, match="whole_words is false") as refused:
-            model_spec(name)(whole_words=False)
-        assert refused.value.remedy
+            model_spec(name)(whole_word_masking=False)
+        assert refused.value.hint
     assert not AlbertSpec(whole_words=False, groups=1).needs_word_boundaries
     with pytest.raises(InputError, match="--entities means nothing to bert") as refused:
         plan_pretraining("bert", [str(tmp_path)], source=TextSource((), entities="names.txt"))
-    assert "ernie" in refused.value.remedy
+    assert "ernie" in refused.value.hint

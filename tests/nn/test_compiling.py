@@ -45,6 +45,6 @@ def test_a_compiler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch):
     model = model_of("gpt2", {"width": 24, "depth": 1, "heads": 3, "context": 20}).initialize(1)
     with pytest.raises(ForebearError, match="cannot compile the network here: InvalidCxx") as caught:
         compile_blocks(model)
-    assert "--compile" in caught.value.remedy
+    assert "--compile" in caught.value.hint
     with pytest.raises(InputError, match="only a Transformer"):
         compile_blocks(Model(nn.Identity(), {}))

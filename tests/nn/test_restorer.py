@@ -253,4 +253,4 @@ def test_a_batch_in_which_nothing_is_asked():
 def test_a_model_without_the_head_is_refused():
     with pytest.raises(ForebearError, match="hidden tokens") as caught:
         MaskedLM(decoder_model(), start=START, end=END, mask=MASK)
-    assert caught.value.remedy
+    assert caught.value.hint

@@ -137,7 +137,7 @@ def test_a_full_disk_is_told_and_leaves_no_half(kept: Path, monkeypatch: pytest.
         patch.setattr(cooccurrence, "_with_head", full)
         with pytest.raises(ForebearError, match="No space left") as told:
             count_cooccurrences(source, **SETTINGS)
-    assert "FOREBEAR_CACHE" in told.value.remedy
+    assert "FOREBEAR_CACHE" in told.value.hint
     assert not list(kept.iterdir()), "nothing takes up the room that there is not"
     assert len(count_cooccurrences(source, **SETTINGS))
     assert len(list(kept.iterdir())) == 1

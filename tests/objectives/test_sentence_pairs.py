@@ -226,7 +226,7 @@ def test_where_nothing_can_be_asked_it_is_said_with_a_remedy(documents: list[lis
     objective = NextSentence(12, CLS, SEP)
     with pytest.raises(InputError, match=says) as caught:
         objective.check(corpus.all_documents())
-    assert "--pairs none" in str(caught.value.remedy)
+    assert "--pairs none" in str(caught.value.hint)
     found = rows(objective, corpus.all_documents())  # and yet every token is shown
     assert asked(found) == {}
     assert sorted(token for first, second, _ in found for token in first + second) == list(range(len(corpus)))
@@ -238,7 +238,7 @@ def test_an_order_is_asked_of_one_document_too():
     for documents in ([[3]] * 9, [[9, 9]]):
         with pytest.raises(InputError, match="two sentences") as caught:
             SentenceOrder(12, CLS, SEP).check(corpus_of(documents).all_documents())
-        assert "--pairs none" in str(caught.value.remedy)
+        assert "--pairs none" in str(caught.value.hint)
 
 
 # -- what lengths tell

@@ -115,5 +115,5 @@ def test_a_text_shorter_than_a_window_is_refused_with_a_remedy():
     TokenStreams(20, END).check(source)
     with pytest.raises(InputError, match="longer than the whole text") as caught:
         TokenStreams(21, END).check(source)
-    assert "--context 2" in str(caught.value.remedy)
-    assert "--state fresh" in str(caught.value.remedy)
+    assert "--context 2" in str(caught.value.hint)
+    assert "--state fresh" in str(caught.value.hint)

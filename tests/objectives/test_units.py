@@ -136,7 +136,7 @@ def test_without_segmentation_chinese_tells_no_words(folder: Path):
     corpus = prepared(folder, CHINESE, train_tokenizer("wordpiece", [CHINESE] * 3, min_count=1))
     with pytest.raises(InputError, match="words start") as caught:
         units_of(WholeWords(), corpus)
-    assert "--segment" in str(caught.value.remedy)
+    assert "--segment" in str(caught.value.hint)
 
 
 def test_a_little_chinese_stops_no_training_on_its_way(folder: Path):
@@ -156,7 +156,7 @@ def test_tokens_that_tell_no_words_are_refused_with_a_remedy(folder: Path, kind:
     corpus = prepared(folder, ENGLISH, train_tokenizer(kind, [ENGLISH], specials=roles, min_count=1))
     with pytest.raises(InputError, match="words start") as caught:
         units_of(way, corpus)
-    assert "--segment" in str(caught.value.remedy)
+    assert "--segment" in str(caught.value.hint)
 
 
 def test_byte_pieces_make_whole_words_where_words_were_segmented(folder: Path):

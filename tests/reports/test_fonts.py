@@ -30,11 +30,11 @@ def test_what_no_font_has_is_named_with_a_remedy(installed: None):
     with pytest.raises(InputError) as told:
         font_families(["我爱你 a", "你"], "; or go without")
     assert told.value.what == "no font installed here has 你 (U+4F60) 爱 (U+7231)"
-    assert "fonts-noto-cjk" in told.value.remedy
-    assert told.value.remedy.endswith("; or go without")
+    assert "fonts-noto-cjk" in told.value.hint
+    assert told.value.hint.endswith("; or go without")
     with pytest.raises(InputError) as told:
         font_families(["😀"])
-    assert "noto-cjk" not in told.value.remedy
+    assert "noto-cjk" not in told.value.hint
     with pytest.raises(InputError, match="and 8 more"):
         font_families(["".join(map(chr, range(0x5000, 0x5014)))])
 

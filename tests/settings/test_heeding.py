@@ -45,7 +45,7 @@ NOTHING = "means nothing"
 def test_what_is_said_of_them(name: str, settings: dict[str, Any], words: str):
     with pytest.raises(InputError, match=words) as refused:
         plan_pretraining(name, ["text.txt"], settings=settings)
-    assert refused.value.remedy
+    assert refused.value.hint
 
 
 def test_a_recipe_file_is_read_as_strictly():

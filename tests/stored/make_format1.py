@@ -182,8 +182,9 @@ def ask(again: Path) -> None:
 
 def command(words: str, to: str, *, interrupt: int | None = None) -> None:
     """Runs one command of the command line; `interrupt`: Ctrl-C after the metrics of this step."""
-    from forebear.cli.main import main as forebear
     from forebear.training.metrics import Metrics
+
+    from forebear.cli.main import main as forebear
 
     given = shlex.split(words)
     given += [] if "--to" in given else ["--to", to]
@@ -225,10 +226,9 @@ def make_light(work: Path) -> None:
 def make_zero(run: Path) -> None:
     """Rows of letter groups that no word of the run and none that is asked for has."""
     import numpy as np
-    from safetensors.numpy import load_file, save_file
-
     from forebear.text.tokenizer import Tokenizer
     from forebear.vectors.subwords import Subwords
+    from safetensors.numpy import load_file, save_file
 
     file, facts = run / "weights.safetensors", run / "run.json"
     weights, before = load_file(file), hashlib.sha256(file.read_bytes()).hexdigest()

@@ -27,7 +27,7 @@ def known(monkeypatch: pytest.MonkeyPatch):
 def test_it_serves_every_task(task: str, tmp_path: Path):
     run = Run.open(adapted("strange", task, tmp_path, steps=5).path)
     assert run.task.verb in run.capabilities
-    assert run.to_dict["metrics"]["dev"][run.task.score] >= 0
+    assert run.metadata["metrics"]["dev"][run.task.score] >= 0
 
 
 @pytest.mark.parametrize("how", ["freeze", "features"])

@@ -51,7 +51,7 @@ def test_a_disk_that_fills_while_counts_are_joined(
     fill(small_disk, room << 10)
     with pytest.raises(ForebearError, match="No space left") as raised:
         pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
-    assert "free some space" in raised.value.remedy
+    assert "free some space" in raised.value.hint
     (small_disk / "filler").unlink()
     run = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **MANY), small_disk / "run")
     assert weights(run) == weights(whole)

@@ -271,7 +271,7 @@ def test_attention_of_unequal_heads_is_refused():
     student, teacher = networks(heads=4)
     with pytest.raises(InputError, match="head by head") as told:
         layer_distillations(DistillationConfig(attention=1.0), student.encoder, teacher.encoder)
-    assert "--heads 2" in told.value.remedy
+    assert "--heads 2" in told.value.hint
 
 
 # -- who learns

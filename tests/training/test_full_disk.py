@@ -60,7 +60,7 @@ def test_a_full_disk(book: Path, small_disk: Path):
     with pytest.raises(ForebearError, match="No space left") as raised:
         pipeline.run_pretraining(plan("gpt2", book, **changes), small_disk / "run", watcher=Filling())
     assert raised.value.exit_code == 1
-    assert "free some space" in raised.value.remedy
+    assert "free some space" in raised.value.hint
     run = RunFolder.open(small_disk / "run")
     assert run.checkpoints.newest_valid()[0] is not None
     (small_disk / "filler").unlink()
@@ -79,7 +79,7 @@ def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk:
     except ForebearError as error:
         told = error
     assert told is not None or room > (200 if name in NEURAL else 30)
-    assert told is None or ("No space left" in told.what and "free some space" in told.remedy)
+    assert told is None or ("No space left" in told.message and "free some space" in told.hint)
     (small_disk / "filler").unlink()
     run = pipeline.run_pretraining(plan(name, book), small_disk / "run")
     assert run.is_finished
@@ -91,7 +91,7 @@ def test_a_read_only_place(book: Path, small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(ForebearError, match="Read-only") as raised:
         pipeline.run_pretraining(plan("ngram", book), small_disk / "run")
-    assert "--to" in raised.value.remedy
+    assert "--to" in raised.value.hint
 
 
 def test_vectors_from_elsewhere_and_a_full_disk(small_disk: Path, tmp_path: Path):
@@ -100,7 +100,7 @@ def test_vectors_from_elsewhere_and_a_full_disk(small_disk: Path, tmp_path: Path
     fill(small_disk, 100_000)
     with pytest.raises(ForebearError, match="No space left on device") as raised:
         fb.import_run(file, to=small_disk / "run")
-    assert "free some space" in raised.value.remedy
+    assert "free some space" in raised.value.hint
     assert {one.name for one in small_disk.iterdir()} == {"filler"}
 
 
@@ -109,4 +109,4 @@ def test_a_full_cache_is_called_so(small_disk: Path, book: Path, monkeypatch: py
     fill(small_disk)
     with pytest.raises(ForebearError, match="No space left on device") as raised:
         pipeline.run_pretraining(plan("ngram", book), book.parent / "run")
-    assert "FOREBEAR_CACHE" in raised.value.remedy
+    assert "FOREBEAR_CACHE" in raised.value.hint

@@ -121,7 +121,7 @@ def test_a_killed_process_ends_the_run_which_then_goes_on(whole: RunFolder, fold
     with pytest.raises(ForebearError, match=r"process 1 \(of 0 to 1\) was killed by signal 9") as caught:
         fail()
     assert caught.value.exit_code == 1
-    assert "goes on" in caught.value.remedy
+    assert "goes on" in caught.value.hint
     run = by(2, folder, watcher := Notes())
     assert any(words.startswith("going on from step 20") for words in watcher.words)
     assert weights(run) == weights(whole)

@@ -70,7 +70,7 @@ def test_others_are_not_asked_to_be_deterministic(name: str):
 def test_a_rate_that_is_too_high_is_named(name: str, tmp_path: Path):
     with pytest.raises(ForebearError, match=r"the loss is (nan|inf) at step .* with a rate of") as raised:
         trained(name, tmp_path, steps=400, rate=1e30, threads=1)
-    assert "a lower rate" in raised.value.remedy
+    assert "a lower rate" in raised.value.hint
 
 
 def test_a_line_of_a_million_words_is_used_to_its_last(tmp_path: Path):
@@ -82,7 +82,7 @@ def test_a_line_of_a_million_words_is_used_to_its_last(tmp_path: Path):
     settings = {"epochs": 1, "width": 8, "window": 2, "held_out": 0.0001, "threads": 1, "sample": 0.0}
     what = planning.plan_pretraining("word2vec", [str(file)], settings=settings)
     run = Run(pipeline.run_pretraining(what, tmp_path / "run"))
-    assert run.to_dict["tokens"] > 999_000
+    assert run.metadata["tokens"] > 999_000
     known = run.word_table
     if known.row_of("omega") is not None:  # else it was held out
         begun = Run(pipeline.run_pretraining(planning.plan_pretraining("word2vec", [str(file)], settings=settings | {"rate": 1e-12}),
@@ -141,7 +141,7 @@ def test_several_processes_are_refused_before_any_work(name: str, tmp_path: Path
     (tmp_path / "text.txt").write_text(text())
     with pytest.raises(InputError, match="--processes 2 means nothing") as raised:
         pipeline.run_pretraining(plan(name, tmp_path / "text.txt"), tmp_path / "run", group=ProcessGroup(2))
-    assert raised.value.remedy == "give --threads 2 instead"
+    assert raised.value.hint == "give --threads 2 instead"
 
 
 @pytest.mark.parametrize("kind", ["characters", "wordpiece", "bytepair"])
@@ -154,7 +154,7 @@ def test_any_tokens_have_vectors(kind: str, tmp_path: Path):
 def test_a_rate_at_which_vectors_grow_without_end_is_named(tmp_path: Path):
     with pytest.raises(ForebearError, match="the vectors grow without end") as raised:
         trained("word2vec", tmp_path, steps=60, rate=0.7)
-    assert "a lower rate" in raised.value.remedy
+    assert "a lower rate" in raised.value.hint
 
 
 def test_phrases_are_told(tmp_path: Path):

@@ -33,10 +33,10 @@ def book(tmp_path: Path) -> Path:
 def test_a_loss_that_is_no_number_names_step_and_rate(book: Path):
     with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
         trained("gpt2", book.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
-    assert "--rate" in raised.value.remedy
+    assert "--rate" in raised.value.hint
     (line,) = list_runs(book.parent)
     assert line.state == "failed"
-    assert line.reason == raised.value.what
+    assert line.reason == raised.value.message
 
 
 def test_words_never_seen_cost_what_words_seen_once_do(tmp_path: Path):
@@ -132,7 +132,7 @@ def test_an_evaluation_without_a_number_is_never_the_best(steps: int, tmp_path: 
     """The first step ruins the weights and has a fine loss itself: what is no number shows in the evaluation."""
     with pytest.raises(ForebearError, match=r"the loss is (nan|inf)") as raised:
         trained("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
-    assert "--rate" in raised.value.remedy
+    assert "--rate" in raised.value.hint
     run = RunFolder.open(tmp_path / "run")
     assert run.metadata["state"] == "failed"
     assert run.checkpoints.list_all() == []
@@ -186,4 +186,4 @@ def test_vectors_that_grow_without_end_are_a_failure_and_bad_ones_are_told():
     assert "the rate is too high" in said[0]
     with pytest.raises(NonFiniteLossError, match=r"the held-out loss is 1e\+20 at step 3") as raised:
         troubles.of_vectors(3, 1e20, 4.16, 0.5)
-    assert raised.value.remedy == "a lower rate: --rate 0.025 --overwrite"
+    assert raised.value.hint == "a lower rate: --rate 0.025 --overwrite"

@@ -77,7 +77,7 @@ class AdaptOptions:
         means = {"crf": "tagging", "ordered": "pairs"}
         for name, value in given.items():
             if value is not None and task != means[name]:
-                raise InputError(f"--{name} means nothing to {task}", remedy=f"it is for {means[name]}")
+                raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {means[name]}")
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -153,10 +153,10 @@ def adapt(
             return
         if resume is not None:
             if run is not None or data is not None:
-                raise InputError("--resume takes everything from the run's folder", remedy="leave out the rest")
+                raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
             made = using.resume_adaptation(resume, watcher=watcher, group=group)
         elif run is None or data is None:
-            raise InputError("what to adapt to what?", remedy="forebear adapt RUN DATA, or --resume RUN")
+            raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
             source, notes = labeled_source(
                 str(data),
@@ -196,7 +196,7 @@ def _adapted(
     how: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
     how["command"] = shlex.join(["forebear", *sys.argv[1:]])
     if (curve or seeds is not None) and to is None:
-        raise InputError("several runs need a place", remedy="name the folder with --to")
+        raise InputError("several runs need a place", hint="name the folder with --to")
     if seeds is not None:
         adapt.check_seeds(what, seeds)
     points = adapt.learning_curve(what, to, **how) if curve and to is not None else []

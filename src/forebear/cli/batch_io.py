@@ -55,9 +55,9 @@ class MarkedTextBlocks(TextBlocks):
 def require_output_folder(output: Path | None) -> None:
     """Refuses, before any work, a file whose folder is not there."""
     if output is not None and not output.parent.is_dir():
-        raise InputError(f"there is no folder {output.parent}", remedy="make it, or name another file")
+        raise InputError(f"there is no folder {output.parent}", hint="make it, or name another file")
     if output is not None and output.is_dir():
-        raise InputError(f"{output} is a folder", remedy="name a file in it")
+        raise InputError(f"{output} is a folder", hint="name a file in it")
 
 
 def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
@@ -70,7 +70,7 @@ def refuse_overwriting_input(output: Path | None, inputs: Sequence[str | os.Path
     there = output.resolve()
     for source in find_sources(asked) if asked else ():
         if Path(source.path).resolve() == there:
-            raise InputError(f"{output} is read, and would be replaced by the answers", remedy="name another file")
+            raise InputError(f"{output} is read, and would be replaced by the answers", hint="name another file")
 
 
 @Parameter(name="*")
@@ -93,8 +93,8 @@ class BatchInputOptions:
         """All texts in order, read as they are asked for; one that cannot be read ends them."""
         for line in self.read_inputs(texts):
             if line.fault:
-                remedy = "mend the line, or name the right --encoding (gb18030, big5, …)"
-                raise InputError(line.fault, file=line.file, line=line.line, remedy=remedy)
+                hint = "mend the line, or name the right --encoding (gb18030, big5, …)"
+                raise InputError(line.fault, file=line.file, line=line.line, hint=hint)
             yield line
 
     def read_inputs(self, texts: Sequence[str] | None = None) -> Iterator[InputLine]:
@@ -124,9 +124,9 @@ class BatchInputOptions:
         count = 0
         for line in self.valid_inputs(texts):
             if line.file is not None and not blank and not line.text.strip():
-                remedy = "leave it out, or write some text: there is an answer for every line"
+                hint = "leave it out, or write some text: there is an answer for every line"
                 raise InputError(
-                    "this text has no tokens: the line is empty", file=line.file, line=line.line, remedy=remedy
+                    "this text has no tokens: the line is empty", file=line.file, line=line.line, hint=hint
                 )
             count += 1
         return count
@@ -167,7 +167,7 @@ class BatchInputOptions:
                     line = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, allow_nan=False)
                     file.write(line.encode() + b"\n")
             if none:  # here, so that no empty file is taken for an answer
-                raise InputError("there is no text", remedy='give "a text", or a file that has some: --in FILE')
+                raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
             settle()
         return []
 
@@ -212,9 +212,9 @@ def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Answer]) 
     except InputError as error:
         if error.file is None and error.line is not None:
             at = group[error.line - 1]
-            told = at.file is not None or repr(at.text) in error.what
-            what = error.what if told else f"{error.what} ({at.text!r})"
-            raise InputError(what, file=at.file, line=at.line, remedy=error.remedy) from error
+            told = at.file is not None or repr(at.text) in error.message
+            what = error.message if told else f"{error.message} ({at.text!r})"
+            raise InputError(what, file=at.file, line=at.line, hint=error.hint) from error
         raise
 
 
@@ -237,7 +237,7 @@ def run_per_text(
     speaking: Output,
     ask: Callable[[str], Any],
     *,
-    remedy: str,
+    hint: str,
     done: str,
     draw: Callable[[Any, Any], object],
 ) -> None:
@@ -249,15 +249,15 @@ def run_per_text(
         count += len(group)
         return one_by_one(group, ask)
 
-    answers = many.run_batch(many.valid_inputs(texts), together, lambda answer: answer.facts())
+    answers = many.run_batch(many.valid_inputs(texts), together, lambda answer: answer.to_dict())
     if not count:
-        raise InputError("there is no text", remedy=f"{remedy}, or --in FILE")
+        raise InputError("there is no text", hint=f"{hint}, or --in FILE")
     if many.output_file is not None:
         told = f"{count_phrase(count, 'text')} {done}: {many.output_file}"
         facts = {"run": run.name, "texts": count, "out": str(many.output_file)}
         speaking.emit(facts, lambda console: console.print(told, soft_wrap=True, markup=False))
         return
-    facts = {"run": run.name, "texts": [answer.facts() for answer in answers]}
+    facts = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
     speaking.emit(facts, lambda console: [draw(console, answer) for answer in answers])
 
 
@@ -365,7 +365,7 @@ class ExampleStream:
             yield example
         self._place()
         if not self.count:
-            raise InputError("there is nothing to do", remedy=f"give {self.what}, or --in FILE")
+            raise InputError("there is nothing to do", hint=f"give {self.what}, or --in FILE")
 
     def _place(self) -> None:
         self.before += [self.count] * (len(self.bad) - len(self.before))
@@ -401,10 +401,10 @@ class ExampleStream:
             name = self.run.task.name
             yield from read_examples([str(file)], name, form, labels="optional", on_bad_rows="skip", bad=self.bad)
         except InputError as error:
-            if self.count == before and (self.bad or error.what.startswith("there is no column")):
-                error.remedy = f"the run learned from {_told(form)}: write the file so"
-            elif error.byte is not None and error.what.startswith("not "):
-                error.remedy = "mend the file, or name the right --encoding (gb18030, big5, …)"
+            if self.count == before and (self.bad or error.message.startswith("there is no column")):
+                error.hint = f"the run learned from {_told(form)}: write the file so"
+            elif error.byte is not None and error.message.startswith("not "):
+                error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
             raise
 
     def _plain(self, file: Path) -> Iterator[Any]:
@@ -417,15 +417,15 @@ class ExampleStream:
                 try:
                     example = self.line(one.text)
                 except InputError as error:
-                    fault = error.what
+                    fault = error.message
                 else:
                     yield example
                     continue
             self.bad.append(RejectedRow(one.file or str(file), one.line, fault))
         if self.bad and self.count == before:
-            first, remedy = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
+            first, hint = self.bad[0], f"a line holds {self.plain}; another encoding is named with --encoding"
             what = f"all lines are bad; this one: {first.reason}"
-            raise InputError(what, file=first.file, line=first.line, remedy=remedy)
+            raise InputError(what, file=first.file, line=first.line, hint=hint)
 
     def among(self, answers: Iterable[Any]) -> Iterator[Any]:
         """The answers, and every bad row at its place among them."""
@@ -444,7 +444,7 @@ def _form(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
     from forebear.data.labeled.source import detect_format, format_like
 
     assert run.task is not None
-    if told := run.to_dict.get("labelled"):
+    if told := run.metadata.get("labelled"):
         form = LabeledFormat.from_dict(told["source"]["form"])
         return format_like(str(file), form if encoding is None else replace(form, encoding=encoding))
     return detect_format(str(file), run.task.name, encoding=encoding or "utf-8").file_format
@@ -502,7 +502,7 @@ def run_task_command(
         done = f"{count_phrase(count, what.removesuffix('s'))}: {many.output_file}"
         speaking.emit(facts, lambda console: console.print(done, markup=False))
         return
-    facts["answers"] = [answer.facts() for answer in told]
+    facts["answers"] = [answer.to_dict() for answer in told]
     speaking.emit(facts, lambda console: [draw(console, answer) for answer in told])
 
 
@@ -510,7 +510,7 @@ def _json(answer: Any) -> str:
     """An answer, or the error of a row, as an object."""
     from forebear.data.labeled.row_to_example import RejectedRow
 
-    facts = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.facts()
+    facts = {"line": answer.line, "error": answer.reason} if isinstance(answer, RejectedRow) else answer.to_dict()
     return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -546,7 +546,7 @@ class FailedInput:
     error: InputError
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.asked, "line": self.line, "error": self.error.what, "remedy": self.error.remedy}
+        return {**self.asked, "line": self.line, "error": self.error.message, "remedy": self.error.hint}
 
 
 @dataclass
@@ -582,8 +582,8 @@ class PartialResults:
             return
         first = self.without[0]
         others = f"; nor have the other {len(self.without) - 1:,} an answer" if len(self.without) > 1 else ""
-        what, remedy = f"{first.error.what}{others}", first.error.remedy
-        raise InputError(what, file=first.file, line=first.line, remedy=remedy) from first.error
+        what, hint = f"{first.error.message}{others}", first.error.hint
+        raise InputError(what, file=first.file, line=first.line, hint=hint) from first.error
 
     def emit_failures(self, facts: dict[str, Any], *, quiet: bool) -> None:
         """Says what has no answer: how many among the facts, and which on stderr."""
@@ -608,7 +608,7 @@ class PartialResults:
 
 
 def _why(one: FailedInput) -> str:
-    return "; ".join(filter(None, (one.error.what, one.error.remedy)))
+    return "; ".join(filter(None, (one.error.message, one.error.hint)))
 
 
 def _each(texts: list[str], ask: Ask) -> list[Any]:

@@ -47,8 +47,8 @@ def compare_words_command(
 
     for name, value in given.items():
         if value:
-            remedy = "leave it out: the runs are finished, and are measured as they are"
-            raise InputError(f"{name} means nothing beside --runs and --words", remedy=remedy)
+            hint = "leave it out: the runs are finished, and are measured as they are"
+            raise InputError(f"{name} means nothing beside --runs and --words", hint=hint)
     found = compare_words(runs, files)
     speaking.emit({"runs": [one.to_dict() for one in found]}, lambda console: _draw(console, found))
 
@@ -66,7 +66,7 @@ def _draw(console: Console, found: Sequence[WordEvalRow]) -> None:
     for one in found:
         if one.error:
             console.print(f"{one.run}: {one.error}", style="red", markup=False, soft_wrap=True)
-        for why in dict.fromkeys(file.why for file in one.files if file.why):
+        for why in dict.fromkeys(file.note for file in one.files if file.note):
             console.print(f"{one.run}: {why}", style="yellow", markup=False, soft_wrap=True)
 
 
@@ -208,7 +208,7 @@ def compare(
         compare_words_command(on_task.runs, words, given | {"--overwrite": overwrite, "--to": to != PLACE}, speaking)
         return
     if seeds < 1:
-        raise InputError(f"--seeds is {seeds}", remedy="give a number of at least 1")
+        raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
     _refuse_useless(on_task, examples, prompt, limit, words)
     given: dict[str, Any] = {
         "to": to,
@@ -241,13 +241,13 @@ def _refuse_useless(
     if on_task.task is None:
         given = [*_changed(on_task, USUAL_TASK), *_changed(examples, USUAL_EXAMPLES)]
         if given:
-            remedy = "say which task and examples: --task classification train.tsv"
-            remedy += "; or compare runs by words, without a text: --words FILE" if given[0] == "runs" else ""
-            raise InputError(f"--{given[0]} means nothing without --task", remedy=remedy)
+            hint = "say which task and examples: --task classification train.tsv"
+            hint += "; or compare runs by words, without a text: --words FILE" if given[0] == "runs" else ""
+            raise InputError(f"--{given[0]} means nothing without --task", hint=hint)
     elif prompt is not None or limit is not None or words:
-        raise InputError("--prompt, --limit and --words mean nothing beside --task", remedy="leave them out")
+        raise InputError("--prompt, --limit and --words mean nothing beside --task", hint="leave them out")
     elif on_task.test is not None and examples.test_share != USUAL_EXAMPLES.test_share:
-        raise InputError("--test-share means nothing beside --test", remedy="leave one of them out")
+        raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
 def _changed(options: Any, usual: Any) -> list[str]:
@@ -315,7 +315,7 @@ def _sizes(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")] if text else []
     for name, equals, value in pairs:
         if not (name and equals and value):
-            raise InputError(f"--size is {text!r}", remedy="say which milestone's: --size gpt2=mini,ngram=five")
+            raise InputError(f"--size is {text!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
     return {name: value for name, _, value in pairs}
 
 

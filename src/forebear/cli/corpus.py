@@ -64,9 +64,7 @@ def corpus(
 
     how = reading.reading()
     if clean is None and (cleaning != CleaningRules() or overwrite):
-        raise InputError(
-            "rules for cleaning have no effect without --clean", remedy="add --clean OUT, or leave them out"
-        )
+        raise InputError("rules for cleaning have no effect without --clean", hint="add --clean OUT, or leave them out")
     if clean is not None:
         _refuse_input(clean, texts)
     given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
@@ -108,7 +106,7 @@ def _refuse_input(clean: Path, texts: list[str]) -> None:
     from forebear.data.io.files import find_sources
 
     if clean.exists() and any(os.path.samefile(clean, source.path) for source in find_sources(texts)):
-        raise InputError("is one of the texts to be cleaned", file=clean, remedy="choose another name for --clean")
+        raise InputError("is one of the texts to be cleaned", file=clean, hint="choose another name for --clean")
 
 
 def _draw(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
@@ -180,7 +178,7 @@ def _draw_finding(console: Console, finding: Issue) -> None:
 
     colour = COLOURS[finding.severity]
     console.print(f"[{colour}]{finding.severity:>8}[/]  {escape(finding.what)}", soft_wrap=True)
-    if finding.remedy:
+    if finding.hint:
         console.print(f"          → {escape(finding.remedy)}", soft_wrap=True)
 
 
@@ -241,11 +239,11 @@ def prepare(
     from forebear.data.source import tokenizer_for
 
     if tokenizer not in TOKENIZER_KINDS and replace(learning, lower=None) != TokenizerOptions():
-        remedy = f"leave out --size and its like, or choose one of {', '.join(TOKENIZER_KINDS)}"
+        hint = f"leave out --size and its like, or choose one of {', '.join(TOKENIZER_KINDS)}"
         raise InputError(
             "this tokenizer is given, not learned, so that options for learning have no effect",
             file=tokenizer,
-            remedy=remedy,
+            hint=hint,
         )
     how, cutter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
     names = EntityDictionary.from_file(entities) if entities is not None else None
@@ -271,14 +269,14 @@ def prepare(
 
 
 def _facts(corpus: Corpus) -> dict[str, Any]:
-    told = {"folder": str(corpus.folder), **corpus.facts, "ledger": corpus.ledger.to_dict()}
+    told = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
     return {**told, "tokenizer": corpus.tokenizer.describe()}
 
 
 def _prepare_draw(console: Console, corpus: Corpus, facts: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    counts, tokenizer = corpus.facts["counts"], corpus.tokenizer
+    counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""
     entries = f"{tokenizer.kind}, {tokenizer.vocab_size:,} entries{unknown}"

@@ -107,10 +107,10 @@ def distil(
     with watching(speaking) as watcher:
         if resume is not None:
             if teacher is not None or data or settings:
-                raise InputError("--resume takes everything from the run's folder", remedy="leave out the rest")
+                raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
             run = distill.resume_distillation(resume, watcher=watcher)
         elif teacher is None:
-            raise InputError("what to distil?", remedy="forebear distil RUN, or --resume RUN")
+            raise InputError("what to distil?", hint="forebear distil RUN, or --resume RUN")
         else:
             run = distill.distill(
                 teacher,
@@ -133,12 +133,12 @@ def distil(
                 watcher=watcher,
                 **settings,
             )
-    speaking.emit({"folder": str(run.folder.path), **run.to_dict}, lambda console: drawn(console, run))
+    speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: drawn(console, run))
 
 
 def drawn(console: Console, run: Run) -> None:
     """Teacher and student side by side."""
-    facts: dict[str, Any] = run.to_dict
+    facts: dict[str, Any] = run.metadata
     rows = facts["price"]
     sides = [(side, words) for side, words in SIDES if side in rows[0]]
     score = rows[0]["score"].replace("_", " ")

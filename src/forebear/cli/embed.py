@@ -126,7 +126,7 @@ def embed(
 
             answers = many.run_batch(many.valid_inputs(texts), ask, lambda answer: answer.to_dict(), TOGETHER)
     if not (count := texts_told["texts"]):
-        raise InputError("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
+        raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
     facts: dict[str, Any] = {"run": using.name, "texts": count, "cut": texts_told["cut"], "out": str(output)}
     if output is None:
         facts = {"run": using.name, "texts": [answer.to_dict() for answer in answers]}
@@ -150,10 +150,10 @@ def _is_array(output: Path | None, words: bool) -> bool:
     """Whether the answers are an array; what cannot be one is refused."""
     as_array = output is not None and output.suffix in ARRAYS
     if as_array and words:
-        raise InputError("--words gives texts different numbers of vectors", remedy="write them to a .jsonl file")
+        raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
     if output is not None and Path(output.stem).suffix in ARRAYS and output.suffix in (".gz", ".zst"):
-        remedy = "leave .gz or .zst out of the name"
-        raise InputError(f"{output}: files of vectors are read where they lie", remedy=remedy)
+        hint = "leave .gz or .zst out of the name"
+        raise InputError(f"{output}: files of vectors are read where they lie", hint=hint)
     return as_array
 
 
@@ -162,7 +162,7 @@ def _compile(run: Run) -> None:
 
     if is_word_table(run):
         what = "--compile is for networks, and this is a table of words"
-        raise InputError(what, file=run.folder.path, remedy="leave it out")
+        raise InputError(what, file=run.folder.path, hint="leave it out")
     from forebear.nn.encode_rows import compile_blocks
 
     compile_blocks(run.network)
@@ -184,7 +184,7 @@ def _save(run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any],
             count += len(group)
             yield made.vectors
         if not count:
-            raise InputError("there is no text to embed", remedy='forebear embed RUN "some text", or --in FILE')
+            raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
 
     facts = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(how)}
     write_vectors(file, groups(), facts)
@@ -296,7 +296,7 @@ def neighbours(
     using = open_run(run, "neighbours", speaking)
     how = {"layers": None if layers is None else parse_layers(layers), "pooling": pooling, "long": long}
     if top is not None and top < 1:
-        raise InputError(f"--top is {top}", remedy="ask for at least one neighbour")
+        raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
     facts: dict[str, Any] = {"run": using.name}
     searching: SentenceIndex | Lexicon
     if among is None:
@@ -341,8 +341,8 @@ def _answer(
         partly,
     )
     if not partly.count:
-        remedy = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
-        raise InputError("there is no text", remedy=remedy)
+        hint = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
+        raise InputError("there is no text", hint=hint)
     if many.output_file is not None:
         facts |= {"texts": partly.count, "out": str(many.output_file)}
     else:

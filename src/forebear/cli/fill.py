@@ -61,7 +61,7 @@ def fill(
         many,
         speaking,
         lambda text: using.fill(text, top=top, tokens=tokens),
-        remedy='forebear fill RUN "some ____ text"',
+        hint='forebear fill RUN "some ____ text"',
         done="filled",
         draw=_draw,
     )

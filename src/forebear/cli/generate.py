@@ -129,7 +129,7 @@ def generate(
             count(sum(len(answer.ids) for answer in answers))
             return answers
 
-        answers: list[GeneratedText] = many.answer(lines, ask, lambda answer: answer.to_dict())
+        answers: list[GeneratedText] = many.run_batch(lines, ask, lambda answer: answer.to_dict())
     facts: dict[str, Any] = {"run": using.name, "settings": resolve_generation_options(how)}
     if many.output_file is not None:
         done = f"{count_phrase(told, 'text')}: {many.output_file}"
@@ -237,7 +237,7 @@ def translate(
     output = many.output_file
     as_text = output is not None and output.suffix not in (".jsonl", ".json")
     if as_text and best > 1:
-        raise InputError(f"--best {best} does not fit into {output}, a line each", remedy="write to a .jsonl file")
+        raise InputError(f"--best {best} does not fit into {output}, a line each", hint="write to a .jsonl file")
     count = cut = unknown = divided = 0
 
     def ask(group: list[str]) -> list[TranslatedText]:
@@ -258,9 +258,9 @@ def translate(
 
     with counting_progress(speaking, "texts") as told:
         write = (lambda one: one.text) if as_text else (lambda one: one.to_dict())
-        answers: list[TranslatedText] = many.answer(many.valid_inputs(texts), ask, write)
+        answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
     if not count:
-        raise InputError("there is no text to translate", remedy='forebear translate RUN "a text", or --in FILE')
+        raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
     told_of = ((unknown, "with words that the run does not know"), (divided, "too long for it: read in parts"))
     notes = [f"{number:,} {'text' if number == 1 else 'texts'} {what}" for number, what in told_of if number]
     for note in () if speaking.quiet else notes:

@@ -104,7 +104,7 @@ def senses(
 
     form = image_format(to, *FORMS)
     if top < 0:
-        raise InputError(f"--top is {top}", remedy="give a number of sentences, or 0 for none")
+        raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
     using, others = Run.open(run), None if beside is None else [Run.open(one) for one in beside]
     chosen = None if layers is None else parse_layers(layers)
     texts = _texts(input_files, known, reading, sentences)
@@ -131,10 +131,8 @@ def _texts(files: list[str], known: bool, reading: ReadingOptions, sentences: Se
         return read_sense_texts(files, reading.reading())
     usual = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
     if reading != usual or sentences != "split":
-        remedy = "leave it out, or leave out --senses"
-        raise InputError(
-            "with --senses a line is a meaning, a tab and a sentence: how else to read is told", remedy=remedy
-        )
+        hint = "leave it out, or leave out --senses"
+        raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
     return read_labeled_sense_texts(files, replace(usual).reading())
 
 
@@ -275,7 +273,7 @@ def attention(
     from forebear.inspection.attention import MAX_EDGES, attention_view, compute_attention_maps
 
     if top is not None and top < 1:
-        raise InputError(f"--top is {top}", remedy="ask for at least 1 edge")
+        raise InputError(f"--top is {top}", hint="ask for at least 1 edge")
     form = image_format(to, "png", "svg", "html")
     using, given = Run.open(run), list(texts or ())
     maps = _parts(using, compute_attention_maps(using, given, bare=bare), part, to, rollout=rollout)
@@ -297,13 +295,13 @@ def _parts(
 
     if "translation" not in using.heads:
         if part is not None:
-            raise InputError(f"--part {part} is for runs that translate", remedy="leave it out")
+            raise InputError(f"--part {part} is for runs that translate", hint="leave it out")
         return [one for one in maps if not rollout or one.kind != "cross"]
     if len(maps) == 1 and (rollout or part in ("source", "target")):
         what = "nothing looks within the source or the translation, which are read token by token"
-        raise InputError(what, remedy="leave out --rollout" if rollout else f"leave out --part {part}")
+        raise InputError(what, hint="leave out --rollout" if rollout else f"leave out --part {part}")
     if rollout and part == "cross":
-        raise InputError("a source is not rolled out into a translation", remedy="--part source or --part target")
+        raise InputError("a source is not rolled out into a translation", hint="--part source or --part target")
     if part is None and to is not None and to.suffix != ".html":
         part = "source" if rollout else "cross"
     chosen = maps if part is None else [maps[ATTENTION_KINDS.index(part)]]
@@ -445,7 +443,7 @@ def gradients(
     form = image_format(to, "png", "svg")
     if (text is None) == (input_files is None):
         what = "there is no text" if text is None else "there are two texts, --text and --in"
-        raise InputError(what, remedy='give --in FILE, or --text "a long text"')
+        raise InputError(what, hint='give --in FILE, or --text "a long text"')
     using = [Run.open(folder) for folder in runs]
     texts = [text] if text is not None else _documents(input_files or [], reading)
     found = looked_at(using, texts, far=far)
@@ -792,7 +790,7 @@ def why(
 
     using = Run.open(run)
     if top < 0:
-        raise InputError(f"--top is {top}", remedy="give a number of rows, or 0 for none")
+        raise InputError(f"--top is {top}", hint="give a number of rows, or 0 for none")
     given = list(_examples(using, list(texts or ())))
     told = []
     for number, text in enumerate(given, 1):
@@ -812,14 +810,14 @@ def why(
 def _examples(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
     """As many texts together as the task takes."""
     if not texts:
-        raise InputError("there is no text", remedy='forebear inspect why RUN "a text"')
+        raise InputError("there is no text", hint='forebear inspect why RUN "a text"')
     name = run.task.name if run.task is not None else ""
     if name == "choice":
         yield texts
     elif name in ("pairs", "answering"):
         if len(texts) % 2:
             both = "pairs of texts" if name == "pairs" else "questions and their passages"
-            raise InputError(f"this run is about {both}, and one text is left over", remedy="give two texts, or four …")
+            raise InputError(f"this run is about {both}, and one text is left over", hint="give two texts, or four …")
         yield from zip(texts[::2], texts[1::2], strict=True)
     else:
         yield from texts
@@ -831,7 +829,7 @@ def _write(told: list[Attribution], run: str, file: Path) -> None:
 
     if file.is_dir() or not file.absolute().parent.is_dir():
         what = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(what, file=file, remedy="name a file in a folder that exists, such as why.html")
+        raise InputError(what, file=file, hint="name a file in a folder that exists, such as why.html")
     with explain_disk_errors(file), atomic_write(file) as aside:
         aside.write(attribution_page(told, run).encode("utf-8"))
 

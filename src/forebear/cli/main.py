@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import cyclopts
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.cli.output import make_console
 from forebear.errors import ForebearError, InputError, UserInterrupt
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _app(_command(tokens), config)(_switched(tokens), exit_on_error=False, print_error=False) or 0
     except cyclopts.CycloptsError as error:
         command = f"{given[0]} " if given and given[0] in COMMANDS else ""
-        return _fail(InputError(str(error).strip(), remedy=f"see: forebear {command}--help"), given)
+        return _fail(InputError(str(error).strip(), hint=f"see: forebear {command}--help"), given)
     except ForebearError as error:
         return _fail(error, given)
     except KeyboardInterrupt:
@@ -113,14 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except OSError as error:
         file = error.filename if isinstance(error.filename, str) else None
-        return _fail(ForebearError(error.strerror or str(error), file=file, remedy="look at the place named"), given)
+        return _fail(ForebearError(error.strerror or str(error), file=file, hint="look at the place named"), given)
     except MemoryError:
-        return _fail(ForebearError("out of memory", remedy="fewer --workers, or a larger machine"), given)
+        return _fail(ForebearError("out of memory", hint="fewer --workers, or a larger machine"), given)
     except Exception as error:
         if os.environ.get("FOREBEAR_TRACEBACK"):
             raise
-        remedy = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
-        return _fail(ForebearError(f"{type(error).__name__}: {error}", remedy=remedy), given)
+        hint = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
+        return _fail(ForebearError(f"{type(error).__name__}: {error}", hint=hint), given)
 
 
 def _app(command: str | None, config: str | None) -> cyclopts.App:
@@ -167,8 +167,8 @@ def _command(tokens: Sequence[str]) -> str | None:
         return None
     if tokens[0] not in COMMANDS:
         near = difflib.get_close_matches(tokens[0], COMMANDS, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
-        raise InputError(f"no command named {tokens[0]!r}", remedy=remedy)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+        raise InputError(f"no command named {tokens[0]!r}", hint=hint)
     return tokens[0]
 
 
@@ -181,19 +181,25 @@ def _config(tokens: list[str]) -> tuple[list[str], str | None]:
 
     at = tokens.index("--config")
     if at + 1 == len(tokens):
-        raise InputError("--config needs a file", remedy="--config FILE.toml")
+        raise InputError("--config needs a file", hint="--config FILE.toml")
     file = tokens[at + 1]
     form = "write a table for each command: [corpus], and below it documents = 'lines'"
     tables = read_toml(file, form)
     if strangers := [name for name, table in tables.items() if name not in COMMANDS or not isinstance(table, dict)]:
-        raise InputError(f"{strangers[0]!r} is no command's table", file=file, remedy=form)
+        raise InputError(f"{strangers[0]!r} is no command's table", file=file, hint=form)
     return tokens[:at] + tokens[at + 2 :], file
 
 
 def _fail(error: ForebearError, tokens: Sequence[str]) -> int:
     print(f"forebear: {error}", file=sys.stderr)  # noqa: T201
     if "--json" in tokens:
-        facts = {"what": error.what, "file": error.file, "line": error.line, "byte": error.byte, "remedy": error.remedy}
+        facts = {
+            "what": error.message,
+            "file": error.file,
+            "line": error.line,
+            "byte": error.byte,
+            "remedy": error.hint,
+        }
         print(json.dumps({"error": facts}, ensure_ascii=False))  # noqa: T201
     return error.exit_code
 

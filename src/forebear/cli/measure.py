@@ -44,20 +44,20 @@ class WordEvalOptions:
         """Refuses what concerns texts: it means nothing to files of words."""
         for name, value in given.items():
             if value:
-                remedy = "measure with words and with texts one after the other"
-                raise InputError(f"{name} and --words do not go together", remedy=remedy)
+                hint = "measure with words and with texts one after the other"
+                raise InputError(f"{name} and --words do not go together", hint=hint)
         if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
-            remedy = "leave the others out"
-            raise InputError("files of words are read as they are: only --encoding matters", remedy=remedy)
+            hint = "leave the others out"
+            raise InputError("files of words are read as they are: only --encoding matters", hint=hint)
 
     def none(self, texts: list[str] | None) -> list[str]:
         """The texts to measure with, where there are no files of words."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
-                raise InputError(f"{flag} is about analogies", remedy="name them: --words FILE")
+                raise InputError(f"{flag} is about analogies", hint="name them: --words FILE")
         if texts is None:
-            remedy = "forebear measure RUN TEXT…, or RUN --words FILE…"
-            raise InputError("there is nothing to measure with", remedy=remedy)
+            hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
+            raise InputError("there is nothing to measure with", hint=hint)
         return texts
 
 
@@ -75,7 +75,7 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
     solved = [one for one in found if isinstance(one, AnalogyEval)]
     for flag, value in (("--most-frequent", options.most_frequent), ("--method", options.method)):
         if value is not None and not solved:
-            raise InputError(f"{flag} is about analogies, and these files have pairs", remedy="leave it out")
+            raise InputError(f"{flag} is about analogies, and these files have pairs", hint="leave it out")
     facts = {"run": using.name, "files": [one.to_dict() for one in found]}
     speaking.emit(
         facts, lambda console: (_draw_pairs(console, pairs), [_measured_words_draw(console, one) for one in solved])
@@ -101,7 +101,7 @@ def _draw_pairs(console: Console, found: Sequence[SimilarityEval]) -> None:
         if one.undefined:
             told = f"{Path(one.file).name}: none: {one.undefined}"
             console.print(told, style="yellow", markup=False, soft_wrap=True)
-        _draw_missing(console, one.file, one.missing, one.why)
+        _draw_missing(console, one.file, one.missing, one.note)
         if one.composed:
             own = "1 word has a vector" if one.composed == 1 else f"{one.composed:,} words have vectors"
             told = f"{Path(one.file).name}: {own} composed of parts, for want of one in the vocabulary"
@@ -257,7 +257,7 @@ def measure(
         )
         return
     if errors is not None:
-        raise InputError("--errors lists mistakes at a task, and this run has none", remedy="leave it out")
+        raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
     if beside:
         how: dict[str, Any] = {"limit": most, "workers": workers, "reading": reading.reading()}
         measure_interpolation_command(using, beside, texts, speaking, tune=tune, **how)
@@ -280,17 +280,17 @@ def _told_of_texts(
 def _mixable(using: Run, beside: list[Path] | None, tune: str | None) -> None:
     """Refuses to mix what predicts no token with others, and to weigh one alone."""
     if tune is not None and not beside:
-        raise InputError("--tune weighs several runs, and this is one", remedy="name others with --with RUN")
+        raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
     if beside and (using.task is not None or "next" not in using.heads):
-        what, remedy = "does not predict the next token, and cannot be mixed", "leave out --with"
-        raise InputError(what, file=using.folder.path, remedy=remedy)
+        what, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
+        raise InputError(what, file=using.folder.path, hint=hint)
 
 
 def _heeded(translates: bool, given: dict[str, Any], using: Run) -> None:
     """What concerns translations means nothing to other runs."""
     for flag, value in given.items():
         if value and not translates:
-            raise InputError(f"{flag} is for runs that translate", file=using.folder.path, remedy="leave it out")
+            raise InputError(f"{flag} is for runs that translate", file=using.folder.path, hint="leave it out")
 
 
 def training_overlap_note(facts: dict[str, Any], who: str) -> str:
@@ -372,7 +372,7 @@ def measure_task_command(
     from forebear.inference.examining import evaluate_task, write_mispredictions
 
     if len(files) != 1:
-        raise InputError(f"{len(files)} files of examples", remedy="give one file at a time")
+        raise InputError(f"{len(files)} files of examples", hint="give one file at a time")
     with speaking.counter("examples") as progress:
         how: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
         found = evaluate_task(run, files[0], progress=progress, **how)

@@ -190,7 +190,7 @@ def next(  # noqa: A001 - the command's name
         many,
         speaking,
         lambda text: following(using.predictor, using.vocabulary_tokenizer, text, **how),
-        remedy='forebear next RUN "some text"',
+        hint='forebear next RUN "some text"',
         done="answered",
         draw=lambda console, answer: _draw(console, answer, using.vocabulary_tokenizer),
     )

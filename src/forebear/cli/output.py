@@ -342,11 +342,11 @@ def image_format(file: Path | None, *known: str) -> str:
     form, names = file.suffix.lower().removeprefix("."), ", ".join(f".{one}" for one in known)
     if form not in known:
         raise InputError(
-            f"what {file.name} is to be cannot be told by its name", remedy=f"let it end with one of {names}"
+            f"what {file.name} is to be cannot be told by its name", hint=f"let it end with one of {names}"
         )
     if file.is_dir() or not file.absolute().parent.is_dir():
         what = "is a folder" if file.is_dir() else "the folder of this file does not exist"
-        raise InputError(what, file=file, remedy=f"name a file in a folder that exists, such as look.{known[0]}")
+        raise InputError(what, file=file, hint=f"name a file in a folder that exists, such as look.{known[0]}")
     return form
 
 

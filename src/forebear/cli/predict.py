@@ -182,10 +182,10 @@ def answer(
     using = open_run(run, "answer", speaking)
     if passage_file is not None:
         if passage is not None:
-            raise InputError("the passage is given twice", remedy="give it here, or with --passage-file")
+            raise InputError("the passage is given twice", hint="give it here, or with --passage-file")
         passage = passage_file.read_text(encoding="utf-8")
     if (question is None) != (passage is None):
-        raise InputError("a question needs a passage", remedy='forebear answer RUN "question" "passage"')
+        raise InputError("a question needs a passage", hint='forebear answer RUN "question" "passage"')
     given = [] if question is None or passage is None else question_examples(question, passage)
 
     def line(text: str) -> Any:
@@ -326,9 +326,7 @@ def classify(
     given: list[Any] = list(texts or ())
     if pairs:
         if len(given) % 2:
-            raise InputError(
-                "this run is about pairs of texts, and one is left over", remedy="give two texts, or four …"
-            )
+            raise InputError("this run is about pairs of texts, and one is left over", hint="give two texts, or four …")
         given = list(zip(given[::2], given[1::2], strict=True))
 
     def line(text: str) -> Any:

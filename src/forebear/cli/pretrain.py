@@ -101,7 +101,7 @@ class ParallelOptions:
 
     def or_else(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         if texts and self.pairs:
-            raise InputError(f"{texts[0]} beside --pairs", remedy="give plain text, or pairs")
+            raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
         return texts or tuple(self.pairs or ())
 
     def summary(self, source: TextSource) -> TextSource:
@@ -229,7 +229,7 @@ def pretrain(
             with watching(speaking) as watcher:
                 run = resume_any(resume, watcher=watcher, group=group)
         elif milestone is None or not (texts or parallel.pairs):
-            raise InputError("what to train on what?", remedy="forebear pretrain MILESTONE TEXT…, or --resume RUN")
+            raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         elif is_tagged_training(milestone, texts, source.reading):
             idle = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             run = _taught(plan_tagging(milestone, texts, **how, idle=idle), to, overwrite, speaking, group)
@@ -292,8 +292,8 @@ def _taught(
 def _alone(milestone: str | None, texts: tuple[str, ...], settings: dict[str, Any]) -> None:
     given = [*([milestone] if milestone else []), *texts, *(f"--{name.replace('_', '-')}" for name in settings)]
     if given:
-        remedy = "leave out the rest, or train a new run with these settings"
-        raise InputError(f"--resume takes everything from the run's folder, but {given[0]} is given too", remedy=remedy)
+        hint = "leave out the rest, or train a new run with these settings"
+        raise InputError(f"--resume takes everything from the run's folder, but {given[0]} is given too", hint=hint)
 
 
 def _draw(console: Console, run: RunFolder) -> None:

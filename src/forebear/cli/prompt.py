@@ -140,9 +140,9 @@ def ask(
             return answers
 
         lines = _whole_files(texts, many) if way == "cue" else many.valid_inputs(texts)
-        answers: Answers = many.answer(_watched(lines, many, look), heard, lambda answer: answer.to_dict())
+        answers: Answers = many.run_batch(_watched(lines, many, look), heard, lambda answer: answer.to_dict())
     if not told["texts"]:
-        raise InputError("there is no text to ask about", remedy='forebear ask RUN "some text" …, or --in FILE')
+        raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
     settings = {"labels": labels, "choices": choices, "cue": cue, **said}
     facts = {"run": using.name, "settings": {name: value for name, value in settings.items() if value is not None}}
     if many.output_file is not None:
@@ -169,14 +169,14 @@ def _way(ways: dict[str, Any], said: dict[str, Any]) -> str:
     """Which of the ways to ask is meant; whatever it does not take is refused."""
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        raise InputError(f"--{given[0]} and --{given[1]} together", remedy=f"ask in one way: {WAYS}")
+        raise InputError(f"--{given[0]} and --{given[1]} together", hint=f"ask in one way: {WAYS}")
     if not given and "shots" not in said:
-        raise InputError("a text alone asks nothing", remedy=f"add {WAYS}; forebear generate continues a text")
+        raise InputError("a text alone asks nothing", hint=f"add {WAYS}; forebear generate continues a text")
     way = given[0] if given else "shots"
     for name in said:
         if name not in TAKES[way]:
             others = " or ".join(f"--{other}" for other, takes in TAKES.items() if name in takes and other != "shots")
-            raise InputError(f"--{name} changes nothing with --{way}", remedy=f"it goes with {others}, or leave it out")
+            raise InputError(f"--{name} changes nothing with --{way}", hint=f"it goes with {others}, or leave it out")
     return way
 
 

@@ -68,7 +68,7 @@ def quantise(
     most = None if limit is None else parse_count(limit, "limit")
     with speaking.progress("measuring what it costs") as progress:
         small = made(run, to=to, on=on, limit=most, overwrite=overwrite, progress=progress)
-    facts = {"folder": str(small.folder.path), "notes": small.notes, **small.to_dict["quantised"]}
+    facts = {"folder": str(small.folder.path), "notes": small.notes, **small.metadata["quantised"]}
     speaking.emit(facts, lambda console: _drawn(console, small, facts))
 
 

@@ -88,10 +88,10 @@ def score(
         many.valid_inputs(texts), asked, lambda answer: _facts(answer, tokens), partly=partly
     )
     if not counts["texts"]:
-        raise InputError("there is no text to score", remedy='forebear score RUN "some text", or --in FILE')
+        raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     facts: dict[str, Any] = {"run": using.name}
     if partly is not None:
-        partly.tell(facts, quiet=speaking.quiet)
+        partly.emit_failures(facts, quiet=speaking.quiet)
     _tell_joined(facts, joined, speaking)
     if many.output_file is not None:
         facts |= {**counts, "out": str(many.output_file)}

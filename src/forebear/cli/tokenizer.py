@@ -59,11 +59,11 @@ def train(
     from forebear.data.source import train_on_files
 
     if user_dict is not None and kind != "words":
-        raise InputError(f"--user-dict has no effect on {kind}", remedy="leave it out, or choose --kind words")
+        raise InputError(f"--user-dict has no effect on {kind}", hint="leave it out, or choose --kind words")
     if to.is_dir() or (to.exists() and not overwrite):
-        raise InputError("exists already", file=to, remedy="add --overwrite, or choose another file with --to")
+        raise InputError("exists already", file=to, hint="add --overwrite, or choose another file with --to")
     if not to.parent.is_dir():
-        raise InputError("the folder of this file does not exist", file=to, remedy=f"mkdir -p {to.parent}")
+        raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
     with speaking.progress("learning the tokenizer") as progress:
         made = train_on_files(
             kind, texts, reading.reading(), learning.learning(), segmenter_for(False, user_dict), progress
@@ -180,9 +180,7 @@ def tokenize(
             )
         ]
     if not given:
-        raise InputError(
-            "there is no text to cut", remedy='forebear tokenize "some text" --tokenizer FILE, or --in FILE'
-        )
+        raise InputError("there is no text to cut", hint='forebear tokenize "some text" --tokenizer FILE, or --in FILE')
     chosen = Tokenizer.load(tokenizer, lower=lower)
     cut = [(text, chosen.encode(text, specials=specials)) for text in given]
     if spaced:

@@ -69,7 +69,7 @@ def neighbours(
     form = image_format(to, *FORMS)
     using = open_run(run, "neighbours", speaking)
     if not words:
-        raise InputError("there is no word", remedy="forebear inspect neighbours RUN king")
+        raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
     found = using.neighbours(words, top=top)
     facts: dict[str, Any] = {"run": using.name, "what": "neighbours", "texts": [one.to_dict() for one in found]}
     if to is not None:
@@ -434,9 +434,9 @@ def similarity(
     lines = _lines(many, list(texts or ()))
     answers = many.run_batch(lines, ask, lambda answer: answer.to_dict(), TOGETHER, partly)
     if not partly.count:
-        raise InputError("there are no two texts to compare", remedy="forebear similarity RUN king queen, or --in FILE")
+        raise InputError("there are no two texts to compare", hint="forebear similarity RUN king queen, or --in FILE")
     facts: dict[str, Any] = {"run": using.name}
-    partly.tell(facts, quiet=speaking.quiet)
+    partly.emit_failures(facts, quiet=speaking.quiet)
     if many.output_file is not None:
         facts |= {"pairs": partly.count, "out": str(many.output_file)}
         told = f"cosines of {count_phrase(partly.answered, 'pair')}: {many.output_file}"
@@ -451,12 +451,10 @@ def _lines(many: BatchInputOptions, given: list[str]) -> Iterator[InputLine]:
     """Pairs of the command line as lines of a file, and those of the file."""
     own = [text for text in given if text != STDIN_PATH]
     if len(own) % 2:
-        raise InputError(f"{own[-1]!r} is left over", remedy="give two texts, or four …")
+        raise InputError(f"{own[-1]!r} is left over", hint="give two texts, or four …")
     for first, second in zip(own[::2], own[1::2], strict=True):
         if "\t" in first + second:
-            raise InputError(
-                f"{first!r} and {second!r}: a tab parts the texts of a pair", remedy="write a space instead"
-            )
+            raise InputError(f"{first!r} and {second!r}: a tab parts the texts of a pair", hint="write a space instead")
         yield InputLine(f"{first}\t{second}")
     yield from many.valid_inputs([STDIN_PATH] if STDIN_PATH in given else None)
 
@@ -465,7 +463,7 @@ def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
         parts = line.split("\t")
         if len(parts) != 2:
-            raise InputError(f"{len(parts)} columns, not two", line=number, remedy=FORM)
+            raise InputError(f"{len(parts)} columns, not two", line=number, hint=FORM)
         yield parts[0], parts[1]
 
 

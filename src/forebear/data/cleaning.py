@@ -66,11 +66,11 @@ class CleaningRules:
         for name in ("drop_mojibake", "drop_replaced", "drop_near_duplicates"):
             if not 0 <= getattr(self, name) <= 1:
                 option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", remedy="give a share between 0 (off) and 1")
+                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a share between 0 (off) and 1")
         for name in ("drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
             if getattr(self, name) < 0:
                 option = name.replace("_", "-")
-                raise InputError(f"--{option} is {getattr(self, name)}", remedy="give a number of at least 0 (off)")
+                raise InputError(f"--{option} is {getattr(self, name)}", hint="give a number of at least 0 (off)")
 
 
 # --- changes of characters ---
@@ -292,15 +292,15 @@ def write_documents(
     target = Path(out)
     suffix = Path(target.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
     if suffix in (".csv", ".tsv", ".json") or suffix in BINARY_SUFFIXES:
-        remedy = "end it in .txt or .jsonl, and in .gz or .zst to compress it"
-        raise InputError(f"cleaned text is not written as {suffix}", file=target, remedy=remedy)
+        hint = "end it in .txt or .jsonl, and in .gz or .zst to compress it"
+        raise InputError(f"cleaned text is not written as {suffix}", file=target, hint=hint)
     beside = target.with_name(target.name + LEDGER_SUFFIX)
     for path in (target, beside):
         if path.is_dir() or (path.exists() and not overwrite):
-            remedy = "choose another name" if path.is_dir() else "choose another name, or add --overwrite"
-            raise InputError("is already there", file=path, remedy=remedy)
+            hint = "choose another name" if path.is_dir() else "choose another name, or add --overwrite"
+            raise InputError("is already there", file=path, hint=hint)
     if not target.parent.is_dir():
-        raise InputError("the folder is not there", file=target.parent, remedy="make it, or choose another --clean OUT")
+        raise InputError("the folder is not there", file=target.parent, hint="make it, or choose another --clean OUT")
     name = target.name.lower().removesuffix(".gz").removesuffix(".zst")
     form = _JsonlWriter if name.endswith((".jsonl", ".ndjson")) else _ParagraphWriter
     try:
@@ -316,8 +316,8 @@ def write_documents(
             ledger.verify()
             write_json(beside, ledger.to_dict())
     except OSError as error:
-        remedy = "make room or give permission, or choose another --clean OUT; nothing was written there"
-        raise ForebearError(error.strerror or str(error), file=target, remedy=remedy) from error
+        hint = "make room or give permission, or choose another --clean OUT; nothing was written there"
+        raise ForebearError(error.strerror or str(error), file=target, hint=hint) from error
 
 
 @contextmanager

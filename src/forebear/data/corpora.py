@@ -133,8 +133,8 @@ def _agree(corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None,
         same = asked.digest == own.digest
     if not same or vocabulary not in (None, own.vocab_size):
         what = f"this corpus was cut by another tokenizer ({own.kind}, {own.vocab_size:,} entries)"
-        remedy = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
-        raise InputError(what, file=corpus.folder, remedy=remedy)
+        hint = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
+        raise InputError(what, file=corpus.folder, hint=hint)
 
 
 def suggest_vocab_size(kind: str, size: int) -> int | None:
@@ -156,7 +156,7 @@ def reopen_source(data: Mapping[str, Any]) -> TextSource:
     for path in source.paths:
         if not os.path.exists(path):
             raise InputError(
-                "the text of this run is gone, and so is its corpus", file=path, remedy="put the text back where it was"
+                "the text of this run is gone, and so is its corpus", file=path, hint="put the text back where it was"
             )
     return source
 
@@ -167,7 +167,7 @@ def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) 
         raise InputError(
             "the text of this run has changed since it began",
             file=source.paths[0],
-            remedy="put the old text back, or train a new run on the new text",
+            hint="put the old text back, or train a new run on the new text",
         )
     return corpus
 

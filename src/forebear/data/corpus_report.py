@@ -50,7 +50,7 @@ class Issue:
 
     severity: Severity
     what: str
-    remedy: str = ""
+    hint: str = ""
 
 
 @dataclass
@@ -72,7 +72,8 @@ class CorpusReport:
     findings: list[Issue] = field(default_factory=list)
 
     def to_dict(self) -> Facts:
-        return asdict(self)
+        issues = [{"severity": one.severity, "what": one.what, "remedy": one.hint} for one in self.findings]
+        return asdict(self) | {"findings": issues}
 
 
 def find_issues(report: CorpusReport, ledger: Ledger) -> list[Issue]:
@@ -129,13 +130,13 @@ def _on_characters(report: CorpusReport) -> Iterator[Issue]:
         "private use": ("note", "no other reader knows these characters: replace them in the source"),
         "unassigned": ("note", "no character has these numbers: look at the places"),
     }
-    for kind, (severity, remedy) in says.items():
+    for kind, (severity, hint) in says.items():
         if them := [facts for facts in report.characters if facts["kind"] == kind]:
             names = ", ".join(f"{facts['point']} {facts['count']:,}×" for facts in them[:4])
             what = (
                 f"{sum(facts['count'] for facts in them):,} {kind} characters: {names} ({_at(them[0]['examples'][0])})"
             )
-            yield Issue(severity, what, remedy)
+            yield Issue(severity, what, hint)
     for facts in report.mojibake:
         example = facts["examples"][0]
         shows = f"“{example['text']}”" + (f" for “{example['meant']}”" if example["meant"] else "")

@@ -104,7 +104,7 @@ def _tokenizer(kind: str, paths: Sequence[str], vocabulary: int | None, progress
         return tokenizer_for(kind, paths, LINES, learning, progress=progress)
     if vocabulary is not None:
         what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
-        raise InputError(what, remedy="leave it out")
+        raise InputError(what, hint="leave it out")
     return tokenizer_for(kind, paths, LINES)
 
 

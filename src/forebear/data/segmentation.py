@@ -73,7 +73,7 @@ class Segmenter:
         """Where each word ends, in characters: strictly increasing, the last one the text's length."""
         ends = list(accumulate(map(len, _cut(text))))
         if text and (not ends or ends[-1] != len(text)):  # no text is lost, whatever a later rjieba does
-            raise ForebearError("rjieba's words are not the whole text", remedy="install the tested version of rjieba")
+            raise ForebearError("rjieba's words are not the whole text", hint="install the tested version of rjieba")
         return self._kept_whole(text, ends) if self.dictionary else ends
 
     def describe(self) -> dict[str, str | int | None]:
@@ -224,18 +224,18 @@ def read_dictionary(path: str | PathLike[str]) -> Iterator[str]:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read the dictionary: {error.strerror}", file=path, remedy="check the path") from error
+        raise InputError(f"cannot read the dictionary: {error.strerror}", file=path, hint="check the path") from error
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
             text = line.decode("utf-8").strip(" \r\u3000")
         except UnicodeDecodeError as error:
-            remedy = "save the dictionary as UTF-8"
-            raise InputError("the dictionary is not UTF-8 here", file=path, line=number, remedy=remedy) from error
+            hint = "save the dictionary as UTF-8"
+            raise InputError("the dictionary is not UTF-8 here", file=path, line=number, hint=hint) from error
         if text.strip() and not text.startswith("#"):
             word, fault = _word_of(text)
             if fault:
-                remedy = "write one word a line; a frequency and a tag may follow; a tab shows where the word ends"
-                raise InputError(fault, file=path, line=number, remedy=remedy)
+                hint = "write one word a line; a frequency and a tag may follow; a tab shows where the word ends"
+                raise InputError(fault, file=path, line=number, hint=hint)
             yield word
 
 

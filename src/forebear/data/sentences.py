@@ -328,7 +328,7 @@ def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
     if any(mark in document.text for document in documents for mark in LINE_END[1:]):
         return None
     ended = np.array([document.text.endswith("\n") for document in documents])
-    parts = [d.data if done else d.data + LINE_FEED for d, done in zip(documents, ended.tolist(), strict=True)]
+    parts = [d.utf8 if done else d.utf8 + LINE_FEED for d, done in zip(documents, ended.tolist(), strict=True)]
     data, borders = b"".join(parts), np.cumsum(text_lengths(parts))
     ends = _visible_ends(np.frombuffer(data, np.uint8))
     if ends is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.data.corpus.prepare import ProgressFn, document_hashes, fingerprint_sources
 from forebear.data.corpus.subset import held_out_mask
 from forebear.data.io.atomic import cache_folder
@@ -84,14 +84,14 @@ def tokenizer_for(
             raise InputError(
                 "neither a kind of tokenizer nor a file",
                 file=choice,
-                remedy=f"choose one of {', '.join(TOKENIZER_KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
+                hint=f"choose one of {', '.join(TOKENIZER_KINDS)}, or name a tokenizer.json, a vocab.txt or their folder; "
                 "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already",
             )
         return Tokenizer.load(choice, lower=learning.lower)
     seen = fingerprint_sources(paths, reading)
     asked = {
         "kind": choice,
-        "files": [seen.text, seen.format_digest],
+        "files": [seen.content_digest, seen.format_digest],
         "reading": reading.identity(),
         "learning": learning.identity(),
         "segmenter": segmenter.describe() if segmenter else None,
@@ -103,7 +103,7 @@ def tokenizer_for(
     with contextlib.suppress(ForebearError):  # not there yet, or torn: it can be learned again
         return Tokenizer.load(file)
     made, read = _learned(str(choice), paths, reading, learning, segmenter, progress, held_out, once)
-    if read == seen.text:  # else the text changed on the way, and belongs under another name
+    if read == seen.content_digest:  # else the text changed on the way, and belongs under another name
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
             made.save(file)
@@ -147,12 +147,13 @@ def _learned(
         most = int(told[1].sum())
     if most > learning.limit:  # perhaps too much, as no character has less than a byte: count it first
         options["total_characters"] = sum(
-            len(document.text) for document in reading.read(find_sources(paths), Ledger())
+            len(document.text) for document in reading.documents_in(find_sources(paths), Ledger())
         )
     passes = once is not None and told is None and kind == "words" and most <= min(once.max_words, learning.limit)
     ledger = once.ledger if once is not None and passes else Ledger()
     read = _watched(
-        reading.read(find_sources(paths, ledger), ledger), lambda: progress and progress(ledger.position, packed)
+        reading.documents_in(find_sources(paths, ledger), ledger),
+        lambda: progress and progress(ledger.position, packed),
     )
     if reading.format == "tagged":  # the words are those of the source
         options["segmenter"] = None
@@ -251,7 +252,7 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
         for source in find_sources(paths):
             if reading.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
-            for document in reading.read([source], Ledger()):
+            for document in reading.documents_in([source], Ledger()):
                 for found in MARKS.finditer(document.text[: LOOKED_AT - seen]):
                     marks += 1
                     alone += found["alone"] is not None

@@ -91,9 +91,9 @@ DemoExample = DemoLabeledText | DemoTextPair | DemoTaggedSentence | DemoQuestion
 def demo_examples(task: str, count: int, seed: int = 0, language: world.DemoLanguage = "both") -> Iterator[DemoExample]:
     """The first `count` examples of a task; each depends on (task, seed, language, its number) alone."""
     if task not in TASKS:
-        raise InputError(f"no task named {task!r} in the small world", remedy=f"there are: {', '.join(TASKS)}")
+        raise InputError(f"no task named {task!r} in the small world", hint=f"there are: {', '.join(TASKS)}")
     if language != "both" and language not in LANGUAGES:
-        raise InputError(f"the small world does not speak {language!r}", remedy="there are: en, zh, both")
+        raise InputError(f"the small world does not speak {language!r}", hint="there are: en, zh, both")
     make, labels = TASKS[task]
     for number in range(count):
         chooser = RandomSource(f"{task}/{language}/{seed}/{number}")
@@ -402,7 +402,7 @@ def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoL
     language = next((one for one in LANGUAGES if word in senses.sense_sentences(one)), None)
     if language is None:
         known = ", ".join(words_of_two_meanings())
-        raise InputError(f"{word!r} has no two meanings in the small world", remedy=f"there are: {known}")
+        raise InputError(f"{word!r} has no two meanings in the small world", hint=f"there are: {known}")
     meant, people = list(senses.sense_sentences(language)[word]), world.world_lexicons()["person"]
     for number in range(count):
         chooser, sense = RandomSource(f"sense/{word}/{seed}/{number}"), meant[number % len(meant)]

@@ -83,7 +83,7 @@ def grammar_for(language: str) -> DemoGrammar:
     """The grammar of one language; its rule `document` makes a story of any kind."""
     if language not in LANGUAGES:
         raise InputError(
-            f"the small world does not speak {language!r}", remedy=f"there are: {', '.join(LANGUAGES)}, both"
+            f"the small world does not speak {language!r}", hint=f"there are: {', '.join(LANGUAGES)}, both"
         )
     top = "document\n" + "\n".join(f"    {weight}* <story.{kind}>" for kind, weight in KINDS.items())
     return DemoGrammar(

@@ -49,8 +49,8 @@ def coverage_note(table: WordVectors, missing: Sequence[str], asked: int) -> str
     other = [folded[word.casefold()] for word in missing if word.casefold() in folded]
     if len(other) >= MANY * len(missing):
         shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
-        remedy = "train on text in small letters: forebear prepare TEXT --tokenizer words --lower --to CORPUS"
-        return f"{len(other):,} of the missing words are there with other capitals ({shown}): {remedy}"
+        hint = "train on text in small letters: forebear prepare TEXT --tokenizer words --lower --to CORPUS"
+        return f"{len(other):,} of the missing words are there with other capitals ({shown}): {hint}"
     return f"the run knows {len(table.words):,} words: more text, or a lower --min-count, gives more of them a vector"
 
 
@@ -107,7 +107,7 @@ def read_word_eval_file(file: str | os.PathLike[str], encoding: str = "utf-8") -
     name = os.fspath(file)
     lines = list(_lines(name, encoding))
     if not lines:
-        raise InputError("there is nothing in this file", file=name, remedy=FORMS)
+        raise InputError("there is nothing in this file", file=name, hint=FORMS)
     return _questions(name, lines) if _asks(lines) else _pairs(name, lines)
 
 
@@ -137,10 +137,10 @@ def _pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairSet:
         # SimLex has a part of speech before the number, others what each person said behind it.
         field = next((one for one in words[2:] if _meant_as_number(one)), None)
         if field is None:
-            raise InputError(f"no pair of words with a number: {line[:80]!r}", file=file, line=number, remedy=FORMS)
+            raise InputError(f"no pair of words with a number: {line[:80]!r}", file=file, line=number, hint=FORMS)
         if (score := _number(field)) is None:
             what = f"no pair of words with a number: {field[:40]!r} is none"
-            raise InputError(what, file=file, line=number, remedy=POINT)
+            raise InputError(what, file=file, line=number, hint=POINT)
         pairs.append((words[0], words[1]))
         scores.append(score)
     return WordPairSet(file, tuple(pairs), np.array(scores, np.float64), headings)
@@ -167,10 +167,10 @@ def _questions(file: str, lines: Sequence[tuple[int, str]]) -> AnalogySet:
             continue
         words = _fields(line)
         if len(words) != 4:
-            raise InputError(f"no analogy of four words: {line[:80]!r}", file=file, line=number, remedy=FORMS)
+            raise InputError(f"no analogy of four words: {line[:80]!r}", file=file, line=number, hint=FORMS)
         found.setdefault(name, []).append((words[0], words[1], words[2], words[3]))
     if not found:
-        raise InputError("there are sections in this file and no analogies", file=file, remedy=FORMS)
+        raise InputError("there are sections in this file and no analogies", file=file, hint=FORMS)
     told = _kinds(file, list(found))
     return AnalogySet(file, tuple(AnalogySection(name, told[name], tuple(asked)) for name, asked in found.items()))
 
@@ -221,7 +221,7 @@ class SimilarityEval:
     spearman_all, pearson_all  over all of them, where those that are missing have the mean cosine of the others
     composed                   words whose vectors are made of their parts
     by                         "words" by themselves, or "texts" of one word as an encoder reads them
-    why                        what is likely the matter where most words are missing
+    note                       what is likely the matter where most words are missing
     headings                   the file's first line, where it was taken for headings
     """
 
@@ -235,7 +235,7 @@ class SimilarityEval:
     pearson_all: float | None
     missing: tuple[str, ...]
     composed: int
-    why: str = ""
+    note: str = ""
     undefined: str = ""
     headings: str = ""
 
@@ -244,7 +244,7 @@ class SimilarityEval:
         told: dict[str, Any] = {"file": self.file, "kind": "similarity", "by": self.by, "pairs": self.pairs}
         told |= {"covered": self.covered} | {name: getattr(self, name) for name in figures}
         told |= {"undefined": self.undefined, "headings": self.headings}
-        return told | _missing(self.missing, MISSING_PAIRS_NOTE, self.why) | {"composed_words": self.composed}
+        return told | _missing(self.missing, MISSING_PAIRS_NOTE, self.note) | {"composed_words": self.composed}
 
 
 @dataclass(frozen=True)
@@ -319,15 +319,15 @@ def evaluate_words(
     """What each file says of the run's vectors; all are read before anything is computed."""
     run.require("similarity")
     if method not in get_args(AnalogyMethod):
-        raise InputError(f"method is {method!r}", remedy=f"choose one of {', '.join(get_args(AnalogyMethod))}")
+        raise InputError(f"method is {method!r}", hint=f"choose one of {', '.join(get_args(AnalogyMethod))}")
     if most_frequent is not None and most_frequent < 0:
-        raise InputError(f"--most-frequent is {most_frequent}", remedy="give a number of words, or 0 for all")
+        raise InputError(f"--most-frequent is {most_frequent}", hint="give a number of words, or 0 for all")
     read = [read_word_eval_file(file, encoding) for file in files]
     for one in read:
         if isinstance(one, AnalogySet) and not has_word_vectors(run):
-            remedy = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
+            hint = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
             raise InputError("analogies are answered from a table of words, and this run has none", file=one.file,
-                           remedy=remedy)  # fmt: skip
+                           hint=hint)  # fmt: skip
     most = MOST_FREQUENT if most_frequent is None else most_frequent
     return [
         solve(run.lexicon, one, most, method) if isinstance(one, AnalogySet) else _agreement(run, one) for one in read
@@ -355,7 +355,7 @@ def agreement_of_words(table: WordVectors, of: WordPairSet) -> SimilarityEval:
         return made
 
     found = agreement(of, vector, "words", composed)
-    return replace(found, why=coverage_note(table, found.missing, len({word for pair in of.pairs for word in pair})))
+    return replace(found, note=coverage_note(table, found.missing, len({word for pair in of.pairs for word in pair})))
 
 
 def agreement(
@@ -376,7 +376,7 @@ def agreement(
     told = zip(of.pairs, found, strict=True)
     missing = dict.fromkeys(word for pair, both in told for word, one in zip(pair, both, strict=True) if one is None)
     return SimilarityEval(
-        of.file, by, len(of.pairs), covered, **own, missing=tuple(missing), composed=len(set(composed)), why="",
+        of.file, by, len(of.pairs), covered, **own, missing=tuple(missing), composed=len(set(composed)), note="",
         undefined=_undefined(of.scores[there], cosines[there]), headings=of.headings,
     )  # fmt: skip
 
@@ -470,8 +470,8 @@ def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, portion: Subset, *, 
     made = NeighborEval(
         None,
         len(words),
-        portion.tokens,
-        portion.bytes,
+        portion.num_tokens,
+        portion.num_bytes,
         len(portion),
         _unknown(portion, rows),
         time.monotonic() - began,
@@ -491,7 +491,7 @@ def _neighbours(portion: Subset, rows: np.ndarray, rng: np.random.Generator) -> 
     """The rows of words, drawn from all of a text, of a neighbour of each, and of another word's neighbour."""
     kept: np.ndarray | None = None
     found: list[np.ndarray] = []
-    many, least = 0, min(PAIRS, portion.tokens)
+    many, least = 0, min(PAIRS, portion.num_tokens)
     for _ in range(TRIES):
         words, others = _drawn(portion, rows, rng, least * AT_ONCE)
         if kept is None:
@@ -510,7 +510,7 @@ def _neighbours(portion: Subset, rows: np.ndarray, rng: np.random.Generator) -> 
 
 def _drawn(portion: Subset, rows: np.ndarray, rng: np.random.Generator, many: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows of words from anywhere, and of a word beside each; fewer where a text ends."""
-    at = rng.integers(portion.tokens, size=many)
+    at = rng.integers(portion.num_tokens, size=many)
     away = rng.integers(1, WINDOW + 1, size=many) * rng.choice([-1, 1], size=many)
     unit = np.searchsorted(portion.token_ends, at, side="right")
     ends = portion.token_ends[unit]
@@ -529,7 +529,7 @@ def _kept(words: np.ndarray, size: int) -> np.ndarray:
 
 def _unknown(portion: Subset, rows: np.ndarray) -> float:
     """The share of tokens that have no vector."""
-    tokens, _ = portion.token_slice(0, min(portion.tokens, BLOCK))
+    tokens, _ = portion.token_slice(0, min(portion.num_tokens, BLOCK))
     return float(np.mean(rows[tokens] < 0))
 
 

@@ -35,7 +35,7 @@ class GloveModel:
 
     def __init__(self, *, vocabulary: int, never: Iterable[int] = (), width: int) -> None:
         if width < 1:
-            raise InputError(f"vectors of {width} numbers", remedy="choose a width of 1 or more, such as 100")
+            raise InputError(f"vectors of {width} numbers", hint="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
         self._room = padded_width(width)
         self._tables = {side: glove_table(vocabulary, self._room) for side in SIDES}
@@ -147,7 +147,7 @@ class GloveModel:
         for side in SIDES:
             for name, place in self._values(side).items():
                 if arrays[name].shape[1:] != place.shape[1:]:
-                    raise ForebearError("the vectors to go on from have another width", remedy="leave out --width")
+                    raise ForebearError("the vectors to go on from have another width", hint="leave out --width")
                 place[: len(arrays[name])] = arrays[name]
 
     def _take(self, arrays: Mapping[str, np.ndarray], places: dict[str, np.ndarray]) -> None:

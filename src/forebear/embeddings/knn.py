@@ -111,8 +111,8 @@ class HNSWIndex:
         try:
             from usearch.index import Index as Graph  # pyright: ignore[reportMissingImports]
         except ImportError as error:
-            remedy = "pip install 'forebear[usearch]', or leave --approximate out: exact search needs nothing"
-            raise ForebearError("--approximate needs usearch, which is not installed", remedy=remedy) from error
+            hint = "pip install 'forebear[usearch]', or leave --approximate out: exact search needs nothing"
+            raise ForebearError("--approximate needs usearch, which is not installed", hint=hint) from error
         self.matrix = matrix
         self._graph = Graph(ndim=matrix.shape[1], metric="cos", dtype="f32")
         if file is not None and file.is_file():

@@ -187,8 +187,8 @@ class Lexicon:
     @cached_property
     def index(self) -> HNSWIndex:
         if self.is_onehot:
-            remedy = "leave --approximate out: exact search is as fast here"
-            raise InputError("one-hot vectors are equally far from each other, and need no index", remedy=remedy)
+            hint = "leave --approximate out: exact search is as fast here"
+            raise InputError("one-hot vectors are equally far from each other, and need no index", hint=hint)
         return HNSWIndex(self.table.matrix, None if self._kept is None else self._kept())
 
     @cached_property
@@ -212,7 +212,7 @@ class Lexicon:
         """The vector of a text: its own row, what its parts make of it, or the mean of its words."""
         words = [text] if self.row_of(text) is not None else list(self.cut(text))
         if not words:
-            raise InputError(f"{text!r} has no words", remedy="write at least one")
+            raise InputError(f"{text!r} has no words", hint="write at least one")
         if len(words) > 1:
             return self._mean(text, words)
         row = self.row_of(words[0])
@@ -238,10 +238,10 @@ class Lexicon:
 
     def _unknown(self, word: str) -> InputError:
         near = spelling_suggestions(word, self.table.words)
-        remedy = f"did you mean: {', '.join(near)}?" if near else "ask for a word that the run has seen"
+        hint = f"did you mean: {', '.join(near)}?" if near else "ask for a word that the run has seen"
         parts = ", and none of its letter groups was seen" if self.table.compose is not None else ""
         what = f"no vector for {word!r}: it is not among {len(self.table.words):,} words{parts}"
-        return InputError(what, remedy=remedy)
+        return InputError(what, hint=hint)
 
     def neighbors(self, texts: str | Sequence[str], top: int = 10, *, approximate: bool = False) -> list[WordNeighbors]:
         """The `top` words nearest to each text by cosine, its own words left out; none where none is nearer."""
@@ -287,7 +287,7 @@ class Lexicon:
         """
         _positive(top)
         if method not in get_args(AnalogyMethod):
-            raise InputError(f"method is {method!r}", remedy=f"choose one of {', '.join(get_args(AnalogyMethod))}")
+            raise InputError(f"method is {method!r}", hint=f"choose one of {', '.join(get_args(AnalogyMethod))}")
         asked = (first, second, third)
         found = self.find_all(asked)
         left_out = tuple(dict.fromkeys(row for one in found for row in one.rows))
@@ -298,7 +298,7 @@ class Lexicon:
             near = self._search((units[1] - units[0] + units[2])[None], top + len(left_out), approximate)
             rows, scores = near.rows[0], near.cosines[0]
         elif approximate:
-            raise InputError("an index finds what is near a vector", remedy="leave --approximate out, or --method add")
+            raise InputError("an index finds what is near a vector", hint="leave --approximate out, or --method add")
         else:
             rows, scores = self._multiplied(units, top + len(left_out))
         return Analogy(asked, method, self._named(rows, scores, left_out, top), lexicon_notes(found))
@@ -348,7 +348,7 @@ def _noted(found: LexiconMatch, more: str) -> str:
 
 def _positive(top: int) -> None:
     if top < 1:
-        raise InputError(f"--top is {top}", remedy="ask for at least one word")
+        raise InputError(f"--top is {top}", hint="ask for at least one word")
 
 
 def _most_rows(found: Sequence[LexiconMatch]) -> int:

@@ -107,8 +107,8 @@ class PhraseTable:
 
     def _blocks(self, source: Subset):
         """A text as rows, joined, a block at a time; a unit longer than a block is cut."""
-        for begin in range(0, source.tokens, BLOCK):
-            yield self.join(*source.token_slice(begin, min(begin + BLOCK, source.tokens)))
+        for begin in range(0, source.num_tokens, BLOCK):
+            yield self.join(*source.token_slice(begin, min(begin + BLOCK, source.num_tokens)))
 
 
 def _joined(
@@ -236,9 +236,7 @@ class PhraseModel:
         here, rows = self.model.arrays(), self._rows_of(given)
         parts = len(given["inputs"]) - len(rows)  # rows of letter groups stand behind all words
         if given["inputs"].shape[1] != self.width or parts != len(here["inputs"]) - self.phrases.size:
-            raise ForebearError(
-                "the vectors to go on from have another shape", remedy="leave out --width and --subwords"
-            )
+            raise ForebearError("the vectors to go on from have another shape", hint="leave out --width and --subwords")
         here["inputs"][rows] = given["inputs"][: len(rows)]
         if parts:
             here["inputs"][-parts:] = given["inputs"][len(rows) :]

@@ -37,9 +37,9 @@ class Subwords:
 
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
-            raise InputError(f"n-grams of {self.shortest} to {self.longest} characters", remedy="such as 3 to 6")
+            raise InputError(f"n-grams of {self.shortest} to {self.longest} characters", hint="such as 3 to 6")
         if self.buckets < 1:
-            raise InputError(f"n-grams hashed into {self.buckets} rows", remedy="choose 1 or more, such as 200000")
+            raise InputError(f"n-grams hashed into {self.buckets} rows", hint="choose 1 or more, such as 200000")
 
     def ngrams(self, word: str) -> list[str]:
         """The n-grams of a word, in the order of their places; equal ones as often as they stand there."""
@@ -93,12 +93,12 @@ TOGETHER = 4096  # words whose vectors are composed at once
 def check(width: int, window: int, architecture: str, output: str, negatives: int) -> None:
     """Refuses what is no word2vec, before any text is read."""
     if architecture not in ARCHITECTURES:
-        raise InputError(f"no architecture is named {architecture!r}", remedy=f"there are: {', '.join(ARCHITECTURES)}")
+        raise InputError(f"no architecture is named {architecture!r}", hint=f"there are: {', '.join(ARCHITECTURES)}")
     if output not in OUTPUTS:
-        raise InputError(f"no output is named {output!r}", remedy=f"there are: {', '.join(OUTPUTS)}")
+        raise InputError(f"no output is named {output!r}", hint=f"there are: {', '.join(OUTPUTS)}")
     for name, value in (("width", width), ("window", window), ("negatives", negatives)):
         if value < 1:
-            raise InputError(f"{name} is {value}", remedy=f"choose a {name} of 1 or more")
+            raise InputError(f"{name} is {value}", hint=f"choose a {name} of 1 or more")
 
 
 def spelled(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:

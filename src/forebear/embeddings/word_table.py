@@ -98,7 +98,7 @@ class PretrainedVectors:
 
     def __init__(self, *, vocabulary: int, never: Iterable[int], width: int) -> None:
         if width < 1:
-            raise InputError(f"width is {width}", remedy="give 1 or more")
+            raise InputError(f"width is {width}", hint="give 1 or more")
         self.vocabulary, self.width = vocabulary, width
         self.known = np.ones(vocabulary, bool)
         self.known[list(never)] = False
@@ -128,8 +128,8 @@ class PretrainedVectors:
 
     def prepass(self, source: object, given: object = None) -> NoReturn:
         """Refuses text: there is nothing that would tell how to go on."""
-        remedy = "to learn, begin from nothing, with --output negatives or tree"
-        raise InputError("output 'given' means vectors from elsewhere: there is nothing to learn", remedy=remedy)
+        hint = "to learn, begin from nothing, with --output negatives or tree"
+        raise InputError("output 'given' means vectors from elsewhere: there is nothing to learn", hint=hint)
 
     # -- its state
 

@@ -85,9 +85,9 @@ def check_seeds(what: AdaptPlan, seeds: int) -> None:
     """An error where several seeds would mean nothing."""
     if what.spec.learning == "counting":
         said = f"--seeds {seeds} means nothing to a model that counts: it is the same for every seed"
-        raise InputError(said, remedy="leave it out")
+        raise InputError(said, hint="leave it out")
     if seeds < 2:
-        raise InputError(f"--seeds is {seeds}", remedy="give 2 or more, or leave it out")
+        raise InputError(f"--seeds is {seeds}", hint="give 2 or more, or leave it out")
 
 
 @contextmanager
@@ -96,8 +96,8 @@ def _all_again() -> Iterator[None]:
     try:
         yield
     except UserInterrupt as error:
-        remedy = "give the same command again: it goes on from here, with all that are still to come"
-        raise UserInterrupt(error.what, file=error.file, remedy=remedy) from error
+        hint = "give the same command again: it goes on from here, with all that are still to come"
+        raise UserInterrupt(error.message, file=error.file, hint=hint) from error
 
 
 def beside(to: Path, what: str, name: str) -> Path:
@@ -126,9 +126,7 @@ def taken(run: RunFolder, to: Path, facts: dict[str, Any], *, overwrite: bool) -
             there.update(**facts)
             return there
         if not overwrite:
-            raise InputError(
-                "holds another run", file=to, remedy="add --overwrite to replace it, or choose another --to"
-            )
+            raise InputError("holds another run", file=to, hint="add --overwrite to replace it, or choose another --to")
         shutil.rmtree(to)
     aside = to.with_name(f".{to.name}.copied")
     shutil.rmtree(aside, ignore_errors=True)

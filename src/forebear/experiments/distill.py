@@ -118,18 +118,18 @@ def plan_distillation(
     run = RunFolder.open(teacher)
     run.require_trainable()
     if "weights" not in run.metadata:
-        raise InputError("is not finished", file=run.path, remedy=f"finish it first: {run.resume_command}")
+        raise InputError("is not finished", file=run.path, hint=f"finish it first: {run.resume_command}")
     if run.spec.learns_from == "pairs":
         what = "translates: language models are distilled, and those that do a task"
-        raise InputError(what, file=run.path, remedy=f"make it smaller by: forebear quantise {run.path} --to SMALL")
+        raise InputError(what, file=run.path, hint=f"make it smaller by: forebear quantise {run.path} --to SMALL")
     settings = {name: value for name, value in (settings or {}).items() if value is not None}
     named = student is None or (student in LINEAGE and not Path(student).is_dir())
     beginning = None if named else InitFrom.for_run(str(student))
     if beginning is not None and (size or layers):
-        raise InputError("--size and --layers mean nothing beside a run: it has its own", remedy="leave them out")
+        raise InputError("--size and --layers mean nothing beside a run: it has its own", hint="leave them out")
     reader = {name: value for name, value in (reader or {}).items() if value is not None}
     if reader and run.task is None:
-        raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", remedy="leave it out")
+        raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", hint="leave it out")
     made = _student(run, beginning, student, size, settings, data, reading)
     inherits = _inherits(run, made, layers)
     given = {
@@ -147,7 +147,7 @@ def plan_distillation(
         more = _unlabelled(run, texts, how)
         given["read"] = texts and file_digest(Path(texts))
     elif texts:
-        raise InputError("--texts are for tasks: a language model is taught on all text", remedy="give it as TEXT")
+        raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
     _checked(run, own, how)
     notes = [_weighed(run, own, beginning)]
     if inherits:
@@ -173,22 +173,22 @@ def _student(
     source = replace(source, reading=reading or TextFormat())
     if run.task is not None:
         if reading is not None:
-            raise InputError("how text is read means nothing to a task", remedy="leave out --documents and the like")
+            raise InputError("how text is read means nothing to a task", hint="leave out --documents and the like")
         data, source = (), TextSource(())
         settings = {name: value for name, value in settings.items() if name not in OF_TRAINING}
     elif not data:
-        raise InputError("a language model is taught on text", remedy=f"forebear distil {run.path} TEXT…")
+        raise InputError("a language model is taught on text", hint=f"forebear distil {run.path} TEXT…")
     elif is_corpus(TextSource(tuple(data))):
         source = TextSource(())
     if beginning is not None:
         name = beginning.folder.metadata["milestone"]
         if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
             what = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
-            raise InputError(what, remedy="leave it out")
+            raise InputError(what, hint="leave it out")
         return planning.plan_pretraining(name, data, source=source, settings=settings, beginning=beginning)
     own, shaped = run.metadata["milestone"], any(name in settings for name in SHAPE)
     if run.spec.learning == "counting" and (run.task is None or student in (None, own)):
-        raise InputError(f"{own} counts: it is small already", file=run.path, remedy="distil a run of a network")
+        raise InputError(f"{own} counts: it is small already", file=run.path, hint="distil a run of a network")
     base: dict[str, Any] = {}
     if student in (None, own) and size is None:
         like = run.spec if shaped else smaller(run.spec, run.tokenizer)
@@ -196,7 +196,7 @@ def _student(
     more: dict[str, Any] = {"tokenizer": base_tokenizer(run.tokenizer), "recipe": {"fields": base}, "source": source}
     made = planning.plan_pretraining(student or own, data, size=size, settings=settings, **more)
     if made.spec.learning == "counting":
-        raise InputError(f"{student} counts, and hears only the truth", remedy="choose a network as the student")
+        raise InputError(f"{student} counts, and hears only the truth", hint="choose a network as the student")
     return made
 
 
@@ -249,7 +249,7 @@ def _inherits(run: RunFolder, made: planning.PretrainPlan, layers: str | None) -
     can = can and "depth" in own and theirs["depth"] % own["depth"] == 0 and own["context"] <= theirs["context"]
     if layers == "every-second" and not can:
         what = "the teacher's layers do not fit the student"
-        raise InputError(what, remedy="they do where only --depth is smaller, and divides the teacher's")
+        raise InputError(what, hint="they do where only --depth is smaller, and divides the teacher's")
     return can and layers != "none"
 
 
@@ -264,18 +264,16 @@ def _adapted(
 ) -> pipeline.AdaptPlan:
     """The student as it would be adapted to the teacher's task by itself."""
     if "labelled" not in run.metadata:
-        remedy = "adapt a run here, and distil that"
-        raise InputError("was imported: nobody knows what it learned from", file=run.path, remedy=remedy)
+        hint = "adapt a run here, and distil that"
+        raise InputError("was imported: nobody knows what it learned from", file=run.path, hint=hint)
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
     if len(data) > 1:
-        raise InputError(
-            f"{len(data)} files of examples", remedy="give one, or none for those the teacher learned from"
-        )
+        raise InputError(f"{len(data)} files of examples", hint="give one, or none for those the teacher learned from")
     if data:
         source = replace(source, train=data[0], dev=None, test=None)
     for path in source.files().values():
         if not Path(path).is_file():
-            raise InputError("these examples are not there", file=path, remedy="give others: forebear distil RUN DATA")
+            raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
     found = read_labeled(source)
     task = run.task
     assert task is not None
@@ -301,7 +299,7 @@ def _unlabelled(run: RunFolder, texts: str | None, how: DistillationConfig) -> t
     if texts is None:
         return ()
     if not how.share:
-        raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", remedy="leave one out")
+        raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
     using, made = Run(run), []
     for source in find_sources([texts]):
         for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
@@ -309,10 +307,12 @@ def _unlabelled(run: RunFolder, texts: str | None, how: DistillationConfig) -> t
                 made += _example(using, line.strip().split("\t")) if line.strip() else []
             except (InputError, TypeError) as error:
                 what = (
-                    error.what if isinstance(error, InputError) else f"is no example for {run.metadata['task']['name']}"
+                    error.message
+                    if isinstance(error, InputError)
+                    else f"is no example for {run.metadata['task']['name']}"
                 )
-                remedy = "write a text a line, with tabs between those that belong together"
-                raise InputError(what, file=source.name, line=number, remedy=remedy) from error
+                hint = "write a text a line, with tabs between those that belong together"
+                raise InputError(what, file=source.name, line=number, hint=hint) from error
     return tuple(made)
 
 
@@ -341,18 +341,18 @@ def _checked(run: RunFolder, student: planning.PretrainPlan | pipeline.AdaptPlan
     if run.task is None and not shared:
         has = ", ".join(teacher.heads) or "none"
         what = f"the student has the heads {', '.join(network.heads)}, the teacher {has}: none predicts tokens in both"
-        raise InputError(what, file=run.path, remedy="choose a student and a teacher that predict the same")
+        raise InputError(what, file=run.path, hint="choose a student and a teacher that predict the same")
     heads = [one.heads[name] for one in (network, teacher) for name in shared]
     if run.task is None and not all(isinstance(head, LMHead) for head in heads):
         what = "only a Transformer that predicts tokens can teach them, and only to another"
-        raise InputError(what, file=run.path, remedy="choose such a teacher and such a student, or distil a task")
+        raise InputError(what, file=run.path, hint="choose such a teacher and such a student, or distil a task")
     theirs, own = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
     if tokenizer.digest != run.tokenizer.digest or replace(own, max_length=None) != replace(theirs, max_length=None):
         what = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
-        raise InputError(what, remedy="take a student with the teacher's tokenizer, and of its kind")
+        raise InputError(what, hint="take a student with the teacher's tokenizer, and of its kind")
     if theirs.max_length is not None and (own.max_length is None or own.max_length > theirs.max_length):
         what = f"the student reads rows of {own.max_length} tokens, the teacher of {theirs.max_length}"
-        raise InputError(what, remedy=f"--context {theirs.max_length}")
+        raise InputError(what, hint=f"--context {theirs.max_length}")
     layer_distillations(how, network.encoder, teacher.encoder)
 
 
@@ -418,14 +418,14 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     run.require_trainable()
     told = run.metadata.get("distilled")
     if told is None:
-        raise InputError("was not distilled", file=run.path, remedy=f"go on with it by: {run.resume_command}")
+        raise InputError("was not distilled", file=run.path, hint=f"go on with it by: {run.resume_command}")
     given = {name: value for name, value in told["given"].items() if name != "read"}
     how = DistillationConfig(**{one.name: told[one.name] for one in fields(DistillationConfig)})
     given["reading"] = given["reading"] and TextFormat(**given["reading"])
     what = plan_distillation(told["teacher"], given.pop("data"), how=how, **given)
     if what.request(what.corpus()) != run.metadata["asked"]:
-        remedy = "put back what it was, or distil anew into another folder"
-        raise InputError("its teacher or what it learns from has changed since it began", file=run.path, remedy=remedy)
+        hint = "put back what it was, or distil anew into another folder"
+        raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
     return priced(what, distilled(what, folder, watcher=watcher), None)
 
 

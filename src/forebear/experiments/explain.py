@@ -372,7 +372,7 @@ def sample_batch(milestone: ModelSpec) -> tuple[Batch, Any]:
     if milestone.learns_from == "pairs":
         read, written = (_as_corpus(texts) for texts in (TRANSLATED, EXAMPLE))
         sides = TokenizerPair(read.tokenizer, written.tokenizer)
-        pairs = ParallelSubset(read.whole(), written.whole(), np.arange(len(EXAMPLE)))
+        pairs = ParallelSubset(read.all_documents(), written.all_documents(), np.arange(len(EXAMPLE)))
         size = sum(len(corpus) + len(EXAMPLE) for corpus in (read, written))
         return milestone.objective(sides).batch(pairs, size, BatchKey(0, 0)), sides
     corpus = _as_corpus(EXAMPLE)
@@ -397,7 +397,7 @@ def _as_corpus(texts: Sequence[str]) -> Corpus:
         "words": None,
     }
     key = hashlib.sha256(repr(texts).encode()).hexdigest()
-    corpus = Corpus(folder=Path(), facts={"key": key}, **arrays)
+    corpus = Corpus(folder=Path(), metadata={"key": key}, **arrays)
     corpus.__dict__["tokenizer"] = tokenizer  # which one on disk would find beside it
     return corpus
 
@@ -437,7 +437,7 @@ def _example(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, li
     told = {}
     if isinstance(tokenizer, TokenizerPair):
         read = batch.inputs["source"][: int(batch.inputs["source_lengths"][0])].tolist()
-        told["source"] = [tokenizer.source.token(i) for i in read]
+        told["source"] = [tokenizer.source.id_to_token(i) for i in read]
         tokenizer = tokenizer.target
     told["seen"] = [tokenizer.id_to_token(i) for i in batch.inputs["tokens"][:length].tolist()]
     if "beside" in batch.inputs:

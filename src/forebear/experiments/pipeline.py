@@ -74,13 +74,13 @@ def output_folder(folder: Path, asked: dict[str, Any], free: bool, overwrite: bo
             there = RunFolder.open(at)
         except InputError:
             if not free:
-                raise InputError("exists and is no run", file=at, remedy="choose another folder with --to") from None
+                raise InputError("exists and is no run", file=at, hint="choose another folder with --to") from None
             there = None
         if there is not None and (there.metadata.get("asked") == asked or (overwrite and not free)):
             return at, there
         if not free:
-            remedy = "add --overwrite to replace it, or choose another folder with --to"
-            raise InputError("holds another run", file=at, remedy=remedy)
+            hint = "add --overwrite to replace it, or choose another folder with --to"
+            raise InputError("holds another run", file=at, hint=hint)
         number += 1
 
 
@@ -193,7 +193,7 @@ def pretrain_metadata(
             "source": what.source.to_dict(),
             "corpus": corpus.key,
             "folder": str(corpus.folder.absolute()),
-            **{name: corpus.facts["counts"][name] for name in ("documents", "tokens", "bytes")},
+            **{name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")},
         },
         "asked": asked,
         "command": command or what.command_line(folder),
@@ -210,11 +210,11 @@ def resume_pretraining(
         (watcher or TrainingCallback()).on_note("this run is finished already: nothing was trained")
         return run
     if "distilled" in run.metadata:
-        remedy = f"go on with it by: {run.resume_command}"
-        raise InputError("was distilled: it needs its teacher to go on", file=run.path, remedy=remedy)
+        hint = f"go on with it by: {run.resume_command}"
+        raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
     if run.metadata.get("data") is None:
         what = "was imported, not trained here: there is nothing to go on with"
-        raise InputError(what, file=run.path, remedy="train a run of your own: forebear pretrain MILESTONE TEXT")
+        raise InputError(what, file=run.path, hint="train a run of your own: forebear pretrain MILESTONE TEXT")
     corpus = _corpus_of(run)
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
@@ -231,13 +231,13 @@ def repeat_run(
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.metadata.get("data") is None:
-        raise InputError("was imported: there is no training to repeat", file=run.path, remedy="repeat a run made here")
+        raise InputError("was imported: there is no training to repeat", file=run.path, hint="repeat a run made here")
     if "distilled" in run.metadata or "task" in run.metadata:
         what = "only pre-training is repeated step by step; the same command makes this run again"
-        raise InputError(what, file=run.path, remedy=run.metadata.get("command") or "call it again")
+        raise InputError(what, file=run.path, hint=run.metadata.get("command") or "call it again")
     if not run.is_finished:
-        remedy = f"finish it first: forebear pretrain --resume {run.path}"
-        raise InputError("only a finished run can be repeated", file=run.path, remedy=remedy)
+        hint = f"finish it first: forebear pretrain --resume {run.path}"
+        raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
     pace = run.metadata["pace"]
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
     exact = {"steps": pace["total"], "warmup": pace["warmup"], "fall": pace["fall"]}
@@ -409,7 +409,7 @@ def _measure(run: RunFolder, held_out: Subset | ParallelSubset, watcher: Trainin
 # From a run and labelled examples to a run that does the task: read, encode, train, choose the best, measure.
 
 
-__all__ = ["AdaptPlan", "run_adaptation", "plan_adaptation", "resume_adaptation"]
+__all__ = ["AdaptPlan", "plan_adaptation", "resume_adaptation", "run_adaptation"]
 
 WIDE = "１"  # what nfkc makes 1 of
 
@@ -453,7 +453,7 @@ def adapt_metadata(what: AdaptPlan, asked: dict[str, Any], folder: Path, command
         "task": asked["task"],
         "adaptation": asked["adaptation"],
         "recipe": asked["recipe"],
-        "labelled": {"source": asked["examples"], "digests": asked["digests"], "sides": what.labeled_data.facts},
+        "labelled": {"source": asked["examples"], "digests": asked["digests"], "sides": what.labeled_data.metadata},
         "data": None,
         "asked": asked,
         "command": command,
@@ -471,17 +471,17 @@ def resume_adaptation(
         watcher.on_note("this run is finished already: nothing was trained")
         return run
     if "distilled" in run.metadata:
-        remedy = f"go on with it by: {run.resume_command}"
-        raise InputError("was distilled: it needs its teacher to go on", file=run.path, remedy=remedy)
+        hint = f"go on with it by: {run.resume_command}"
+        raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
     if run.task is None:
-        raise InputError("was not adapted to a task", file=run.path, remedy=f"go on with it by: {run.resume_command}")
+        raise InputError("was not adapted to a task", file=run.path, hint=f"go on with it by: {run.resume_command}")
     source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
     for side, path in source.files().items():
         if not Path(path).is_file():
-            raise InputError(f"the {side} examples of this run are gone", file=path, remedy="put them back")
+            raise InputError(f"the {side} examples of this run are gone", file=path, hint="put them back")
     if source.digests() != run.metadata["labelled"]["digests"]:
-        remedy = "put the old files back, or adapt anew with the new ones"
-        raise InputError("the examples of this run have changed since it began", file=source.train, remedy=remedy)
+        hint = "put the old files back, or adapt anew with the new ones"
+        raise InputError("the examples of this run have changed since it began", file=source.train, hint=hint)
     parent = run.metadata["parent"]
     begun = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
     beginning = InitFrom(parent, run.metadata["asked"]["beginning"]) if parent and not begun else None
@@ -623,10 +623,10 @@ def _no_better(what: AdaptPlan, blind: TaskBaseline, figures: Mapping[str, Any])
     nothing_to_find = figures.get("entities") == 0
     if score > blind.score or score == 1 or nothing_to_find:
         return []
-    remedy = "more examples may help"
+    hint = "more examples may help"
     if what.spec.learning != "counting":
-        remedy = "give it more time or examples, another --rate, or a run that was pre-trained longer"
-    return [f"it does no better than this: {blind.meaning} ({blind.score:.3f}); {remedy}"]
+        hint = "give it more time or examples, another --rate, or a run that was pre-trained longer"
+    return [f"it does no better than this: {blind.meaning} ({blind.score:.3f}); {hint}"]
 
 
 def _figures(what: AdaptPlan, task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:

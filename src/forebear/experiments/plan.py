@@ -48,31 +48,31 @@ def validate_parallel(milestone: str, kind: type[ModelSpec], source: TextSource,
     if kind.learns_from == "pairs":
         if source.paths and not source.pairs:
             what = f"{milestone} learns from texts and their translations"
-            remedy = f"give two files, line by line, a table or JSONL: forebear pretrain {milestone} --pairs A B"
-            raise InputError(what, file=source.paths[0], remedy=remedy)
+            hint = f"give two files, line by line, a table or JSONL: forebear pretrain {milestone} --pairs A B"
+            raise InputError(what, file=source.paths[0], hint=hint)
         _only_pairs(source)
         return
     if kind.learns_from == "tags" and source.paths:
         what = f"{milestone} learns from words with their tags, not from plain text"
-        raise InputError(what, file=source.paths[0], remedy=f"forebear pretrain {milestone} FILE, of word/tag or CoNLL")
+        raise InputError(what, file=source.paths[0], hint=f"forebear pretrain {milestone} FILE, of word/tag or CoNLL")
     if source.pairs:
         what = f"{milestone} learns from plain text: --pairs means nothing to it"
-        raise InputError(what, remedy=f"forebear pretrain {milestone} TEXT…, or choose transformer")
+        raise InputError(what, hint=f"forebear pretrain {milestone} TEXT…, or choose transformer")
     given = [f"--target-{name}" for name, value in of_target.items() if value is not None]
     given += ["--columns"] if source.columns else []
     if given:
-        raise InputError(f"{given[0]} means nothing without --pairs", remedy="leave it out")
+        raise InputError(f"{given[0]} means nothing without --pairs", hint="leave it out")
 
 
 def _only_pairs(source: TextSource) -> None:
     """What says how plain text is read means nothing to pairs."""
     if source.paths and is_corpus(source):
         what = "is a corpus of plain text"
-        raise InputError(what, file=source.paths[0], remedy="give the parallel text itself: --pairs A B")
+        raise InputError(what, file=source.paths[0], hint="give the parallel text itself: --pairs A B")
     plain = TextFormat(encoding=source.reading.encoding, on_bad_bytes=source.reading.on_bad_bytes)
     if replace(source, paths=(), columns="", pairs=True) != TextSource((), plain, pairs=True):
         what = "--documents, --format, --field, --column, --sentences and what concerns words mean nothing to --pairs"
-        raise InputError(what, remedy="leave them out; --columns names the two sides in one file")
+        raise InputError(what, hint="leave them out; --columns names the two sides in one file")
 
 
 SLOWER = 0.3  # of the usual rate, where training goes on from weights that know something already
@@ -140,9 +140,7 @@ class PretrainPlan:
             )
             least, tokenizer = self.spec.least_count, corpus.tokenizer
             if least is not None and tokenizer.vocab_size <= len(tokenizer.special_ids):
-                raise InputError(
-                    f"no word of this text is seen {least} times", remedy="give more text, or --min-count 1"
-                )
+                raise InputError(f"no word of this text is seen {least} times", hint="give more text, or --min-count 1")
             return corpus
 
     @contextlib.contextmanager
@@ -224,7 +222,7 @@ def plan_pretraining(
         written, tokenizer = _continued(beginning, milestone, written, size, tokenizer or vocabulary), None
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
-        raise InputError(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
+        raise InputError(f"the recipe is for {told}, not for {milestone}", hint=f"forebear pretrain {told} …")
     own, given = split_settings(milestone, kind, settings or {})
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     notes: tuple[str, ...] = ()
@@ -247,7 +245,7 @@ def plan_pretraining(
     validate_parallel(milestone, kind, source, {"tokenizer": target_tokenizer, "vocabulary": target_vocabulary})
     if is_corpus(source) and replace(source, paths=()) != TextSource(()):
         what = "is a corpus already: how to read text and to find sentences was decided when it was prepared"
-        raise InputError(what, file=source.paths[0], remedy="leave out those options, or give the text instead")
+        raise InputError(what, file=source.paths[0], hint="leave out those options, or give the text instead")
     check_unused_entities(milestone, made, source.entities)
     if made.needs_word_boundaries and not is_corpus(source):
         source = replace(source, segment=True)
@@ -268,13 +266,13 @@ def plan_pretraining(
 def _entries(tokenizer: Any, vocabulary: Any) -> int | None:
     """How many entries a tokenizer is to have that is learned; an error where it is none, or is not learned."""
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | TokenizerPair | None):
-        raise InputError(f"--tokenizer is {tokenizer!r}", remedy="name a kind, such as bytepair, or a file")
+        raise InputError(f"--tokenizer is {tokenizer!r}", hint="name a kind, such as bytepair, or a file")
     if vocabulary is None:
         return None
     entries = parse_count(vocabulary, "vocabulary")
     if tokenizer is not None and tokenizer not in TOKENIZER_KINDS:
         what = f"--vocabulary {entries} means nothing beside a tokenizer that is not learned"
-        raise InputError(what, remedy="leave it out")
+        raise InputError(what, hint="leave it out")
     return entries
 
 
@@ -282,7 +280,7 @@ def _examined(milestone: str, kind: type[ModelSpec], recipe: Recipe) -> None:
     """An error where nothing is held out, and something must be."""
     if not recipe.held_out and not kind.takes_lines:
         what = f"--held-out 0: how well {milestone} has learned is told by text that it has not seen"
-        raise InputError(what, remedy="give a share above 0, such as 0.05")
+        raise InputError(what, hint="give a share above 0, such as 0.05")
 
 
 def _is_of_lines(kind: type[ModelSpec], source: TextSource) -> bool:
@@ -304,11 +302,11 @@ def _continued(
     run = beginning.folder
     own = run.metadata["milestone"]
     if own != milestone:
-        raise InputError(f"is a run of {own}, not of {milestone}", file=run.path, remedy=f"forebear pretrain {own} …")
+        raise InputError(f"is a run of {own}, not of {milestone}", file=run.path, hint=f"forebear pretrain {own} …")
     for name, value in (("size", size or written.get("size")), ("tokenizer or --vocabulary", cutting)):
         if value is not None:
             what = f"--{name} means nothing beside --from: that of the run is taken"
-            raise InputError(what, remedy="leave it out")
+            raise InputError(what, hint="leave it out")
     return {**written, "fields": {**run.metadata["fields"], **written.get("fields", {})}}
 
 
@@ -334,13 +332,11 @@ def split_settings(
     for name in settings:
         if name in ERROR_POLICIES:
             what = f"--{_dashed(name)} is for words with their tags, and {milestone} learns from plain text here"
-            raise InputError(what, remedy="leave it out")
+            raise InputError(what, hint="leave it out")
         if name not in names:
             near = difflib.get_close_matches(name, [*names, *OPTIONS], n=1, cutoff=0.7)
-            remedy = (
-                f"did you mean --{_dashed(near[0])}?" if near else f"its own are: --{', --'.join(map(_dashed, own))}"
-            )
-            raise InputError(f"--{_dashed(name)} is no setting of {milestone} or of training", remedy=remedy)
+            hint = f"did you mean --{_dashed(near[0])}?" if near else f"its own are: --{', --'.join(map(_dashed, own))}"
+            raise InputError(f"--{_dashed(name)} is no setting of {milestone} or of training", hint=hint)
     given = {name: value for name, value in settings.items() if value is not None}
     return (
         {name: value for name, value in given.items() if name in own},
@@ -355,18 +351,18 @@ def _dashed(name: str) -> str:
 def build_model_spec(milestone: str, kind: type[ModelSpec], size: str | None, own: Mapping[str, Any]) -> ModelSpec:
     """The milestone in this size, with these fields; values may be written as on the command line."""
     if size is not None and size not in kind.sizes:
-        raise InputError(f"{milestone} has no size {size!r}", remedy=suggest(str(size), kind.sizes))
+        raise InputError(f"{milestone} has no size {size!r}", hint=suggest(str(size), kind.sizes))
     kinds = {field.name: str(field.type) for field in fields(kind)}
     for name in own:
         if name not in kinds:
-            raise InputError(f"{milestone} has no field {name!r}", remedy=suggest(name, kinds))
+            raise InputError(f"{milestone} has no field {name!r}", hint=suggest(name, kinds))
     values = {name: _typed(name, kinds[name], value) for name, value in own.items()}
     if values.get("output") == "given":
-        remedy = "choose --output negatives or tree; forebear import reads vectors from elsewhere"
-        raise InputError("--output given is that of imported vectors: there is nothing to learn", remedy=remedy)
+        hint = "choose --output negatives or tree; forebear import reads vectors from elsewhere"
+        raise InputError("--output given is that of imported vectors: there is nothing to learn", hint=hint)
     if values.get("smoothing") == "given":
-        remedy = "choose --smoothing kneser-ney; forebear import reads ARPA files from elsewhere"
-        raise InputError("--smoothing given is that of imported n-grams: there is nothing to count", remedy=remedy)
+        hint = "choose --smoothing kneser-ney; forebear import reads ARPA files from elsewhere"
+        raise InputError("--smoothing given is that of imported n-grams: there is nothing to count", hint=hint)
     return kind(**{**kind.sizes.get(size or "", {}), **values})
 
 
@@ -380,7 +376,7 @@ def _typed(name: str, kind: str, value: Any) -> Any:
         if type(made).__name__ != kind or (kind == "float" and not math.isfinite(made)):
             raise ValueError
     except (ValueError, KeyError) as error:
-        raise InputError(f"--{_dashed(name)} is {value!r}", remedy=f"give a value of type {kind}") from error
+        raise InputError(f"--{_dashed(name)} is {value!r}", hint=f"give a value of type {kind}") from error
     return made
 
 
@@ -458,18 +454,18 @@ def plan_adaptation(
         beginning = _beginning(begin)
         milestone, named = beginning.folder.spec, beginning.folder.metadata.get("size")
         if size is not None:
-            raise InputError("--size means nothing beside a run: it has its own", remedy="leave it out")
+            raise InputError("--size means nothing beside a run: it has its own", hint="leave it out")
     if milestone.learns_from == "pairs":
-        what, remedy = "translates: tasks are learned by those that read one text", "choose another, such as bert"
-        raise InputError(what, file=begin, remedy=remedy)
+        what, hint = "translates: tasks are learned by those that read one text", "choose another, such as bert"
+        raise InputError(what, file=begin, hint=hint)
     if milestone.learns_from == "tags" and source.task != "tagging":
         what = f"{model_name(milestone)} learns to tag words and nothing else; these examples are of {source.task}"
-        remedy = "give words with their tags, or choose another milestone, such as ngram"
-        raise InputError(what, file=source.train, remedy=remedy)
+        hint = "give words with their tags, or choose another milestone, such as ngram"
+        raise InputError(what, file=source.train, hint=hint)
     reads_features = (how or {}).get("how") == "features"
     if dropout is not None and (milestone.learning == "counting" or reads_features):
         nothing = "where the encoder only gives features" if reads_features else "to a model that counts"
-        raise InputError(f"--dropout means nothing {nothing}", remedy="leave it out")
+        raise InputError(f"--dropout means nothing {nothing}", hint="leave it out")
     if dropout is not None and _reads_by_reader(milestone, beginning, how or {}):
         how = {**(how or {}), "reader_dropout": dropout}
     elif dropout is not None or (reads_features and milestone.dropout is not None):
@@ -486,7 +482,7 @@ def plan_adaptation(
         model_name(milestone), "searching" if uses_full_batch(milestone, task) else way, settings or {}
     )
     for flag, why in _idle(task, adaptation, settings or {}, counts=milestone.learning == "counting"):
-        raise InputError(f"--{flag} means nothing here: {why}", remedy="leave it out")
+        raise InputError(f"--{flag} means nothing here: {why}", hint="leave it out")
     recipe = adaptation_recipe(milestone, tokenizer, task, adaptation, data, settings or {}, fresh=beginning is None)
     return AdaptPlan(milestone, named, tokenizer, beginning, source, data, task, adaptation, recipe)
 
@@ -494,11 +490,11 @@ def plan_adaptation(
 def _beginning(run: str) -> InitFrom:
     if not Path(run).exists():
         what = "there is no such run, and no milestone of that name"
-        raise InputError(what, file=run, remedy=f"{suggest(run, LINEAGE)} (forebear runs lists the runs)")
+        raise InputError(what, file=run, hint=f"{suggest(run, LINEAGE)} (forebear runs lists the runs)")
     folder = RunFolder.open(run)
     folder.require_trainable()
     if "weights" not in folder.metadata:
-        raise InputError("is not finished", file=run, remedy=f"finish it first: {folder.resume_command}")
+        raise InputError("is not finished", file=run, hint=f"finish it first: {folder.resume_command}")
     return InitFrom(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
 
@@ -513,7 +509,7 @@ def choose_adaptation(
     predicts = predicts and not milestone.char_level and not told.get("reader")  # no letters can be predicted
     if told.get("language") and not predicts:
         what = "--language is for encoders that predict the next token, such as gpt"
-        raise InputError(what, remedy="leave it out")
+        raise InputError(what, hint="leave it out")
     told = _with_reader(milestone, beginning, told)
     helps = predicts and beginning is not None and examples >= MANY and told.get("how", "finetune") == "finetune"
     usual = LANGUAGE if helps else 0.0
@@ -539,17 +535,17 @@ def _with_reader(milestone: ModelSpec, beginning: InitFrom | None, told: dict[st
     if not milestone.needs_task_encoder:
         if given:
             what = f"--{given[0].replace('_', '-')} means nothing to {model_name(milestone)}, which has an encoder of its own"
-            raise InputError(what, remedy="leave it out, or begin with vectors of words, such as a run of word2vec")
+            raise InputError(what, hint="leave it out, or begin with vectors of words, such as a run of word2vec")
         return told
     if mixing := [name for name in given if name.startswith("mixture")]:
         what = (
             f"--{mixing[0].replace('_', '-')} means nothing to {model_name(milestone)}: vectors of words are one layer"
         )
-        raise InputError(what, remedy="leave it out, or begin with a recurrent run, such as elmo")
+        raise InputError(what, hint="leave it out, or begin with a recurrent run, such as elmo")
     known = beginning.folder.adaptation.to_dict() if beginning is not None and beginning.folder.task is not None else {}
     if told.get("freeze_layers") and not known:
         what = f"--freeze-layers {told['freeze_layers']}: what reads the vectors has learned nothing yet"
-        raise InputError(what, remedy="--how freeze alone keeps the vectors as they are")
+        raise InputError(what, hint="--how freeze alone keeps the vectors as they are")
     own = {name: value for name, value in known.items() if name in ("reader", "reader_width")}
     return {"reader": "mean", **own, **told}
 

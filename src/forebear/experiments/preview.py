@@ -144,7 +144,7 @@ def pipeline_stages(
         ("pack", *_packed(batch)),
         ("batch", f"{shown} a step, {steps:,} steps show everything once", {"steps": steps}),
         ("initialise", *_initialised(learner, begins, counting)),
-        ("loss", *_lost(learner, batch, corpus.tokenizer.size, way, try_loss)),
+        ("loss", *_lost(learner, batch, corpus.tokenizer.vocab_size, way, try_loss)),
         ("descent" if way == "sweeping" else "Adam", *_descended(learner, recipe, way)),
         ("evaluate", *_evaluated(split)),
     ]
@@ -155,7 +155,7 @@ Told = tuple[str, dict[str, Any]]
 
 
 def _prepared(corpus: Corpus | ParallelCorpus) -> Told:
-    counts = {name: corpus.facts["counts"][name] for name in ("documents", "bytes")}
+    counts = {name: corpus.metadata["counts"][name] for name in ("documents", "bytes")}
     if isinstance(corpus, ParallelCorpus):
         return f"{counts['documents']:,} pairs, {counts['bytes']:,} bytes", counts
     counts |= {"sentences": len(corpus.sizes)}
@@ -164,9 +164,9 @@ def _prepared(corpus: Corpus | ParallelCorpus) -> Told:
 
 
 def _tokenised(corpus: Corpus | ParallelCorpus) -> Told:
-    tokenizer, unknown = corpus.tokenizer, corpus.facts["counts"]["unknown"]
-    figures = {"kind": tokenizer.kind, "entries": tokenizer.size, "tokens": len(corpus), "unknown": unknown}
-    words = f"{tokenizer.kind} of {tokenizer.size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
+    tokenizer, unknown = corpus.tokenizer, corpus.metadata["counts"]["unknown"]
+    figures = {"kind": tokenizer.kind, "entries": tokenizer.vocab_size, "tokens": len(corpus), "unknown": unknown}
+    words = f"{tokenizer.kind} of {tokenizer.vocab_size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
     return words, figures
 
 
@@ -302,7 +302,7 @@ def preview_batch(
 ) -> Preview:
     """Batch number `step` of what was planned, exactly as training would see it."""
     if rows < 1 or step < 0:
-        raise InputError(f"rows is {rows}, step is {step}", remedy="give at least one row, and a step of 0 or more")
+        raise InputError(f"rows is {rows}, step is {step}", hint="give at least one row, and a step of 0 or more")
     corpus = what.prepare_corpus(workers=workers, learning_progress=progress, progress=progress)
     with what.error_context():
         split, sides = corpus.split(what.recipe.held_out), corpus.tokenizer
@@ -313,7 +313,7 @@ def preview_batch(
     tokenizer, read_by = (sides.target, sides.source) if isinstance(sides, TokenizerPair) else (sides, None)
     batch = objective.batch(split.train, what.recipe.batch, BatchKey(what.recipe.seed, step))
     if not len(batch.inputs["lengths"]):
-        raise InputError(f"the batch of step {step} has no rows", remedy="choose another --step, or a larger --batch")
+        raise InputError(f"the batch of step {step} has no rows", hint="choose another --step, or a larger --batch")
     steps = objective.steps(split.train, what.recipe.batch)
     end = tokenizer.special_roles.get("end")
     whole = isinstance(objective, NextToken) and objective.lead_tokens is not None  # then no row is cut by the context
@@ -442,7 +442,7 @@ def _answer(number: int, answers: Sequence[str]) -> str | None:
 def preview_tags(what: AdaptPlan, *, rows: int = 4) -> Preview:
     """The first sentences that teach, and figures of all of them."""
     if rows < 1:
-        raise InputError(f"rows is {rows}", remedy="give at least one row")
+        raise InputError(f"rows is {rows}", hint="give at least one row")
     taught, tokenizer = what.labeled_data.train, what.tokenizer
     laid_out = what.task.encode(taught, tokenizer, what.spec.input_format(tokenizer))
     batch = FullBatch().batch(laid_out, what.recipe.batch, BatchKey(what.recipe.seed, 0))

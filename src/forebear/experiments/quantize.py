@@ -43,7 +43,7 @@ def quantization_cost(
     """Figures of the run of floats and of that of integers, and what they were measured on; on what was held out, also
     the `metrics` that the latter has of its own."""
     if limit is not None and limit < 1:
-        raise InputError(f"--limit is {limit}", remedy="give a number above 0")
+        raise InputError(f"--limit is {limit}", hint="give a number above 0")
     if run.task is not None:
         return _of_task(run, small, on, limit or EXAMPLES, progress)
     if "translation" in run.heads:
@@ -73,16 +73,16 @@ def _of_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: Prog
     sentences = _sentences(run, portion)
     predicts = "measure" in run.capabilities
     questions = int(predicts) + 1
-    told: dict[str, Any] = {"on": name, "text_bytes": portion.bytes}
+    told: dict[str, Any] = {"on": name, "text_bytes": portion.num_bytes}
     if predicts:
         one, two, seconds = _both(run, small, lambda asked: asked.measure(portion), progress, (0, questions))
         told["measuring_seconds"] = seconds
         for figure in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
-            before, after = one.facts()[figure], two.facts()[figure]
+            before, after = one.to_dict()[figure], two.to_dict()[figure]
             if before is not None and after is not None:
                 told[figure] = {"floats": before, "integers": after}
         told["pseudo"] = one.is_pseudo_likelihood
-        told["metrics"] = {} if on else {"held_out": two.facts()}
+        told["metrics"] = {} if on else {"held_out": two.to_dict()}
     if len(sentences) > 1:
         told |= _of_vectors(run, small, sentences, progress, (questions - 1, questions))
     return told
@@ -92,13 +92,13 @@ def _text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
     """Text to measure on, and its name: as given, else what the run held out, else Python's manual."""
     if on:
         return prepare_texts(run, list(on)), ", ".join(on)
-    data = run.to_dict.get("data")
+    data = run.metadata.get("data")
     if data is not None:
         try:
             split = reopen_corpus(data, run.tokenizer).split(run.folder.recipe.held_out)
             return split.held_out, "the text that the run held out"
         except ForebearError as error:
-            run.notes.append(f"not measured on its own held-out text: {error.what}")
+            run.notes.append(f"not measured on its own held-out text: {error.message}")
     from forebear.demo.demo_text import manual_documents
 
     with tempfile.TemporaryDirectory(prefix="forebear-quantise-") as folder:
@@ -148,7 +148,7 @@ def _of_translator(run: Run, small: Run, on: Sequence[str], limit: int, progress
     one, two, seconds = _both(
         run, small, lambda asked: evaluate_translations(asked, sources, references), progress, (0, 1)
     )
-    before, after = one.facts(), two.facts()
+    before, after = one.to_dict(), two.to_dict()
     told = {figure: {"floats": before[figure], "integers": after[figure]} for figure in ("perplexity", "bleu", "chrf")}
     alike = [a.text == b.text for a, b in zip(one.translations, two.translations, strict=True)]
     return {
@@ -163,14 +163,14 @@ def _of_translator(run: Run, small: Run, on: Sequence[str], limit: int, progress
 
 def _pairs(run: Run, on: Sequence[str], limit: int) -> tuple[list[str], list[str], str]:
     if on:
-        found = list(islice(ParallelFormat().read(list(on), Ledger()), limit))
+        found = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
         return [source for _, source, _ in found], [target for _, _, target in found], ", ".join(on)
     sides = run.folder.tokenizers
     assert isinstance(sides, TokenizerPair)
     try:
-        corpus: Any = reopen_parallel_corpus(run.to_dict["data"], sides, run.folder.recipe.held_out)
+        corpus: Any = reopen_parallel_corpus(run.metadata["data"], sides, run.folder.recipe.held_out)
     except InputError as error:
-        error.remedy = "name pairs to measure on: --on FILE [FILE]"
+        error.hint = "name pairs to measure on: --on FILE [FILE]"
         raise
     portion: Any = corpus.split(run.folder.recipe.held_out).held_out
     return *portion.first(limit).texts(), "the pairs that the run held out"
@@ -203,11 +203,11 @@ def _of_task(run: Run, small: Run, on: Sequence[str], limit: int, progress: Prog
 
 
 def _examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], str]:
-    told, task = run.to_dict.get("labelled"), run.task
+    told, task = run.metadata.get("labelled"), run.task
     assert task is not None
     source = LabeledSource.from_dict(told["source"]) if told is not None else None
     if len(on) > 1:
-        raise InputError(f"{len(on)} files to measure on", remedy="examples stand in one file")
+        raise InputError(f"{len(on)} files to measure on", hint="examples stand in one file")
     if on:
         source = source or labeled_source(on[0], task=task.name)[0]
         found = read_extra_split(on[0], source, task.scheme, [])
@@ -215,10 +215,10 @@ def _examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], s
         found = read_labeled(source).dev
     else:
         what = "the examples that it was adapted with are not there"
-        raise InputError(what, file=run.folder.path, remedy="name a file of examples to measure on: --on FILE")
+        raise InputError(what, file=run.folder.path, hint="name a file of examples to measure on: --on FILE")
     labelled = [example for example in found if is_labeled(example)][:limit]
     if not labelled:
-        raise InputError("no example has a label", file=on[0] if on else None, remedy="measure on labelled examples")
+        raise InputError("no example has a label", file=on[0] if on else None, hint="measure on labelled examples")
     return labelled, ", ".join(on) or "the examples that were held out"
 
 
@@ -245,17 +245,15 @@ def quantize_run(
     or pairs of it: by default what the run held out, or text that comes with forebear where that is gone.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
-    target, facts = Path(to), opened.to_dict
+    target, facts = Path(to), opened.metadata
     if opened.folder.spec.learning == "counting":
-        raise InputError("counts: it has no weights to make smaller", file=opened.folder.path, remedy="use it as it is")
+        raise InputError("counts: it has no weights to make smaller", file=opened.folder.path, hint="use it as it is")
     if opened.folder.spec.learning == "sweeping" and opened.task is None:
-        raise InputError("is a table of words, not a network", file=opened.folder.path, remedy="use it as it is")
+        raise InputError("is a table of words, not a network", file=opened.folder.path, hint="use it as it is")
     opened.folder.require_float_weights("is quantised already", "quantise")
     if "weights" not in facts:
-        remedy = f"finish it first: {opened.folder.resume_command}"
-        raise InputError(
-            "is not finished: there are no weights to make smaller", file=opened.folder.path, remedy=remedy
-        )
+        hint = f"finish it first: {opened.folder.resume_command}"
+        raise InputError("is not finished: there are no weights to make smaller", file=opened.folder.path, hint=hint)
     there = _cleared(target, opened.folder.path, overwrite)
     more = {name: value for name, value in facts.items() if name not in (*OWN, *FIGURES)}
     more |= {"parent": str(opened.folder.path.absolute()), "quantised": {"bits": 8}, "notes": []}
@@ -293,9 +291,9 @@ def _writing(network: Any) -> Callable[[Path], None]:
 def _cleared(target: Path, source: Path, overwrite: bool) -> RunFolder | None:
     """The run that stands there and is to be replaced; an error where nothing may be written."""
     if target.exists() and target.resolve() == source.resolve():
-        raise InputError("is the run itself", file=target, remedy="choose another folder with --to")
+        raise InputError("is the run itself", file=target, hint="choose another folder with --to")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     if not overwrite:
-        raise InputError("exists already", file=target, remedy="choose another folder with --to, or --overwrite")
+        raise InputError("exists already", file=target, hint="choose another folder with --to, or --overwrite")
     return RunFolder.open(target)

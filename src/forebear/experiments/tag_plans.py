@@ -86,14 +86,14 @@ def plan_tagging(
     written = dict(recipe or {})
     if written.get("milestone", milestone) != milestone:
         told = written["milestone"]
-        raise InputError(f"the recipe is for {told}, not for {milestone}", remedy=f"forebear pretrain {told} …")
+        raise InputError(f"the recipe is for {told}, not for {milestone}", hint=f"forebear pretrain {told} …")
     kind, reading = model_spec(milestone), source.reading
     guessed = kind.learns_from == "text" and reading.format == "auto"
-    remedy = "leave it out, or have the file learned as it stands: --format text" if guessed else "leave it out"
-    _refuse_idle(milestone, source, remedy, {"tokenizer": written.get("tokenizer"), **(idle or {})})
+    hint = "leave it out, or have the file learned as it stands: --format text" if guessed else "leave it out"
+    _refuse_idle(milestone, source, hint, {"tokenizer": written.get("tokenizer"), **(idle or {})})
     if len(texts) != 1:
         what = f"{len(texts)} files: {milestone} learns from one file of words and their tags"
-        raise InputError(what, remedy="join them into one")
+        raise InputError(what, hint="join them into one")
     faults = {name: value for name, value in (settings or {}).items() if name in ERROR_POLICIES}
     rest = {name: value for name, value in (settings or {}).items() if name not in ERROR_POLICIES}
     own, given = split_settings(milestone, kind, rest)
@@ -102,7 +102,7 @@ def plan_tagging(
     fields = {**written.get("fields", {}), **own}
     if idle_ones := [name for name in fields if kind.learns_from == "text"]:
         what = f"--{idle_ones[0]} means nothing to {milestone} where tags teach it: its states are the tags"
-        raise InputError(what, remedy=remedy)
+        raise InputError(what, hint=hint)
     size = size or written.get("size")
     with _told_of_adapt(milestone, texts[0]):
         labelled, notes = labeled_source(
@@ -122,8 +122,8 @@ def _told_of_adapt(milestone: str, path: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if any(option in error.remedy for option in ("--dev", "--test")):
-            error.remedy += f" (of forebear adapt {milestone} {path} --task tagging)"
+        if any(option in error.hint for option in ("--dev", "--test")):
+            error.hint += f" (of forebear adapt {milestone} {path} --task tagging)"
         raise
 
 
@@ -147,11 +147,11 @@ def _share(value: Any) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise InputError(f"--held-out is {value}", remedy="give a share between 0 and 1, such as 0.1")
+        raise InputError(f"--held-out is {value}", hint="give a share between 0 and 1, such as 0.1")
     return share
 
 
-def _refuse_idle(milestone: str, source: TextSource, remedy: str, idle: Mapping[str, Any]) -> None:
+def _refuse_idle(milestone: str, source: TextSource, hint: str, idle: Mapping[str, Any]) -> None:
     """Options of plain text mean nothing to words that were cut and tagged before."""
     usual, reading = TextSource(()), source.reading
     told = {"pairs": source.pairs, "columns": source.columns, "segment": source.segment}
@@ -160,7 +160,7 @@ def _refuse_idle(milestone: str, source: TextSource, remedy: str, idle: Mapping[
     for name, value in {**told, **idle}.items():
         if value:
             what = f"--{name} means nothing to {milestone}, which learns from words and their tags"
-            raise InputError(what, remedy=remedy)
+            raise InputError(what, hint=hint)
 
 
 def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadBytes) -> None:
@@ -168,4 +168,4 @@ def _refuse_plain(milestone: str, path: str, encoding: str, on_bad_bytes: OnBadB
     head = FileHead.read(next(find_sources([path])), encoding, on_bad_bytes)
     if head.detect_kind("tagging")[0] == "conll" and head.is_prose:
         what = f"this looks like plain text, and {milestone} learns from words with their tags"
-        raise InputError(what, file=path, remedy=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")
+        raise InputError(what, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")

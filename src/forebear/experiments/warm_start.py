@@ -50,19 +50,17 @@ class InitFrom:
         folder = RunFolder.open(run)
         folder.require_trainable()
         if folder.spec.learning == "counting":
-            raise InputError("counts: there is nothing to go on from", file=run, remedy="count all text at once")
+            raise InputError("counts: there is nothing to go on from", file=run, hint="count all text at once")
         if folder.spec.output == "given":
             what = "was imported with one table of vectors; the other, by which words are predicted, is in no such file"
-            remedy = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
-            raise InputError(f"{what}, and without it there is no learning on", file=run, remedy=remedy)
+            hint = f"train anew, without --from; or use it as it is: forebear adapt {run} FILE, neighbours, embed"
+            raise InputError(f"{what}, and without it there is no learning on", file=run, hint=hint)
         if "weights" not in folder.metadata:
-            remedy = f"finish it first: forebear pretrain --resume {run}"
-            raise InputError("is not finished: there are no weights to begin with", file=run, remedy=remedy)
+            hint = f"finish it first: forebear pretrain --resume {run}"
+            raise InputError("is not finished: there are no weights to begin with", file=run, hint=hint)
         if folder.spec.learns_from == "pairs" and add_words is not None:
             what = "translates: words cannot be added to one of its sides"
-            raise InputError(
-                what, file=run, remedy="leave out --add-words; bytepair cuts any word into pieces it knows"
-            )
+            raise InputError(what, file=run, hint="leave out --add-words; bytepair cuts any word into pieces it knows")
         words = () if add_words is None else Segmenter.from_file(add_words).dictionary
         file = None if add_words is None else os.path.abspath(add_words)
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"], words, file)
@@ -78,8 +76,8 @@ class InitFrom:
         )
         segmenter = source.segmenter() or own.segmenter
         found = tokenizer_for("words", source.paths, source.reading, learning, segmenter, held_out=held_out)
-        known = set(own.tokens())
-        new = (token for number, token in enumerate(found.tokens()) if number not in found.specials)
+        known = set(own.vocabulary())
+        new = (token for number, token in enumerate(found.vocabulary()) if number not in found.special_ids)
         return replace(self, words=tuple(token for token in new if token not in known))
 
     @classmethod
@@ -91,9 +89,7 @@ class InitFrom:
         folder = RunFolder.open(self.run)
         if folder.metadata["weights"]["sha256"] != self.weights:
             what = "has other weights than when this training was planned"
-            raise InputError(
-                what, file=self.run, remedy="put the old run back, or plan anew with the one that is there"
-            )
+            raise InputError(what, file=self.run, hint="put the old run back, or plan anew with the one that is there")
         return folder
 
     @cached_property
@@ -122,7 +118,7 @@ class InitFrom:
         """The values that the run gives to a network of this milestone, and what is to be said of them."""
         if tokenizer.digest != self.tokenizers.digest:
             what = "the text was cut by another tokenizer than that of the run to begin with"
-            raise InputError(what, file=self.run, remedy="give the text itself instead of a prepared corpus")
+            raise InputError(what, file=self.run, hint="give the text itself instead of a prepared corpus")
         if milestone.learning == "sweeping":
             return self._arrays(milestone)
         from safetensors.torch import load_file
@@ -140,8 +136,8 @@ class InitFrom:
         faults += [f"{name} is missing" for name in lacking if not name.startswith("heads.")]
         faults += [f"{name} has no place" for name in extra if not name.startswith("heads.")]
         if faults:
-            remedy = "leave out fields that change its shape, such as --width, --depth or --context"
-            raise InputError(f"its weights do not fit: {join_faults(faults)}", file=self.run, remedy=remedy)
+            hint = "leave out fields that change its shape, such as --width, --depth or --context"
+            raise InputError(f"its weights do not fit: {join_faults(faults)}", file=self.run, hint=hint)
         if fresh := sorted({name.split(".")[1] for name in lacking}):
             notes.append(f"it had no head {', '.join(fresh)}: that begins from nothing")
         if left := sorted({name.split(".")[1] for name in extra}):
@@ -155,7 +151,7 @@ class InitFrom:
         faults = self._changed(milestone)
         if faults:
             raise InputError(
-                f"its vectors mean something else: {join_faults(faults)}", file=self.run, remedy="leave that out"
+                f"its vectors mean something else: {join_faults(faults)}", file=self.run, hint="leave that out"
             )
         file, notes = self.folder.verified_weights()
         if added := list(self._extended[1]):
@@ -201,7 +197,7 @@ def _rarest(given: Mapping[str, Tensor]) -> list[str]:
 def init_from(run: str | os.PathLike[str] | None, add_words: str | os.PathLike[str] | None) -> InitFrom | None:
     """What to begin with, as it is told on the command line or in Python."""
     if run is None and add_words is not None:
-        raise InputError("words are added to the vocabulary of a run", remedy="say which: --from RUN (from_run=)")
+        raise InputError("words are added to the vocabulary of a run", hint="say which: --from RUN (from_run=)")
     return (
         None if run is None else InitFrom.for_run(os.fspath(run), None if add_words is None else os.fspath(add_words))
     )

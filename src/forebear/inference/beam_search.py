@@ -63,9 +63,9 @@ def beam_search(
     """
     validate_beams(beams, best, penalty)
     if stopping not in get_args(Stopping):
-        raise InputError(f"stopping is {stopping!r}", remedy=f"choose one of {', '.join(get_args(Stopping))}")
+        raise InputError(f"stopping is {stopping!r}", hint=f"choose one of {', '.join(get_args(Stopping))}")
     if len(lengths) != sources or min(lengths, default=1) < 1:
-        raise InputError(f"lengths {list(lengths)} for {sources} sources", remedy="give each 1 token or more")
+        raise InputError(f"lengths {list(lengths)} for {sources} sources", hint="give each 1 token or more")
     most, aside = np.array(lengths, np.int64), [_FinishedHypotheses(beams, penalty) for _ in range(sources)]
     of, totals, said = np.arange(sources), np.zeros(sources), np.zeros((sources, 0), np.int64)
     while len(of):
@@ -100,9 +100,9 @@ def validate_beams(beams: int, best: int, penalty: float) -> None:
     """Refuses what is no search, before anything is read."""
     require_positive(beams=beams, best=best)
     if best > beams:
-        raise InputError(f"the best {best} of {beams} beams", remedy=f"search with at least {best} beams")
+        raise InputError(f"the best {best} of {beams} beams", hint=f"search with at least {best} beams")
     if not abs(penalty) <= STRONGEST:
-        raise InputError(f"the length penalty is {penalty}", remedy="choose 0 for none, 1 for the mean of the tokens")
+        raise InputError(f"the length penalty is {penalty}", hint="choose 0 for none, 1 for the mean of the tokens")
 
 
 @dataclass

@@ -187,14 +187,14 @@ def _spelled(
 
 def require_choice(name: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise InputError(f"{name} is {value!r}", remedy=f"choose one of {', '.join(known)}")
+        raise InputError(f"{name} is {value!r}", hint=f"choose one of {', '.join(known)}")
 
 
 def reject_empty_texts(counts: np.ndarray) -> None:
     """A text without tokens, named by its number from 1."""
     for number in np.flatnonzero(counts == 0)[:1].tolist():
-        remedy = "leave it out, or write some text"
-        raise InputError("this text has no tokens, so it has no vector", line=number + 1, remedy=remedy)
+        hint = "leave it out, or write some text"
+        raise InputError("this text has no tokens, so it has no vector", line=number + 1, hint=hint)
 
 
 def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
@@ -208,13 +208,13 @@ def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
         weights = {layer: often / len(layers) for layer, often in Counter(layers).items()}
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
-            raise InputError(f"there is no layer {layer}", remedy=f"layers are 0, the embedding, to {depth}, or -1 …")
+            raise InputError(f"there is no layer {layer}", hint=f"layers are 0, the embedding, to {depth}, or -1 …")
     widths = model.encoder.widths
     if len({widths[layer] for layer in weights}) > 1:
         told = " and ".join(f"{width:,}" for width in widths)
-        raise InputError(f"its layers are {told} numbers wide: they have no mean", remedy="choose one of them")
+        raise InputError(f"its layers are {told} numbers wide: they have no mean", hint="choose one of them")
     if not weights or not all(np.isfinite(weight) for weight in weights.values()):
-        raise InputError(f"layers are {layers!r}", remedy="name at least one layer, and finite weights")
+        raise InputError(f"layers are {layers!r}", hint="name at least one layer, and finite weights")
     return weights
 
 
@@ -226,7 +226,7 @@ def parse_layers(text: str) -> LayerChoice:
             return [int(part[0]) for part in parts]
         return {int(layer): float(weight) for layer, weight in parts}
     except ValueError:
-        raise InputError(f"--layers is {text!r}", remedy="write -1, or 1,2,3, or 2:0.5,4:0.5") from None
+        raise InputError(f"--layers is {text!r}", hint="write -1, or 1,2,3, or 2:0.5,4:0.5") from None
 
 
 @dataclass(frozen=True)
@@ -339,11 +339,11 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
     if is_word_table(run):
         return run.network.table(tokenizer.vocabulary())
     if tokenizer.kind != "words":
-        remedy = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
-        raise InputError(f"its tokens are {tokenizer.kind}, not words", file=path, remedy=remedy)
+        hint = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
+        raise InputError(f"its tokens are {tokenizer.kind}, not words", file=path, hint=hint)
     if run.folder.spec.learning == "counting":
         raise InputError(
-            "counts, and has no vectors", file=path, remedy=f"it can be asked to: {', '.join(run.capabilities)}"
+            "counts, and has no vectors", file=path, hint=f"it can be asked to: {', '.join(run.capabilities)}"
         )
     from forebear.nn.char_cnn import CharCNNEmbedding  # it loads torch, which a table does without
 
@@ -355,8 +355,8 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
             [tokenizer.id_to_token(int(i)) for i in ids], embedding.word_table(ids), compose=embedding.char_rows
         )
     if found is None:
-        remedy = "ask the run that it was made of, or one that was pretrained"
-        raise InputError("has no table of words to be read", file=path, remedy=remedy)
+        hint = "ask the run that it was made of, or one that was pretrained"
+        raise InputError("has no table of words to be read", file=path, hint=hint)
     return WordVectors([tokenizer.id_to_token(int(i)) for i in ids], found.detach().float().numpy()[ids])
 
 
@@ -366,8 +366,8 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
 def network_of(run: LoadedRun) -> Model:
     """The run's network, if it has vectors."""
     if run.folder.spec.learning == "counting":
-        remedy = f"it can be asked to: {', '.join(run.capabilities)}"
-        raise InputError("counts, and has no vectors", file=run.folder.path, remedy=remedy)
+        hint = f"it can be asked to: {', '.join(run.capabilities)}"
+        raise InputError("counts, and has no vectors", file=run.folder.path, hint=hint)
     return run.network
 
 
@@ -399,12 +399,12 @@ def resolve_embedding_options(
     if not is_word_table(run):
         if zeros:
             what = "zeros are for texts of which a table knows no word, and this is a network"
-            raise InputError(what, file=run.folder.path, remedy="leave out texts that are empty")
+            raise InputError(what, file=run.folder.path, hint="leave out texts that are empty")
         return own | {"layers": -1 if layers is None else layers, "long": "windows" if long is None else long}
     for name, value in (("layers", layers), ("long", long)):
         if value is not None:
             what = f"--{name} means nothing to a table of words: it has no layers, and reads texts of any length"
-            raise InputError(what, file=run.folder.path, remedy="leave it out")
+            raise InputError(what, file=run.folder.path, hint="leave it out")
     return own | {"zeros": zeros}
 
 
@@ -431,8 +431,8 @@ class PooledTexts:
     def weights(self) -> np.ndarray:
         """(N,) of each word."""
         if self.table.counts is None:
-            remedy = "choose --pooling mean, or a run that was trained here"
-            raise InputError("sif needs to know how often words are seen, and nobody counted these", remedy=remedy)
+            hint = "choose --pooling mean, or a run that was trained here"
+            raise InputError("sif needs to know how often words are seen, and nobody counted these", hint=hint)
         return (RARE / (RARE + self.table.counts / max(1, self.table.counts.sum()))).astype(np.float32)
 
     @cached_property
@@ -539,8 +539,8 @@ class PooledTexts:
 def refuse_unknown(read: np.ndarray) -> None:
     """A text of which no word was read, named by its number from 1."""
     for number in np.flatnonzero(read == 0)[:1].tolist():
-        remedy = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
-        raise InputError("none of this text's words has a vector", line=number + 1, remedy=remedy)
+        hint = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
+        raise InputError("none of this text's words has a vector", line=number + 1, hint=hint)
 
 
 def _portions(counts: Sequence[int], most: int) -> Iterator[slice]:

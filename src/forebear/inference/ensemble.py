@@ -95,7 +95,7 @@ def weighed(
         for mine, predictor in zip(told, predictors, strict=True):
             mine += row_log_probs(predictor, group)
     if not told[0]:
-        raise InputError("there is no text to find weights by", remedy="give text that has at least one character")
+        raise InputError("there is no text to find weights by", hint="give text that has at least one character")
     scores = np.stack([np.concatenate(mine) for mine in told])
     return tuple(best_weights(scores).tolist()), scores.shape[1]
 
@@ -130,27 +130,25 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
 def _alike(runs: Sequence[Run]) -> None:
     """An error where the runs do not predict the same tokens of the same texts."""
     if len(runs) < 2:
-        raise InputError("a mixture has at least two runs", remedy="name another run (--with RUN)")
+        raise InputError("a mixture has at least two runs", hint="name another run (--with RUN)")
     first = runs[0]
     for run in runs:
         if run.task is not None:
-            raise InputError(
-                f"was adapted to {run.task.name}", file=run.folder.path, remedy="mix runs that predict text"
-            )
+            raise InputError(f"was adapted to {run.task.name}", file=run.folder.path, hint="mix runs that predict text")
     for run in runs[1:]:
         if run.tokenizer.digest != first.tokenizer.digest:
             own = first.folder.path / "tokenizer.json"
             what = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
-            raise InputError(what, file=run.folder.path, remedy=f"train it with the other's: --tokenizer {own}")
+            raise InputError(what, file=run.folder.path, hint=f"train it with the other's: --tokenizer {own}")
         if run.text_unit != first.text_unit:
             what = f"takes a {run.text_unit} for a text of its own, {first.folder.path} a {first.text_unit}"
-            raise InputError(what, file=run.folder.path, remedy=f"train it with --unit {first.text_unit}")
+            raise InputError(what, file=run.folder.path, hint=f"train it with --unit {first.text_unit}")
 
 
 class InterpolatedLM:
     """Σ λ P of several predictors: one more of them (`using.predicting.Predictor`)."""
 
-    pseudo = False
+    is_pseudo_likelihood = False
 
     def __init__(self, parts: Sequence[CausalLM], weights: Sequence[float]) -> None:
         self.parts = list(parts)
@@ -205,7 +203,7 @@ class _InterpolatedDecodingState:
 class _RecordingLM:
     """A predictor that remembers the sum of what it said, so that it is asked once."""
 
-    pseudo = False
+    is_pseudo_likelihood = False
 
     def __init__(self, predictor: CausalLM, unknown: int | None) -> None:
         self.predictor, self.unknown = predictor, unknown

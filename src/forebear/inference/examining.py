@@ -91,15 +91,15 @@ def evaluate_task(
     assert task is not None
     how: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
     notes: list[str] = []
-    if "labelled" in run.to_dict:
-        source = LabeledSource.from_dict({**run.to_dict["labelled"]["source"], **how})
+    if "labelled" in run.metadata:
+        source = LabeledSource.from_dict({**run.metadata["labelled"]["source"], **how})
     else:  # imported: nobody knows what it learned from, and the file itself is looked at
         source, notes = labeled_source(os.fspath(file), task=task.name, **how)
     found = read_extra_split(os.fspath(file), source, task.scheme, notes)
     examples = [example for example in found if is_labeled(example)]
     if not examples:
-        remedy = f"give labelled examples; without labels, ask: forebear {task.verb} RUN --in FILE"
-        raise InputError("no example has a label: there is nothing to measure", file=file, remedy=remedy)
+        hint = f"give labelled examples; without labels, ask: forebear {task.verb} RUN --in FILE"
+        raise InputError("no example has a label: there is nothing to measure", file=file, hint=hint)
     notes += _never_learned(task, examples, file)
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     logits = predict_logits(run.network, rows, progress)
@@ -116,7 +116,7 @@ def evaluate_task(
         len(found) - len(examples),
         tuple(notes),
         time.monotonic() - began,
-        trained_examples(run.to_dict["labelled"], examples) if "labelled" in run.to_dict else None,
+        trained_examples(run.metadata["labelled"], examples) if "labelled" in run.metadata else None,
     )
 
 
@@ -131,7 +131,7 @@ def _never_learned(task: Task, examples: Sequence[Example], file: str | os.PathL
     names = ", ".join(sorted(strange, key=lambda tag: -strange[tag])[:SHOWN])
     if len(strange) == len(wanted):
         what = f"none of its tags ({names}) is one of those that were learned ({', '.join(task.tags[:SHOWN])}, …)"
-        raise InputError(what, file=file, remedy="give a file of the same tags, or ask a run that learned these")
+        raise InputError(what, file=file, hint="give a file of the same tags, or ask a run that learned these")
     return [f"words whose tag was never learned, and which count as mistakes: {sum(strange.values()):,} ({names})"]
 
 

@@ -75,15 +75,15 @@ def fill_masks(restorer: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int 
     """
     for name, number in (("top", top), ("tokens", tokens)):
         if number < 1:
-            raise InputError(f"{name} is {number}", remedy="give at least 1")
+            raise InputError(f"{name} is {number}", hint="give at least 1")
     text = replace_surrogates(text)
     gaps = _gaps(text, tokenizer.id_to_token(restorer.mask), tokens)
     count = sum(gap.count for gap in gaps)
     if not count:
-        remedy = f"write ____ or {tokenizer.id_to_token(restorer.mask)} where something is to be found"
-        raise InputError("the text has no blank", remedy=remedy)
+        hint = f"write ____ or {tokenizer.id_to_token(restorer.mask)} where something is to be found"
+        raise InputError("the text has no blank", hint=hint)
     if count > MOST:
-        raise InputError(f"{count} tokens are hidden", remedy=f"hide at most {MOST} in one text")
+        raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MOST} in one text")
     row, places = _row(text, gaps, tokenizer, restorer.mask)
     allowed = _allowed(text, gaps, tokenizer)
     told = _told(restorer, row, allowed)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM
     from forebear.inference.prompting import PromptAnswer
 
-IMPOSSIBLE = beam.Hypothesis((), -math.inf, -math.inf, ended=True)  # the run holds no continuation possible
+IMPOSSIBLE = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)  # the run holds no continuation possible
 BYTES = 4  # of a character, at most: tokens that may spell it together
 
 
@@ -48,7 +48,7 @@ def beam_search_texts(
     require_positive(length=length, batch=batch)
     beam.validate_beams(beams, best, length_penalty)
     if beams == 1 and length_penalty != 1:
-        raise InputError("a length penalty changes nothing with one beam", remedy="search with more, or leave it out")
+        raise InputError("a length penalty changes nothing with one beam", hint="search with more, or leave it out")
     prompts, until = [prompts] if isinstance(prompts, str) else list(prompts), stop_strings(stop)
     end, permitted = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
     given = [tokenizer.encode(prompt).ids.astype(np.int64) for prompt in prompts]
@@ -94,7 +94,7 @@ def _written(
     for token in found.ids:
         text.append(token)
     text.finish()
-    ended = "stop" if text.stopped else "end" if found.ended else "length"
+    ended = "stop" if text.stopped else "end" if found.is_finished else "length"
     return GeneratedText(prompt, rank, text.text, found.ids, ended, found.log_prob, found.score)
 
 
@@ -105,8 +105,8 @@ def choose_continuations(
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     for number, prompt in enumerate(prompts, 1):
         if BLANK_PATTERN.search(prompt):
-            remedy = "forebear ask RUN TEXT --choices fills blanks; what is generated stands at the end"
-            raise InputError("this text has a blank", line=number, remedy=remedy)
+            hint = "forebear ask RUN TEXT --choices fills blanks; what is generated stands at the end"
+            raise InputError("this text has a blank", line=number, hint=hint)
     answers = score_options(predictor, tokenizer, prompts, choices=choices)
     return [_continued(tokenizer, *one) for one in zip(prompts, answers, strict=True)]
 
@@ -136,14 +136,14 @@ def generation_method(said: dict[str, Any]) -> str:
     given = {name for name, value in said.items() if value is not None}
     ways = [name for name in TAKES if name in given]
     if len(ways) > 1:
-        raise InputError("beams and choices together", remedy="choices are all compared: leave the beams out")
+        raise InputError("beams and choices together", hint="choices are all compared: leave the beams out")
     meant = ways[0] if ways else ""
     for name in given - {meant}:
         if name not in TAKES[meant]:
             others = " or ".join(f"--{other}" for other, takes in TAKES.items() if other and name in takes)
-            remedy = f"it goes with {others}, or leave it out" if others else "leave it out, or draw by chance instead"
+            hint = f"it goes with {others}, or leave it out" if others else "leave it out, or draw by chance instead"
             behind = f"with --{meant}" if meant else "where tokens are drawn"
-            raise InputError(f"--{name.replace('_', '-')} changes nothing {behind}", remedy=remedy)
+            raise InputError(f"--{name.replace('_', '-')} changes nothing {behind}", hint=hint)
     return meant
 
 

@@ -161,9 +161,9 @@ def prepare_texts(
 
     if isinstance(texts, Subset):
         return texts
-    told = (run.to_dict.get("data") or {}).get("source")
+    told = (run.metadata.get("data") or {}).get("source")
     lines = (
-        told is None and "imported" in run.to_dict and run.text_unit == "sentence"
+        told is None and "imported" in run.metadata and run.text_unit == "sentence"
     )  # who has n-grams from elsewhere has counted lines
     own = TextSource((), sentences="lines" if lines else "split") if told is None else TextSource.from_dict(told)
     paths = [texts] if isinstance(texts, str | os.PathLike) else texts
@@ -172,7 +172,7 @@ def prepare_texts(
     )
     if run.tokenizer.kind != "words":  # no other kind asks where words are
         source = replace(source, segment=False, user_dict=None)
-    return prepare_source(source, run.tokenizer, workers=workers, progress=progress).whole()
+    return prepare_source(source, run.tokenizer, workers=workers, progress=progress).all_documents()
 
 
 def evaluate_text(
@@ -211,7 +211,7 @@ def evaluate_text(
         if progress is not None:
             progress(done, max(total, done))
     if not done:
-        raise InputError("there is no text to measure", remedy="give text that has at least one character")
+        raise InputError("there is no text to measure", hint="give text that has at least one character")
     return TextEvaluation(
         nats=math.fsum(nats),
         tokens=tokens,
@@ -233,7 +233,7 @@ def _named(source: Subset | Iterable[str], unit: str) -> str:
     """A unit by its name for people: sentences are lines where each line was taken for one."""
     from forebear.data.corpus.subset import Subset
 
-    by_lines = isinstance(source, Subset) and source.corpus.facts["made_from"]["sentences"] == "lines"
+    by_lines = isinstance(source, Subset) and source.corpus.metadata["made_from"]["sentences"] == "lines"
     return "line" if unit == "sentence" and by_lines else unit
 
 
@@ -248,20 +248,20 @@ def _units(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> t
 
     end = eos_id(tokenizer)
     if unit not in UNITS:
-        raise InputError(f"the unit is {unit!r}", remedy=f"choose one of {', '.join(UNITS)}")
+        raise InputError(f"the unit is {unit!r}", hint=f"choose one of {', '.join(UNITS)}")
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
-        return _of_portion(source, end, unit), source.bytes
+        return _of_portion(source, end, unit), source.num_bytes
     return _of_texts([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
 
 
 def require_same_tokenizer(portion: Subset, tokenizer: Tokenizer) -> None:
     """An error where a corpus was cut by another tokenizer."""
-    if portion.corpus.facts["made_from"]["tokenizer"] != tokenizer.digest:
+    if portion.corpus.metadata["made_from"]["tokenizer"] != tokenizer.digest:
         raise InputError(
             "this corpus was made with another tokenizer than the run's",
             file=portion.corpus.folder,
-            remedy="give the text itself, or prepare it with the run's tokenizer.json",
+            hint="give the text itself, or prepare it with the run's tokenizer.json",
         )
 
 
@@ -272,7 +272,7 @@ def _of_portion(portion: Subset, end: int, unit: str) -> Iterator[_ScoringUnit]:
         counts = portion.units[:, 1] - portion.units[:, 0]
         first[:] = False
         first[np.cumsum(counts) - counts] = True
-    numbers = (shown.spans.tolist(), shown.sizes.tolist(), shown.unknown.tolist(), first.tolist())
+    numbers = (shown.spans.tolist(), shown.unit_bytes.tolist(), shown.unit_unknown_bytes.tolist(), first.tolist())
     for (begin, stop), length, unknown, is_first in zip(*numbers, strict=True):
         yield _ScoringUnit(make_row(portion.corpus.ids[begin:stop], end, ends=True), length, unknown, is_first)
 
@@ -281,7 +281,7 @@ def _of_texts(texts: Iterable[str], tokenizer: Tokenizer, end: int, unit: str) -
     for text in map(replace_surrogates, texts):
         for number, part in enumerate(split_sentences(text) if unit == "sentence" else [text]):
             pieces = tokenizer.encode(part)
-            unknown = int(unknown_token_bytes(part, pieces, tokenizer.unknown).sum())
+            unknown = int(unknown_token_bytes(part, pieces, tokenizer.unk_id).sum())
             yield _ScoringUnit(make_row(pieces.ids, end, ends=True), utf8_size(part), unknown, number == 0)
 
 
@@ -318,10 +318,10 @@ def evaluate_masked_lm(
         seen += np.bincount(batch.targets["token"][batch.targets["token"] >= 0], minlength=tokenizer.vocab_size)
         pairs.append(told.get("pair", np.empty(0, bool)))
         if progress is not None:
-            progress(portion.bytes * (step + 1) // steps, portion.bytes)
+            progress(portion.num_bytes * (step + 1) // steps, portion.num_bytes)
     asked = int(seen.sum())
     if not asked:
-        raise InputError("there is too little text to hide anything in", remedy="give more text")
+        raise InputError("there is too little text to hide anything in", hint="give more text")
     answered = np.concatenate(pairs)
     unknown = 0
     if tokenizer.unk_id is not None:
@@ -329,13 +329,13 @@ def evaluate_masked_lm(
             int(np.count_nonzero(portion.corpus.ids[first:last] == tokenizer.unk_id))
             for first, last in portion.spans.tolist()
         )
-    tokens = portion.tokens - unknown
+    tokens = portion.num_tokens - unknown
     return TextEvaluation(
         nats=nats / asked * tokens,
         tokens=tokens,
         units=len(portion),
         documents=len(portion),
-        bytes=portion.bytes,
+        bytes=portion.num_bytes,
         unknown_tokens=unknown,
         unknown_bytes=portion.unknown_bytes,
         num_impossible=0,

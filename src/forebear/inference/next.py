@@ -72,7 +72,7 @@ class NextTokens:
         return {**told, "candidates": [candidate.to_dict() for candidate in self.candidates]}
 
 
-def next_tokens(  # noqa: A001 - the command's word for it
+def next_tokens(
     predictor: CausalLM,
     tokenizer: Tokenizer,
     text: str,
@@ -89,17 +89,17 @@ def next_tokens(  # noqa: A001 - the command's word for it
     counts behind each probability, of a run that counts.
     """
     if top < 1:
-        raise InputError(f"top is {top}", remedy="ask for at least 1 candidate")
+        raise InputError(f"top is {top}", hint="ask for at least 1 candidate")
     if among is not None and among < 1:
-        raise InputError(f"among is {among}", remedy="try at least 1 candidate")
+        raise InputError(f"among is {among}", hint="try at least 1 candidate")
     blanks = list(BLANK_PATTERN.finditer(text))
     if len(blanks) > 1:
-        raise InputError(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
+        raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
     if not blanks:
         return _after(predictor, tokenizer, text, top, why)
     if why:
         what = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
-        raise InputError(what, remedy="leave out --why, or end the text where the blank begins")
+        raise InputError(what, hint="leave out --why, or end the text where the blank begins")
     blank = _BlankSpan(text, blanks[0].start(), blanks[0].end())
     return _filled(predictor, tokenizer, blank, top=top, ends=ends, among=among)
 
@@ -124,7 +124,7 @@ def _counts(predictor: CausalLM) -> NgramModel:
 
     if not isinstance(predictor, NgramModel):
         what = "this run did not count n-grams, so there are no counts that could tell why"
-        raise InputError(what, remedy="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
+        raise InputError(what, hint="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
     return predictor
 
 
@@ -211,7 +211,7 @@ def _filled(
     left, right = make_row(left, end, ends=False), make_row(right, end, ends=ends)[1:]
     fillers = fitting_ids(blank.text[: blank.start], tokenizer)
     if not len(fillers):
-        raise InputError("no token can fill this blank", remedy=_spaced(blank))
+        raise InputError("no token can fill this blank", hint=_spaced(blank))
     after = _following(predictor, left)[fillers]
     tried = np.arange(len(fillers))
     if len(right):

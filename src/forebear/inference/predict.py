@@ -51,11 +51,11 @@ def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, 
         parts = (one,) if isinstance(one, str) else tuple(one)
         if len(parts) != wanted:
             told = "pairs of texts" if wanted == 2 else "single texts"
-            remedy = 'give ("one", "other")' if wanted == 2 else "give one text at a time"
-            raise InputError(f"this run is about {told}, and {len(parts)} came{_which(number, given)}", remedy=remedy)
+            hint = 'give ("one", "other")' if wanted == 2 else "give one text at a time"
+            raise InputError(f"this run is about {told}, and {len(parts)} came{_which(number, given)}", hint=hint)
         if not all(part.strip() for part in parts):
             what = f"a text is empty{_which(number, given)}"
-            raise InputError(what, remedy="leave it out, or write some text")
+            raise InputError(what, hint="leave it out, or write some text")
         made.append(LabeledExample(tuple(map(replace_surrogates, parts))))
     return made
 
@@ -85,7 +85,7 @@ def strip_tags(run: Run, text: str) -> tuple[str, ...] | None:
 
     A tag that the run does not know is none: and/or, km/s and 1/2 are words.
     """
-    task, learned = cast("SequenceTagging", run.task), run.to_dict.get("labelled")
+    task, learned = cast("SequenceTagging", run.task), run.metadata.get("labelled")
     if learned is None or learned["source"]["form"]["kind"] != "tagged":
         return None
     try:
@@ -101,10 +101,10 @@ def question_examples(question: str | Sequence[str], passage: str | Sequence[str
     passages = [passage] * len(questions) if isinstance(passage, str) else list(passage)
     if len(questions) != len(passages):
         what = f"{len(questions)} questions and {len(passages)} passages"
-        raise InputError(what, remedy="give one passage, or one for each question")
+        raise InputError(what, hint="give one passage, or one for each question")
     for number, parts in enumerate(zip(questions, passages, strict=True), 1):
         if not all(part.strip() for part in parts):
-            raise InputError(f"a question or a passage is empty{_which(number, questions)}", remedy="give both")
+            raise InputError(f"a question or a passage is empty{_which(number, questions)}", hint="give both")
     return [
         QuestionExample(replace_surrogates(one), replace_surrogates(other))
         for one, other in zip(questions, passages, strict=True)
@@ -113,5 +113,5 @@ def question_examples(question: str | Sequence[str], passage: str | Sequence[str
 
 def choice_examples(text: str, given: Sequence[str]) -> list[ChoiceExample]:
     if len(given) < 2 or not all(one.strip() for one in given):
-        raise InputError("there is nothing to choose from", remedy="give at least two choices, none of them empty")
+        raise InputError("there is nothing to choose from", hint="give at least two choices, none of them empty")
     return [ChoiceExample(replace_surrogates(text), tuple(map(replace_surrogates, given)))]

@@ -37,7 +37,7 @@ class DecodingState(Protocol):
 class CausalLM(Protocol):
     """A model of the next token. Rows are int arrays of ids; their first id is given, never predicted."""
 
-    pseudo: bool  # False: scores of tokens are factors of the probability of their row
+    is_pseudo_likelihood: bool  # False: scores of tokens are factors of the probability of their row
 
     @property
     def vocab_size(self) -> int: ...
@@ -97,7 +97,7 @@ def eos_id(tokenizer: Tokenizer) -> int:
     if "end" not in tokenizer.special_roles:
         raise InputError(
             "this tokenizer has no token for the end of a text",
-            remedy="a run that predicts the next token needs one: train it with a tokenizer of forebear's own",
+            hint="a run that predicts the next token needs one: train it with a tokenizer of forebear's own",
         )
     return tokenizer.special_roles["end"]
 
@@ -148,7 +148,7 @@ def non_finite_error() -> ForebearError:
     """What to say of a run whose scores cannot be used."""
     return ForebearError(
         "the run's scores are no numbers: its weights are damaged or its training went astray",
-        remedy="use an earlier checkpoint, or train again with a smaller learning rate",
+        hint="use an earlier checkpoint, or train again with a smaller learning rate",
     )
 
 

@@ -58,16 +58,16 @@ def _words(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.strip() for word in words)
 
 
-def validate_options(options: Sequence[AnswerOption], what: str, remedy: str) -> tuple[AnswerOption, ...]:
+def validate_options(options: Sequence[AnswerOption], what: str, hint: str) -> tuple[AnswerOption, ...]:
     """Two options at least, none empty, no two alike: else there is nothing to choose."""
     if len(options) < 2:
-        raise InputError(f"with {len(options)} {what} there is nothing to choose", remedy=f"give two or more, {remedy}")
+        raise InputError(f"with {len(options)} {what} there is nothing to choose", hint=f"give two or more, {hint}")
     names, wordings = [option.name for option in options], [word for option in options for word in option.wordings]
     if not all(name.strip() for name in names) or not all(word.strip() for word in wordings):
-        raise InputError(f"a {what} is empty", remedy=remedy)
+        raise InputError(f"a {what} is empty", hint=hint)
     for found in (names, wordings):
         if twice := [name for name in dict.fromkeys(found) if found.count(name) > 1]:
-            raise InputError(f"{twice[0]!r} stands for two {what}s or twice", remedy="give each once")
+            raise InputError(f"{twice[0]!r} stands for two {what}s or twice", hint="give each once")
     return tuple(options)
 
 
@@ -85,12 +85,10 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
                 continue
             if len(parts) != 2 or not all(parts):
                 what = f"{len(parts)} columns" if len(parts) != 2 else "an empty column"
-                raise InputError(
-                    f"{what} in an example", file=source.name, line=number, remedy="write: text TAB answer"
-                )
+                raise InputError(f"{what} in an example", file=source.name, line=number, hint="write: text TAB answer")
             shots.append((parts[0], parts[1]))
     if not shots:
-        raise InputError("there are no examples", file=file, remedy="write a line for each: text TAB answer")
+        raise InputError("there are no examples", file=file, hint="write a line for each: text TAB answer")
     return shots
 
 
@@ -170,7 +168,7 @@ class PromptTemplate:
         for mark in ("{text}", "{label}"):
             if (count := written.count(mark)) != 1:
                 what = f"the template has {mark} {count} times" if count else f"the template has no {mark}"
-                raise InputError(what, remedy=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}")
+                raise InputError(what, hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}")
         text, label = written.index("{text}"), written.index("{label}")
         before, between, behind = re.split(r"\{text\}|\{label\}", written)
         return cls(before, between, behind, label < text)
@@ -262,7 +260,7 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
             what = f"what stands around the text{f', with {words!r},' if words else ''} leaves it no room"
             raise InputError(
                 f"{what}: there is room for {max(limit, 0)} tokens in all",
-                remedy="choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more",
+                hint="choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more",
             )
         found = whole_with(shorter[0], wordings, tokenizer, cut=found.num_truncated + shorter[1])
     return found

@@ -137,7 +137,7 @@ class _CountedSpan:
 
 def lm_scores(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, asked: Sequence[FittedPrompt]) -> list[list[LMScore]]:
     """For each frame, how likely each of its wordings is there; all of them together, in batches."""
-    counted = [list(_counted(fit, tokenizer, to_the_end=not scorer.pseudo)) for fit in asked]
+    counted = [list(_counted(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in asked]
     flat = [one for mine in counted for one in mine]
     told = _restored(scorer, flat) if is_masked_lm(scorer) else _predicted(scorer, tokenizer, flat)
     values = iter(told.tolist())
@@ -149,7 +149,7 @@ def lm_scores(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, asked: Sequence
 
 def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
     """Whether it tells tokens by both sides."""
-    return scorer.pseudo
+    return scorer.is_pseudo_likelihood
 
 
 def _counted(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
@@ -162,7 +162,7 @@ def _counted(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> It
     )
     for pieces, words, own in zip(fit.pieces, fit.wordings, owns, strict=True):
         whole, end = fit.frame.full_text(words), len(pieces.ids) - (0 if to_the_end else behind)
-        missed = unknown_token_bytes(whole, pieces, tokenizer.unknown)
+        missed = unknown_token_bytes(whole, pieces, tokenizer.unk_id)
         lacking = pieces.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
         spelled = oov_spelling_bits(int(lacking[before:end].sum()), int(missed[before:end].sum())) * math.log(2)
         told = whole[start:].lstrip() if to_the_end else words.lstrip()
@@ -172,7 +172,7 @@ def _counted(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> It
 def _own(pieces: TokenEncoding, start: int, words: str) -> range:
     mine = overlapping_tokens(pieces.spans, start, start + len(words))
     if not mine:
-        raise InputError(f"the run's tokenizer sees nothing in {words!r}", remedy="choose words that it knows")
+        raise InputError(f"the run's tokenizer sees nothing in {words!r}", hint="choose words that it knows")
     return range(mine[0], mine[-1] + 1)
 
 
@@ -337,20 +337,16 @@ def score_options(
     """
     if (labels is None) == (choices is None):
         what = "neither labels nor choices" if labels is None else "both labels and choices"
-        raise InputError(
-            f"{what} to choose from", remedy='give --labels "good,bad", or --choices "this one" "that one"'
-        )
+        raise InputError(f"{what} to choose from", hint='give --labels "good,bad", or --choices "this one" "that one"')
     if per not in get_args(ScoreUnit):
-        raise InputError(f"per is {per!r}", remedy=f"choose one of {', '.join(get_args(ScoreUnit))}")
+        raise InputError(f"per is {per!r}", hint=f"choose one of {', '.join(get_args(ScoreUnit))}")
     calibrated = labels is not None if calibrate is None else calibrate
     if neutral is not None and not calibrated:
-        raise InputError(
-            "a neutral text changes nothing without calibration", remedy="add --calibrate, or leave it out"
-        )
+        raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
     without = replace_surrogates(neutral or "") if calibrated else None
     if labels is None:
         if template is not None or shots:
-            raise InputError("choices take no template and no examples", remedy="write the text out, or give --labels")
+            raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
         options = validate_options(
             [AnswerOption(name, (name,)) for name in choices or ()], "choice", "an argument for each"
         )
@@ -380,7 +376,7 @@ def _checked(shots: Shots, options: Sequence[AnswerOption]) -> None:
     for number, (text, label) in enumerate(shots, 1):
         if label not in names:
             what = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
-            raise InputError(what, remedy=f"there are: {', '.join(names)}")
+            raise InputError(what, hint=f"there are: {', '.join(names)}")
 
 
 def _placing(
@@ -394,7 +390,7 @@ def _placing(
     def placed(text: str) -> Framed:
         blanks = list(pattern.finditer(text))
         if len(blanks) > 1:
-            raise InputError(f"the text has {len(blanks)} blanks", remedy="fill one at a time: leave one ____ in it")
+            raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
         if blanks:
             return PromptFrame(left=text[: blanks[0].start()], right=text[blanks[0].end() :]), names
         return PromptFrame(left=text, continues=not is_masked_lm(scorer)), tuple(
@@ -445,7 +441,7 @@ class _PromptScorer:
     def _fitted(self, text: str, number: int) -> FittedPrompt:
         try:
             if not text.strip():
-                raise InputError("this text is empty", remedy="leave it out, or write some text")
+                raise InputError("this text is empty", hint="leave it out, or write some text")
             return fit_with_shots(self.shots, *self.framed(text), self.tokenizer, self.limit)
         except InputError as error:
             error.line = number
@@ -471,7 +467,7 @@ class _PromptScorer:
             without = None if neutral is None else float(neutral[number])
             counted = (one.tokens, one.bytes, one.num_unknown)
             answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, without, *counted))
-        return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.pseudo)
+        return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
     def _of_options(self, told: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
         """(options,) the logarithm of what all words of each have together."""
@@ -484,7 +480,7 @@ class _PromptScorer:
         if (found == -math.inf).any():
             name = self.options[int(np.argmin(found))].name
             what = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
-            raise InputError(what, remedy="leave calibration out (--no-calibrate), or ask a run that smooths")
+            raise InputError(what, hint="leave calibration out (--no-calibrate), or ask a run that smooths")
         return found
 
 
@@ -540,7 +536,7 @@ def summarize(
     """
     require_positive(sentences=sentences, length=length)
     if cue is not None and not cue.strip():
-        raise InputError("the cue is empty", remedy=f"write one, such as {CUE!r}, or leave it out")
+        raise InputError("the cue is empty", hint=f"write one, such as {CUE!r}, or leave it out")
     texts, framed = _listed(texts), []
     for number, text in enumerate(texts, 1):
         lead = "\n" + replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else CUE)).strip()
@@ -570,15 +566,15 @@ def generate_replies(
     """
     require_positive(length=length)
     if not shots:
-        remedy = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
-        raise InputError("without examples a run does not know that it is asked", remedy=remedy)
+        hint = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
+        raise InputError("without examples a run does not know that it is asked", hint=hint)
     chinese = is_chinese(*(part for shot in shots for part in shot))
     made = PromptTemplate.parse(
         template if template is not None else CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
     )
     if made.label_first or made.after.strip():
         raise InputError(
-            "{label} is not at the end of the template", remedy=f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
+            "{label} is not at the end of the template", hint=f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
         )
     shown, stops = made.render_shots(shots), ["\n", *([made.before.strip()] if made.before.strip() else [])]
     texts, framed = _listed(texts), []
@@ -606,7 +602,7 @@ def _fitted(
 ) -> FittedPrompt:
     try:
         if not frame.left.strip():
-            raise InputError("this text is empty", remedy="leave it out, or write some text")
+            raise InputError("this text is empty", hint="leave it out, or write some text")
         return fit_with_shots(shots, frame, ("",), tokenizer, limit)
     except InputError as error:
         error.line = number

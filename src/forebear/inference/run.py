@@ -76,7 +76,7 @@ class LoadedRun:
         return self.folder.path.name
 
     @property
-    def to_dict(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Everything run.json says."""
         return self.folder.metadata
 
@@ -119,7 +119,7 @@ class LoadedRun:
         return self.model.encoder if way == "descending" else None
 
     def _loaded(self) -> tuple[Any, list[str]]:
-        milestone, small = self.folder.spec, "quantised" in self.to_dict
+        milestone, small = self.folder.spec, "quantised" in self.metadata
         if milestone.learning == "counting" and self.task is None:
             from forebear.training.load_model import load_counted_model
 
@@ -129,7 +129,7 @@ class LoadedRun:
             how = self.folder.adaptation
             network = load_task_model(milestone, self.tokenizer, self.task, how, weights, quantised=small)
         else:
-            heads = self.to_dict.get("heads")
+            heads = self.metadata.get("heads")
             network = load_model(milestone, self.folder.tokenizers, weights, heads, quantised=small)
         return network, notes
 
@@ -145,7 +145,7 @@ class LoadedRun:
     def predictor(self) -> CausalLM:
         """What answers score, next, generate and measure."""
         if "next" not in self.heads:
-            raise InputError("does not predict the next token", file=self.folder.path, remedy=self._able())
+            raise InputError("does not predict the next token", file=self.folder.path, hint=self._able())
         if self.folder.spec.learning == "counting":
             return self.network
         from forebear.nn.causal_lm import causal_lm_for
@@ -156,7 +156,7 @@ class LoadedRun:
     def masked_lm(self) -> MaskedLM:
         """What answers fill, and in its way score and measure, where tokens were hidden."""
         if "token" not in self.heads:
-            raise InputError("does not find hidden tokens", file=self.folder.path, remedy=self._able())
+            raise InputError("does not find hidden tokens", file=self.folder.path, hint=self._able())
         from forebear.nn.masked_lm import MaskedLM
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
@@ -166,7 +166,7 @@ class LoadedRun:
     def translator(self) -> Seq2Seq:
         """What answers translate, and measures how well."""
         if "translation" not in self.heads:
-            raise InputError("does not translate", file=self.folder.path, remedy=self._able())
+            raise InputError("does not translate", file=self.folder.path, hint=self._able())
         from forebear.nn.seq2seq import seq2seq_for
 
         return seq2seq_for(self.network)
@@ -208,7 +208,7 @@ class LoadedRun:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""
         if verb not in self.capabilities:
             what = f"cannot be asked {CAPABILITY_PHRASES.get(verb, f'to {verb}')}"
-            raise InputError(what, file=self.folder.path, remedy=self._able())
+            raise InputError(what, file=self.folder.path, hint=self._able())
 
     def _able(self) -> str:
         """A remedy: what it can be asked instead."""
@@ -220,7 +220,7 @@ class LoadedRun:
 
         if self.text_unit != "sentence":
             return [text]
-        told = (self.to_dict.get("data") or {}).get("source")
+        told = (self.metadata.get("data") or {}).get("source")
         mode: SentenceMode = "lines" if told is None else told["sentences"]  # n-grams from elsewhere are of lines
         return [part for part in split_sentences(text, mode) if part.strip()]
 
@@ -405,14 +405,14 @@ class Run(WithVectors):
         from forebear.inference.examining import evaluate_task
 
         if self.task is None:
-            raise InputError("was adapted to no task", file=self.folder.path, remedy=self._able())
+            raise InputError("was adapted to no task", file=self.folder.path, hint=self._able())
         return evaluate_task(self, file, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
 
-    def next_tokens(
+    def next(
         self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None, why: bool = False
     ) -> NextTokens:
         """What comes next, or what fills the blank (____) in the text; `why`: by which counts, of a run that counts."""
-        from forebear.inference.next import next_tokens  # noqa: A004 - the command's word
+        from forebear.inference.next import next_tokens
 
         return next_tokens(self.predictor, self.vocabulary_tokenizer, text, top=top, ends=ends, among=among, why=why)
 
@@ -497,13 +497,13 @@ class Run(WithVectors):
         What was adapted to a task is asked with `examine`.
         """
         if self.task is not None:
-            remedy = "run.examine(FILE) measures how well it does the task"
-            raise InputError(f"was adapted to {self.task.name}", file=self.folder.path, remedy=remedy)
+            hint = "run.examine(FILE) measures how well it does the task"
+            raise InputError(f"was adapted to {self.task.name}", file=self.folder.path, hint=hint)
         from forebear.inference.measure import evaluate_text, prepare_texts
 
         most = None if limit is None else parse_count(limit, "limit")
         if most is not None and most < 1:
-            raise InputError(f"--limit is {limit}", remedy="give a number of bytes above 0, such as 200k")
+            raise InputError(f"--limit is {limit}", hint="give a number of bytes above 0, such as 200k")
         portion = prepare_texts(self, texts, reading, workers, preparing)
         portion = portion if most is None else portion.first(most)
         if "token" in self.heads:
@@ -525,13 +525,13 @@ class Run(WithVectors):
 
     def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
         """How many of the first documents it has learned from, and their bytes; None where nobody knows."""
-        if self.to_dict.get("data") is None:
+        if self.metadata.get("data") is None:
             return None, None
-        seen = trained_documents(self.to_dict["data"], self.folder.recipe.held_out, corpus)
+        seen = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
         if seen is None:
             return None, None
         known = Subset(corpus, document_bounds(corpus)[:count][seen[:count]])
-        return len(known), known.bytes
+        return len(known), known.num_bytes
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
         """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""

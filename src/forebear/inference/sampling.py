@@ -24,7 +24,7 @@ def require_positive(**counts: int) -> None:
     """Refuses what is no number of things."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
-            raise InputError(f"{name} is {count}", remedy=f"give a {name} of at least 1, a whole number")
+            raise InputError(f"{name} is {count}", hint=f"give a {name} of at least 1, a whole number")
 
 
 def log_normalizers(scores: np.ndarray) -> np.ndarray:
@@ -54,13 +54,13 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InputError(f"the temperature is {self.temperature}", remedy="choose 0 for the best token, or above")
+            raise InputError(f"the temperature is {self.temperature}", hint="choose 0 for the best token, or above")
         if self.top_k is not None and (self.top_k < 1 or not isinstance(self.top_k, Integral)):
-            raise InputError(f"top-k is {self.top_k}", remedy="choose 1 or more, or leave it out to draw from all")
+            raise InputError(f"top-k is {self.top_k}", hint="choose 1 or more, or leave it out to draw from all")
         if not 0 < self.top_p <= 1:
-            raise InputError(f"top-p is {self.top_p}", remedy="choose a share above 0 and up to 1, such as 0.95")
+            raise InputError(f"top-p is {self.top_p}", hint="choose a share above 0 and up to 1, such as 0.95")
         if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
-            raise InputError(f"the repetition penalty is {self.repetition_penalty}", remedy="choose 1 for none, or 1.2")
+            raise InputError(f"the repetition penalty is {self.repetition_penalty}", hint="choose 1 for none, or 1.2")
 
     def choose(self, scores: np.ndarray, said: Sequence[int], chance: float) -> int:
         """The token for these scores (V,), one of them finite at least, and a number drawn evenly from [0, 1).
@@ -274,7 +274,7 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     """One string or several that end a text."""
     given = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in given:
-        raise InputError("a stop string is empty", remedy="give at least one character, or leave it out")
+        raise InputError("a stop string is empty", hint="give at least one character, or leave it out")
     return given
 
 
@@ -282,7 +282,7 @@ def _rows(
     tokenizer: Tokenizer, prompts: Sequence[str], stop: tuple[str, ...], seed: int, samples: int
 ) -> list[_GenerationRow]:
     if seed < 0 or not isinstance(seed, Integral):
-        raise InputError(f"the seed is {seed}", remedy="choose 0 or above, a whole number")
+        raise InputError(f"the seed is {seed}", hint="choose 0 or above, a whole number")
     rows: list[_GenerationRow] = []
     for prompt in prompts:
         ids = tokenizer.encode(prompt).ids.astype(np.int64)

@@ -154,9 +154,9 @@ def score_texts(
     A text without a single token has no probability worth the name and is refused, by its number counted from 1.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
-    if predictor.pseudo and ends:
+    if predictor.is_pseudo_likelihood and ends:
         what = "whether a text ends is nothing that this run was ever asked"
-        raise InputError(what, remedy="leave --ends out, or ask a run that predicts the next token")
+        raise InputError(what, hint="leave --ends out, or ask a run that predicts the next token")
     end = eos_id(tokenizer)
     cuts = [tokenizer.encode(text) for text in texts]
     for number, pieces in enumerate(cuts, 1):
@@ -168,21 +168,23 @@ def score_texts(
         scores, lengths = row_log_probs_with_lengths(predictor, group)
         told += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
     return [
-        ScoredText(text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.pseudo)
+        ScoredText(
+            text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.is_pseudo_likelihood
+        )
         for text, pieces, (scores, lengths) in zip(texts, cuts, told, strict=True)
     ]
 
 
 def empty_text_error(number: int | None = None) -> InputError:
-    what, remedy = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
-    return InputError(what, line=number, remedy=remedy)
+    what, hint = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
+    return InputError(what, line=number, hint=hint)
 
 
 def _tokens(
     text: str, pieces: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
 ) -> Iterator[ScoredToken]:
     """The text's tokens with their scores, and its end if that was scored too."""
-    missed = unknown_token_bytes(replace_surrogates(text), pieces, tokenizer.unknown).tolist()
+    missed = unknown_token_bytes(replace_surrogates(text), pieces, tokenizer.unk_id).tolist()
     used = [None] * len(scores) if lengths is None else lengths.tolist()
     parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, used, strict=False)
     for token, i, (start, stop), count, value, length in parts:
@@ -207,7 +209,7 @@ def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[st
     """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
     several = isinstance(texts, Sequence) and not isinstance(texts, str)
     if not several or not all(issubclass(kind, str) for kind in set(map(type, texts))):
-        raise InputError("totals are asked of several texts", remedy='give a list of them, such as ["one", "another"]')
+        raise InputError("totals are asked of several texts", hint='give a list of them, such as ["one", "another"]')
     end, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends

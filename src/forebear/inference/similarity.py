@@ -68,8 +68,8 @@ class SentenceIndex:
     ) -> list[SentenceNeighbors]:
         """The `top` nearest of each text, which has this vector."""
         if top < 1:
-            raise InputError(f"--top is {top}", remedy="ask for at least one neighbour")
-        found: KNNResult = self.index.nearest(vectors, top) if approximate else nearest_rows(vectors, self.matrix, top)
+            raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
+        found: KNNResult = self.index.search(vectors, top) if approximate else nearest_rows(vectors, self.matrix, top)
         made = []
         for text, rows, cosines in zip(texts, found.rows.tolist(), found.cosines.tolist(), strict=True):
             near = (
@@ -102,8 +102,8 @@ def reject_search_options(how: Mapping[str, Any]) -> None:
     """Refuses what says how texts are searched, where none are."""
     for name, value in how.items():
         if value is not None:
-            remedy = "leave it out, or name a file to search: --among FILE"
-            raise InputError(f"--{name} is for searching texts, and these are words", remedy=remedy)
+            hint = "leave it out, or name a file to search: --among FILE"
+            raise InputError(f"--{name} is for searching texts, and these are words", hint=hint)
 
 
 def read_lines(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
@@ -131,7 +131,7 @@ def index_sentences(
     """
     texts = list(among)
     if not texts:
-        raise InputError("there is no text to search", remedy="give a file with a text a line: --among FILE")
+        raise InputError("there is no text to search", hint="give a file with a text a line: --among FILE")
     how["zeros"] = is_word_table(run)  # what a table knows no word of is near to nothing, and keeps its number
     if vectors is not None:
         return SentenceIndex(texts, _given(run, texts, vectors, how))
@@ -161,21 +161,19 @@ def _given(run: LoadedRun, texts: list[str], file: str | os.PathLike[str], how: 
 
     found = read_vectors(file)
     if len(found) != len(texts):
-        remedy = "make them of this file: forebear embed RUN --in FILE --out vectors.npy"
-        raise InputError(f"holds {len(found):,} vectors, and there are {len(texts):,} texts", file=file, remedy=remedy)
+        hint = "make them of this file: forebear embed RUN --in FILE --out vectors.npy"
+        raise InputError(f"holds {len(found):,} vectors, and there are {len(texts):,} texts", file=file, hint=hint)
     places = sorted({0, len(texts) // 2, len(texts) - 1})
     own = embed_texts(run, [texts[place] for place in places], **how).vectors
     if own.shape[1] != found.shape[1]:
-        remedy = "give the run with which they were made"
-        raise InputError(
-            f"vectors are {found.shape[1]} wide, those of this run {own.shape[1]}", file=file, remedy=remedy
-        )
+        hint = "give the run with which they were made"
+        raise InputError(f"vectors are {found.shape[1]} wide, those of this run {own.shape[1]}", file=file, hint=hint)
     for place, vector in zip(places, own, strict=True):
         same = nearest_rows(vector[None], found[place : place + 1], 1).cosines[0, 0] >= CLOSE
         if not same and (vector.any() or found[place].any()):
             what = f"vector {place + 1:,} is not what this run makes of that text"
-            remedy = "give the run, --layers, --pooling and the file with which they were made, or leave --vectors out"
-            raise InputError(what, file=file, remedy=remedy)
+            hint = "give the run, --layers, --pooling and the file with which they were made, or leave --vectors out"
+            raise InputError(what, file=file, hint=hint)
     return found
 
 
@@ -251,7 +249,7 @@ def find_outlier(run: LoadedRun, texts: Sequence[str], **how: Any) -> OutlierRes
     """The one whose cosines with all others have the lowest mean; of equals the first, and none where all are."""
     run.require("odd-one-out")
     if len(texts) < LEAST:
-        raise InputError(f"of {len(texts)} texts none is the odd one", remedy=f"give at least {LEAST}")
+        raise InputError(f"of {len(texts)} texts none is the odd one", hint=f"give at least {LEAST}")
     words = _are_words(run, texts, how)
     units, notes = _of_words(run, texts) if words else (_of_texts(run, texts, how), ())
     means = np.round((units @ units.T).sum(1, where=~np.eye(len(texts), dtype=bool)) / (len(texts) - 1), COSINE_DIGITS)

@@ -109,7 +109,7 @@ class TextStream:
         return piece + rest
 
     def _by_bytes(self, token: int) -> str:
-        return self._utf8.decode(token_bytes(self._tokenizer.token(token)))
+        return self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token)))
 
     def _by_words(self, token: int) -> str:
         """Whether a space comes first depends on the token before, and on no other."""

@@ -104,15 +104,15 @@ def translate_texts(
     texts = [texts] if isinstance(texts, str) else list(texts)
     validate_beams(beams, best, penalty)
     if sentences not in get_args(TranslationUnit):
-        raise InputError(f"sentences is {sentences!r}", remedy=f"choose one of {', '.join(get_args(TranslationUnit))}")
+        raise InputError(f"sentences is {sentences!r}", hint=f"choose one of {', '.join(get_args(TranslationUnit))}")
     if length is not None and length < 1:
-        raise InputError(f"length is {length}", remedy="give a length of at least 1, or leave it out")
+        raise InputError(f"length is {length}", hint="give a length of at least 1, or leave it out")
     end, read_end = eos_id(sides.target), eos_id(sides.source)
     parts: list[_TranslationPart] = []
     unknown = [0] * len(texts)
     for number, text in enumerate(texts):
         for ids in _cut(sides.source, replace_surrogates(text), translator.max_length - 1, sentences):
-            unknown[number] += int(np.count_nonzero(ids == sides.source.unknown)) if len(ids) else 0
+            unknown[number] += int(np.count_nonzero(ids == sides.source.unk_id)) if len(ids) else 0
             parts.append(_TranslationPart(number, np.append(ids, read_end).astype(np.int64)))
     never = np.array(sorted(sides.target.special_ids - {end}), np.int64)  # the unknown token too: it says nothing
 
@@ -254,7 +254,7 @@ def evaluate_translations(
 ) -> TranslationEvaluation:
     """Translates all sources and compares with the references, one for each."""
     if not sources:
-        raise InputError("there are no pairs to measure", remedy="give texts and their translations")
+        raise InputError("there are no pairs to measure", hint="give texts and their translations")
     translator, sides = run.translator, run.folder.tokenizer_pair
     began = time.monotonic()
     made = translate_texts(translator, sides, sources, beams=beams, penalty=penalty, progress=progress)

@@ -88,8 +88,8 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         return seq2seq_attention_maps(run, texts, bare=bare)
     encoder = run.encoder
     if encoder is None or not encoder.has_attention:
-        remedy = f"look at a Transformer (gpt2, bert, …); this run can be asked to: {', '.join(run.capabilities)}"
-        raise InputError("has no attention", file=run.folder.path, remedy=remedy)
+        hint = f"look at a Transformer (gpt2, bert, …); this run can be asked to: {', '.join(run.capabilities)}"
+        raise InputError("has no attention", file=run.folder.path, hint=hint)
     import torch
 
     from forebear.nn.transformer import Transformer
@@ -115,21 +115,21 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
 def _row(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.ndarray]:
     """Tokens, and for each the number of its text."""
     if not 1 <= len(texts) <= 2:
-        raise InputError(f"{len(texts)} texts came", remedy="give one text, or two that stand in one row")
+        raise InputError(f"{len(texts)} texts came", hint="give one text, or two that stand in one row")
     layout = run.folder.spec.input_format(run.tokenizer)
     cuts = [_ids(run, text) for text in texts]
     if not all(map(len, cuts)):
-        raise InputError("a text has no tokens", remedy="write some text")
+        raise InputError("a text has no tokens", hint="write some text")
     if bare:
         if not layout.before + layout.after + layout.between:
-            raise InputError("--bare changes nothing: this milestone puts nothing around texts", remedy="leave it away")
+            raise InputError("--bare changes nothing: this milestone puts nothing around texts", hint="leave it away")
         layout = replace(layout, before=(), between=(), after=())
     elif run.task is None and "next" in run.heads and len(texts) == 1:
         layout = replace(layout, after=())  # as `next` and `score` read it: that it ends is not known yet
     tokens, segments = layout.make_row(*cuts)
     if layout.max_length is not None and len(tokens) > layout.max_length:
         what = f"{len(tokens):,} tokens do not fit into the context of {layout.max_length:,}"
-        raise InputError(what, remedy="give a shorter text")
+        raise InputError(what, hint="give a shorter text")
     return tokens, segments
 
 
@@ -259,7 +259,7 @@ def attention_view(
     """
     if rollout:
         if head is not None:
-            raise InputError("a roll-out is made of all heads", remedy="leave --head away")
+            raise InputError("a roll-out is made of all heads", hint="leave --head away")
         upto = of.layers if layer is None else _number(layer, of.layers, "layer")
         return AttentionView(of, (AttentionPanel(upto, "roll-out", rolled_out(of, upto)),), 1)
     layers = range(1, of.layers + 1) if layer is None else [_number(layer, of.layers, "layer")]
@@ -280,9 +280,7 @@ def _number(given: int, count: int, what: str) -> int:
     """From 1; from the end where it is negative."""
     number = given if given > 0 else count + 1 + given
     if given == 0 or not 1 <= number <= count:
-        raise InputError(
-            f"there is no {what} {given}", remedy=f"{what}s are 1 to {count}, or -1 (the last) to -{count}"
-        )
+        raise InputError(f"there is no {what} {given}", hint=f"{what}s are 1 to {count}, or -1 (the last) to -{count}")
     return number
 
 
@@ -299,7 +297,7 @@ def attention_rollouts(of: AttentionMap) -> Iterator[np.ndarray]:
     came in, since it is added; the other half is mixed by the mean of its heads; layers are multiplied.
     """
     if of.kind == "cross":
-        raise InputError("attention to a source is not rolled out", remedy="roll out self-attention")
+        raise InputError("attention to a source is not rolled out", hint="roll out self-attention")
     total = itself = np.eye(len(of.rows))
     for weights in of.weights:
         step = 0.5 * weights.mean(0, dtype=np.float64) + 0.5 * itself
@@ -323,32 +321,34 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     import torch
 
     if bare:
-        raise InputError("--bare means nothing to a run that translates", remedy="leave it out")
+        raise InputError("--bare means nothing to a run that translates", hint="leave it out")
     if not 1 <= len(texts) <= 2:
-        raise InputError(f"{len(texts)} texts came", remedy="give a text, or a text and a translation of it")
+        raise InputError(f"{len(texts)} texts came", hint="give a text, or a text and a translation of it")
     sides, encoder = run.folder.tokenizer_pair, run.model.encoder
     if not encoder.has_attention:
         what = "has no attention: a source is read into one vector, and never looked at again"
-        raise InputError(what, file=run.folder.path, remedy="look at a run of seq2seq_attention or transformer")
+        raise InputError(what, file=run.folder.path, hint="look at a run of seq2seq_attention or transformer")
     written = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
-    ends = [side.roles["end"] for side in (sides.source, sides.target)]
+    ends = [side.special_roles["end"] for side in (sides.source, sides.target)]
     source, target = (
         np.append(side.encode(replace_surrogates(text)).ids, end).astype(np.int64)
         for side, text, end in zip((sides.source, sides.target), (texts[0], written), ends, strict=True)
     )
     for ids in (source, target):
         if len(ids) == 1:
-            raise InputError("a text has no tokens", remedy="write some text")
+            raise InputError("a text has no tokens", hint="write some text")
         if encoder.context is not None and len(ids) > encoder.context:
             what = f"{len(ids):,} tokens do not fit into the context of {encoder.context:,}"
-            raise InputError(what, remedy="give a shorter text")
+            raise InputError(what, hint="give a shorter text")
     seen = np.concatenate((ends[1:], target[:-1]))
     run.model.eval()
     with torch.inference_mode():
         rows, read = (torch.from_numpy(ids).to(run.model.device) for ids in (seen, source))
         found = encoder.attention_maps(rows, [len(seen)], read, [len(source)])
     both = (("source", sides.source, source), ("seen", sides.target, seen), ("written", sides.target, target))
-    names: dict[str, Any] = {name: token_labels(side, ids.tolist(), side.roles["end"]) for name, side, ids in both}
+    names: dict[str, Any] = {
+        name: token_labels(side, ids.tolist(), side.special_roles["end"]) for name, side, ids in both
+    }
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for name, layers in found.items()}
     cross = AttentionMap(weights["cross"], names["written"], names["source"], "cross", ATTENTION_NAMES["cross"])
     if "read" not in weights:

@@ -144,12 +144,12 @@ def attribute(
             is told exactly by its weights, whatever the method
     """
     if method not in get_args(AttributionMethod):
-        raise InputError(f"--method is {method!r}", remedy=f"there are: {', '.join(get_args(AttributionMethod))}")
+        raise InputError(f"--method is {method!r}", hint=f"there are: {', '.join(get_args(AttributionMethod))}")
     task = run.task
     if task is None:
         what = "was not adapted to a task: it says nothing that could be explained"
-        remedy = f"adapt it first (forebear adapt); it can be asked to: {', '.join(run.capabilities)}"
-        raise InputError(what, file=run.folder.path, remedy=remedy)
+        hint = f"adapt it first (forebear adapt); it can be asked to: {', '.join(run.capabilities)}"
+        raise InputError(what, file=run.folder.path, hint=hint)
     example = _example(run, text)
     traced = trace_example(task, example, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     logits = predict_logits(run.network, traced.rows)
@@ -168,21 +168,21 @@ def _example(run: Run, text: str | Sequence[str]) -> Example:
     if name == "tagging":
         given = predict.tagged_examples(run, [text])
         if not given[0].words or not all(given[0].words):
-            raise InputError("this text has no words", remedy="give some text")
+            raise InputError("this text has no words", hint="give some text")
         return given[0]
     parts = [text] if isinstance(text, str) else text
     if not parts or not all(part.strip() for part in parts):
-        raise InputError("a text is empty", remedy="write some text")
+        raise InputError("a text is empty", hint="write some text")
     if name == "answering":
         if len(parts) != 2:
-            raise InputError(f"{len(parts)} texts came", remedy="give a question and its passage")
+            raise InputError(f"{len(parts)} texts came", hint="give a question and its passage")
         return predict.question_examples(parts[0], parts[1])[0]
     if name == "choice":
         return predict.choice_examples(parts[0], parts[1:])[0]
     wanted = 1 if run.task is None else run.task.texts
     if len(parts) != wanted:
-        told, remedy = ("pairs of texts", "give two") if wanted == 2 else ("single texts", "give one")
-        raise InputError(f"this run is about {told}, and {len(parts)} came", remedy=remedy)
+        told, hint = ("pairs of texts", "give two") if wanted == 2 else ("single texts", "give one")
+        raise InputError(f"this run is about {told}, and {len(parts)} came", hint=hint)
     return (
         predict.labeled_examples(run, parts) if wanted == 1 else predict.labeled_examples(run, [(parts[0], parts[1])])
     )[0]

@@ -207,7 +207,7 @@ def attribution_target(
     """What is explained of an example: what the run says, or `of` instead; `at` a word, or the start or end."""
     (answer,) = task.predictions([example], rows, logits)
     if at is not None and not isinstance(task, SequenceTagging | QuestionAnswering):
-        raise InputError(f"--at means nothing for {task.name}", remedy="leave it out; it is for tagging and answering")
+        raise InputError(f"--at means nothing for {task.name}", hint="leave it out; it is for tagging and answering")
     match task:
         case Classification():
             return _label(task, answer, of)
@@ -229,7 +229,7 @@ def odds(scores: Tensor, one: int) -> Tensor:
 def _label(task: Classification, answer: LabelPrediction, of: str | None) -> AttributionTarget:
     if task.kind == "number":
         if of is not None:
-            raise InputError("--of means nothing where a number is told", remedy="leave it out")
+            raise InputError("--of means nothing where a number is told", hint="leave it out")
         name = f"{answer.label:.4g}"
         points, centre, spread = (TargetOutput("label", 0, scale=task.spread),), task.centre, task.spread
         return AttributionTarget(name, name, None, lambda out: out["label"][:, 0, 0] * spread + centre, points, centre)
@@ -237,7 +237,7 @@ def _label(task: Classification, answer: LabelPrediction, of: str | None) -> Att
     said = ", ".join(answer.label) if isinstance(answer.label, tuple) else str(answer.label)
     label = likeliest if of is None else of
     if label not in task.labels:
-        raise InputError(f"no label is named {label!r}", remedy=f"there are: {', '.join(task.labels)}")
+        raise InputError(f"no label is named {label!r}", hint=f"there are: {', '.join(task.labels)}")
     number, cold = task.labels.index(label), 1 / task.temperature
 
     def score(out: Outputs) -> Tensor:
@@ -254,8 +254,8 @@ def _choice(task: MultipleChoice, answer: ChoicePrediction, of: str | None) -> A
     if of is not None:
         names = [*answer.choices, *(str(one) for one in range(1, len(answer.choices) + 1))]
         if of not in names:
-            remedy = f"give one of the choices, or its number from 1 to {len(answer.choices)}"
-            raise InputError(f"{of!r} is none of the choices", remedy=remedy)
+            hint = f"give one of the choices, or its number from 1 to {len(answer.choices)}"
+            raise InputError(f"{of!r} is none of the choices", hint=hint)
         number = names.index(of) % len(answer.choices)
     cold = 1 / task.temperature
     said, name = answer.choices[answer.choice], answer.choices[number]
@@ -300,7 +300,7 @@ def _meant(answer: TagPrediction, at: str | int | None) -> tuple[int, int]:
     """The words that are asked about: a name or a word by its text, a word by its number, or the surest name."""
     if at is None:
         if not answer.entities:
-            raise InputError("nothing was found in this text", remedy="say of which word the tag is meant: --at WORD")
+            raise InputError("nothing was found in this text", hint="say of which word the tag is meant: --at WORD")
         surest = max(answer.entities, key=lambda entity: entity.probability)
         return surest.start, surest.end
     named = [(entity.start, entity.end) for entity in answer.entities if entity.text == str(at)]
@@ -308,13 +308,13 @@ def _meant(answer: TagPrediction, at: str | int | None) -> tuple[int, int]:
     found = [] if isinstance(at, int) else named or alike
     if len(found) > 1:
         numbers = ", ".join(str(first + 1) for first, _ in found)
-        raise InputError(f"{at!r} stands here {len(found)} times", remedy=f"give the number of its word: {numbers}")
+        raise InputError(f"{at!r} stands here {len(found)} times", hint=f"give the number of its word: {numbers}")
     if found:
         return found[0]
     if str(at).isdecimal() and 1 <= int(at) <= len(answer.words):
         return int(at) - 1, int(at)
-    remedy = f"give a word or a name of the text, or the number of a word, from 1 to {len(answer.words)}"
-    raise InputError(f"there is no word {at!r}", remedy=remedy)
+    hint = f"give a word or a name of the text, or the number of a word, from 1 to {len(answer.words)}"
+    raise InputError(f"there is no word {at!r}", hint=hint)
 
 
 def _other_tag(task: SequenceTagging, tag: str, of: str | None, *, single: bool) -> str:
@@ -323,14 +323,14 @@ def _other_tag(task: SequenceTagging, tag: str, of: str | None, *, single: bool)
         return tag
     if task.is_plain:
         if of not in task.tags:
-            raise InputError(f"no tag {of!r} was learned", remedy=f"there are: {', '.join(task.tags)}")
+            raise InputError(f"no tag {of!r} was learned", hint=f"there are: {', '.join(task.tags)}")
         return of
     part = tag.partition("-")[0]
     named = of if single and of in task.tags else f"{'S' if part == 'O' else part}-{of}"
     if named not in task.tags:
         kinds = sorted({one.partition("-")[2] for one in task.tags if one != "O"})
         more = " (or a tag such as B-…, or O, for a single word)" if single else ""
-        raise InputError(f"nothing of the kind {of!r} was learned", remedy=f"there are: {', '.join(kinds)}{more}")
+        raise InputError(f"nothing of the kind {of!r} was learned", hint=f"there are: {', '.join(kinds)}{more}")
     return named
 
 
@@ -359,11 +359,9 @@ def _answer(
 ) -> AttributionTarget:
     """Start and end of an answer, or one of them, in the window that finds it likeliest."""
     if at not in (None, "start", "end"):
-        raise InputError(f"--at is {at!r}", remedy="give start or end; without it both are explained")
+        raise InputError(f"--at is {at!r}", hint="give start or end; without it both are explained")
     if of is not None and (not of.strip() or of.strip() not in example.passage):
-        raise InputError(
-            f"{of!r} does not stand in the passage", remedy="give --of a part of the passage, word for word"
-        )
+        raise InputError(f"{of!r} does not stand in the passage", hint="give --of a part of the passage, word for word")
     said = answer.text.strip()  # pieces of bytes take the space before them with them
     name, begin = said, IGNORE_INDEX
     if of is not None:
@@ -373,7 +371,7 @@ def _answer(
         begin = answer.best.start + len(answer.text) - len(answer.text.lstrip())
     found = max(_places(rows, logits, begin, begin + len(name)), default=None)
     if found is None:
-        raise InputError(f"{name!r} does not fit into one window", remedy="give a shorter part of the passage")
+        raise InputError(f"{name!r} does not fit into one window", hint="give a shorter part of the passage")
     sure, row, first, last = found
     whole = range(*_row_ends(rows, row))
     places = {"start": first, "end": last} if at is None else {str(at): first if at == "start" else last}

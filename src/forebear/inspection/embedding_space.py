@@ -101,8 +101,8 @@ def vector_norms(run: Run) -> VectorNorms:
     """Of a run's words; an error where nobody counted them."""
     run.require("neighbours")
     if run.word_table.counts is None:
-        remedy = "look at a run of word vectors that was trained here (word2vec, glove, …)"
-        raise InputError("nobody counted how often its words were seen", file=run.folder.path, remedy=remedy)
+        hint = "look at a run of word vectors that was trained here (word2vec, glove, …)"
+        raise InputError("nobody counted how often its words were seen", file=run.folder.path, hint=hint)
     return norms_of(run.lexicon)
 
 
@@ -208,11 +208,11 @@ def project_words(run: Run, words: Sequence[str] = (), *, top: int | None = None
     Vectors have length 1: how long they are tells how frequent a word is more than what it means.
     """
     if words and top is not None:
-        raise InputError("--top is for when no words are given", remedy="leave it out, or add neighbours: --near 10")
+        raise InputError("--top is for when no words are given", hint="leave it out, or add neighbours: --near 10")
     if near and not words:
-        raise InputError("--near adds the neighbours of words that are given", remedy="name some words, or use --top")
+        raise InputError("--near adds the neighbours of words that are given", hint="name some words, or use --top")
     if near < 0:
-        raise InputError(f"--near is {near}", remedy="give a number of neighbours, or 0 for none")
+        raise InputError(f"--near is {near}", hint="give a number of neighbours, or 0 for none")
     run.require("neighbours")
     return projected(run.lexicon, words, TOP if top is None else top, near)
 
@@ -221,7 +221,7 @@ def projected(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> Wo
     found, groups, asked = _asked(lexicon, words, near) if words else _frequent(lexicon, top)
     if not LEAST <= len(found) <= MOST:
         what = f"{len(found):,} words do not make a picture"
-        raise InputError(what, remedy=f"choose from {LEAST} to {MOST:,} words, or add neighbours with --near")
+        raise InputError(what, hint=f"choose from {LEAST} to {MOST:,} words, or add neighbours with --near")
     points, shares = pca_plane(unit_rows(np.stack([one.vector for one in found])))
     counts = lexicon.table.counts
     often = (None if counts is None or not one.rows else int(counts[list(one.rows)].min()) for one in found)

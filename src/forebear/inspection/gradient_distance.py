@@ -118,13 +118,13 @@ def gradient_reach(
     given = [texts] if isinstance(texts, str) else list(texts)
     several = list(runs) if isinstance(runs, Sequence) else [runs]
     if not several:
-        raise InputError("there is no run", remedy="name at least one run that looks back (rnn, lstm, gpt2, …)")
+        raise InputError("there is no run", hint="name at least one run that looks back (rnn, lstm, gpt2, …)")
     return [reach(run, given, FAR if far is None else far) for run in several]
 
 
 def reach(run: Run, texts: Sequence[str], far: int) -> GradientReach:
     if far < 1:
-        raise InputError(f"--far is {far}", remedy="look at least 1 token back")
+        raise InputError(f"--far is {far}", hint="look at least 1 token back")
     encoder = _encoder(run)
     limit = ""
     if encoder.context is not None and far >= encoder.context:
@@ -133,19 +133,19 @@ def reach(run: Run, texts: Sequence[str], far: int) -> GradientReach:
     rows = _windows(_rows(run, texts), far, min(2 * far + 1, encoder.context or 2 * far + 1))
     if not rows:
         what = f"no text is long enough to look {far:,} tokens back"
-        raise InputError(what, remedy="give a longer one (--in FILE), or look less far: --far 10")
+        raise InputError(what, hint="give a longer one (--in FILE), or look less far: --far 10")
     return GradientReach(run.name, sizes_of(encoder, rows, far, run.model.device), len(rows), limit)
 
 
 def _encoder(run: Run) -> Encoder:
     """One that looks back."""
-    remedy = "look at a run that predicts the next token (nnlm, rnn, lstm, gpt2, …)"
+    hint = "look at a run that predicts the next token (nnlm, rnn, lstm, gpt2, …)"
     if run.folder.spec.learning != "descending":
-        raise InputError("has no network whose gradients could be measured", file=run.folder.path, remedy=remedy)
+        raise InputError("has no network whose gradients could be measured", file=run.folder.path, hint=hint)
     encoder = run.model.encoder
     if "translation" in run.heads or encoder.sees != "past":
         raise InputError(
-            "does not only look back: its tokens see others than those before", file=run.folder.path, remedy=remedy
+            "does not only look back: its tokens see others than those before", file=run.folder.path, hint=hint
         )
     return encoder
 

@@ -86,9 +86,7 @@ def cluster_vectors(vectors: np.ndarray, groups: int | None = None) -> Clusterin
     away = cosine_distances(vectors)
     distinct = _distinct(away)
     if groups is not None and not 1 <= groups <= len(vectors):
-        raise InputError(
-            f"--groups is {groups}", remedy=f"give from 1 to {len(vectors):,}, as many as there are vectors"
-        )
+        raise InputError(f"--groups is {groups}", hint=f"give from 1 to {len(vectors):,}, as many as there are vectors")
     most = min(MOST_GROUPS, len(vectors) // 2, distinct)
     one = np.zeros(len(vectors), np.int64)
     if distinct == 1 or groups == 1 or most < 2:

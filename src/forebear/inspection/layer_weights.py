@@ -54,7 +54,7 @@ def layer_weights(run: Run) -> list[LayerWeights]:
     if not found:
         what = "has learned no mixture of layers"
         raise InputError(
-            what, file=run.folder.path, remedy="adapt one with --how features, or ELMo with --reader recurrent"
+            what, file=run.folder.path, hint="adapt one with --how features, or ELMo with --reader recurrent"
         )
     return found
 

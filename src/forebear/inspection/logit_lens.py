@@ -104,24 +104,24 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
     top  candidates of each layer
     """
     if top < 1:
-        raise InputError(f"--top is {top}", remedy="ask for at least 1 candidate")
+        raise InputError(f"--top is {top}", hint="ask for at least 1 candidate")
     if run.folder.spec.learning == "counting":
-        raise InputError("counts: it has no layers", file=run.folder.path, remedy="look at a network (gpt2, bert, …)")
+        raise InputError("counts: it has no layers", file=run.folder.path, hint="look at a network (gpt2, bert, …)")
     from forebear.nn.transformer import Transformer
 
     if "translation" in run.heads:
-        what, remedy = "translates: what comes next depends on a source", "look at inspect attention"
-        raise InputError(what, file=run.folder.path, remedy=remedy)
+        what, hint = "translates: what comes next depends on a source", "look at inspect attention"
+        raise InputError(what, file=run.folder.path, hint=hint)
     if not isinstance(run.model.encoder, Transformer):
-        what, remedy = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
-        raise InputError(what, file=run.folder.path, remedy=remedy)
+        what, hint = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
+        raise InputError(what, file=run.folder.path, hint=hint)
     if "next" in run.heads:
         head, (row, place) = "next", _following(run, text, at)
     elif "token" in run.heads:
         head, (row, place) = "token", _hidden(run, text, at)
     else:
-        remedy = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.capabilities)}"
-        raise InputError("predicts no tokens", file=run.folder.path, remedy=remedy)
+        hint = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.capabilities)}"
+        raise InputError("predicts no tokens", file=run.folder.path, hint=hint)
     scores = _scores(run, head, row, place)
     read = row.tolist()
     before = read[: place + 1] if head == "next" else read[:place]
@@ -149,11 +149,11 @@ def _hidden(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
     restorer = run.masked_lm
     row, places = mask_blanks(text, run.tokenizer, restorer.mask)
     if not len(places):
-        remedy = f"write ____ or {run.tokenizer.id_to_token(restorer.mask)} where something is to be found"
-        raise InputError("the text has no blank", remedy=remedy)
+        hint = f"write ____ or {run.tokenizer.id_to_token(restorer.mask)} where something is to be found"
+        raise InputError("the text has no blank", hint=hint)
     if len(row) > restorer.max_text_tokens:
         raise InputError(
-            f"{len(row):,} tokens do not fit into a row of {restorer.max_text_tokens:,}", remedy="give a shorter text"
+            f"{len(row):,} tokens do not fit into a row of {restorer.max_text_tokens:,}", hint="give a shorter text"
         )
     number = _counted(1 if at is None else at, len(places), "hidden token")
     return np.concatenate(([restorer.start], row, [restorer.end])).astype(np.int64), int(places[number - 1]) + 1
@@ -162,7 +162,7 @@ def _hidden(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
 def _counted(at: int, count: int, what: str) -> int:
     number = at if at > 0 else count + 1 + at
     if at == 0 or not 1 <= number <= count:
-        raise InputError(f"there is no {what} {at}", remedy=f"give 1 to {count}, or -1 (the last) to -{count}")
+        raise InputError(f"there is no {what} {at}", hint=f"give 1 to {count}, or -1 (the last) to -{count}")
     return number
 
 

@@ -90,7 +90,7 @@ class OccurrenceSample:
 def read_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: TextFormat) -> Iterator[SenseText]:
     """The documents of files, as `pretrain` reads them."""
     ledger = Ledger()
-    for document in reading.read(find_sources(paths, ledger), ledger):
+    for document in reading.documents_in(find_sources(paths, ledger), ledger):
         yield SenseText(document.text, document.file, document.line, is_record=document.is_record)
 
 
@@ -99,8 +99,8 @@ def read_labeled_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: T
     for text in read_sense_texts(paths, replace(reading, documents="lines", format="text")):
         sense, tab, sentence = text.text.partition("\t")
         if not tab or not sense.strip():
-            remedy = "write the meaning, a tab and the sentence on each line, or leave --senses out"
-            raise InputError("this line has no meaning before a tab", file=text.file, line=text.line, remedy=remedy)
+            hint = "write the meaning, a tab and the sentence on each line, or leave --senses out"
+            raise InputError("this line has no meaning before a tab", file=text.file, line=text.line, hint=hint)
         yield replace(text, text=sentence.strip(), sense=sense.strip())
 
 
@@ -109,7 +109,7 @@ def find_occurrences(
 ) -> OccurrenceSample:
     """Where the word stands, also with other capitals; at most so many, evenly chosen."""
     if most < 1:
-        raise InputError(f"--most is {most}", remedy="ask for at least 1 occurrence")
+        raise InputError(f"--most is {most}", hint="ask for at least 1 occurrence")
     looking = _OccurrenceFinder(word, sentences)
     chosen, seen, repeated = _EvenSample(most), set[int](), 0
     for text in texts:
@@ -122,8 +122,8 @@ def find_occurrences(
     if not chosen.total:
         if looking.parts:
             told = OccurrenceSample(word, (), 0, 0, looking.parts).other_forms()
-            raise InputError(f"{word!r} never stands by itself: it is a part of {told}", remedy="ask for one of these")
-        raise InputError(f"no sentence has the word {word!r}", remedy="ask for a word of the text, or give more text")
+            raise InputError(f"{word!r} never stands by itself: it is a part of {told}", hint="ask for one of these")
+        raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
     return OccurrenceSample(word, chosen.all(), chosen.total, repeated, looking.parts)
 
 
@@ -136,7 +136,7 @@ class _OccurrenceFinder:
     def __init__(self, word: str, sentences: SentenceMode) -> None:
         parts = replace_surrogates(word).split()
         if not parts:
-            raise InputError("the word is empty", remedy="name a word, such as bank")
+            raise InputError("the word is empty", hint="name a word, such as bank")
         self.pattern = re.compile(r"\s+".join(map(re.escape, parts)), re.IGNORECASE)
         self.sentences: SentenceMode = sentences
         self.chinese = has_han(parts[0][0]), has_han(parts[-1][-1])

@@ -87,16 +87,16 @@ def position_table(run: Run | None = None, *, width: int | None = None, count: i
     if run is None:
         wide, long = 128 if width is None else width, 64 if count is None else count
         if wide < 2 or wide % 2:
-            raise InputError(f"--width is {wide}", remedy="give an even number: sines and cosines come in pairs")
+            raise InputError(f"--width is {wide}", hint="give an even number: sines and cosines come in pairs")
         table, name, placing = sinusoid_table(_enough(long), wide).double().numpy(), "sinusoid", "sinusoid"
     else:
         if width is not None:
-            raise InputError("--width is the run's own", remedy="leave it away, or leave the run away")
+            raise InputError("--width is the run's own", hint="leave it away, or leave the run away")
         table, placing = _table(run)
         name = run.name
         if count is not None and count > len(table):
             what = f"the run has {len(table):,} positions, fewer than {count:,}"
-            raise InputError(what, remedy=f"give at most {len(table):,}")
+            raise InputError(what, hint=f"give at most {len(table):,}")
         table = table[: _enough(len(table) if count is None else count)]
     steps = [step for step in STEPS if step <= len(table) // 2]  # enough are left to fit a map to, and to try it
     return PositionTable(name, placing, table, tuple(_step(table, placing, step) for step in steps))
@@ -104,7 +104,7 @@ def position_table(run: Run | None = None, *, width: int | None = None, count: i
 
 def _enough(count: int) -> int:
     if count < LEAST:
-        raise InputError(f"--positions is {count}", remedy=f"give at least {LEAST}")
+        raise InputError(f"--positions is {count}", hint=f"give at least {LEAST}")
     return count
 
 
@@ -114,7 +114,7 @@ def _table(run: Run) -> tuple[np.ndarray, str]:
     embedding = None if run.encoder is None else run.encoder.embedding
     if not isinstance(embedding, InputEmbedding) or embedding.placing == "none":
         raise InputError(
-            "has no table of positions", file=run.folder.path, remedy="look at a Transformer (gpt2, bert, …)"
+            "has no table of positions", file=run.folder.path, hint="look at a Transformer (gpt2, bert, …)"
         )
     return embedding.position.weight.detach().double().cpu().numpy(), embedding.placing
 

@@ -65,12 +65,12 @@ def contextual_vectors(run: Run, found: OccurrenceSample, layers: LayerChoice | 
     if is_word_table(run):
         if layers is not None:
             what = "--layers means nothing to a table of words: it has no layers"
-            raise InputError(what, file=run.folder.path, remedy="leave it out")
+            raise InputError(what, file=run.folder.path, hint="leave it out")
         run.lexicon.find(found.word)  # where there is no vector, it is said which words are alike
         return _of(run, run.name, found, _by_words(run, found, {"zeros": True}), static=True)
     if run.folder.spec.learning == "counting":
-        remedy = "look at a run of vectors (word2vec, bert, …)"
-        raise InputError("counts, and has no vectors", file=run.folder.path, remedy=remedy)
+        hint = "look at a run of vectors (word2vec, bert, …)"
+        raise InputError("counts, and has no vectors", file=run.folder.path, hint=hint)
     run.require("embed")
     chosen = _above(run.model.encoder) if layers is None else layers
     return _of(run, f"{run.name}, {_named(chosen)}", found, _by_words(run, found, {"layers": chosen}))
@@ -105,7 +105,7 @@ def _of(
     kept = [(one, vector) for one, vector in both if vector is not None]
     if not kept:
         what = f"none of the places where {found.word!r} stands has tokens of its own"
-        raise InputError(what, file=run.folder.path, remedy="ask for a longer word, or a run with smaller tokens")
+        raise InputError(what, file=run.folder.path, hint="ask for a longer word, or a run with smaller tokens")
     units = unit_rows(np.stack([vector for _, vector in kept]).astype(np.float64))
     return OccurrenceVectors(name, tuple(one for one, _ in kept), units, static)
 
@@ -321,14 +321,14 @@ def analyze_senses(
     """
     if isinstance(texts, str | os.PathLike):
         if known is not None:
-            raise InputError("known meanings are of texts that are given one by one", remedy="give a list of texts")
+            raise InputError("known meanings are of texts that are given one by one", hint="give a list of texts")
         given: Iterable[SenseText] = read_sense_texts([texts], reading or TextFormat())
     elif known is None:
         given = (SenseText(text) for text in texts)
     elif len(known) == len(texts):
         given, sentences = (SenseText(text, sense=sense) for text, sense in zip(texts, known, strict=True)), "whole"
     else:
-        raise InputError(f"{len(known):,} meanings are known of {len(texts):,} texts", remedy="give one for each")
+        raise InputError(f"{len(known):,} meanings are known of {len(texts):,} texts", hint="give one for each")
     found = find_occurrences(word, given, most=most, sentences=sentences)
     return analyze_occurrences(run, found, layers=layers, groups=groups, beside=beside)
 
@@ -370,7 +370,7 @@ def _grouped(of: OccurrenceVectors, word: str, groups: int | None) -> RunSenses:
     vectors, count = of.vectors, len(of.occurrences)
     if count < MIN_OCCURRENCES:
         what = f"{word!r} stands in {count} places: too few to be grouped"
-        raise InputError(what, remedy=f"give text in which it stands at least {MIN_OCCURRENCES} times")
+        raise InputError(what, hint=f"give text in which it stands at least {MIN_OCCURRENCES} times")
     spelled = follows_spelling(of, SAME_VECTOR_DISTANCE)
     grouping = cluster_vectors(vectors, 1 if groups is None and spelled else groups)
     parts = tuple(SenseCluster.label(vectors, grouping.labels == number) for number in range(grouping.num_clusters))

@@ -76,7 +76,7 @@ def _parts(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[int, tupl
     """Places of tokens that only together spell text; what is written there, and the text."""
     if tokenizer.kind != "bytepair":
         return
-    spelled = [b"" if number in tokenizer.special_ids else token_bytes(tokenizer.token(number)) for number in ids]
+    spelled = [b"" if number in tokenizer.special_ids else token_bytes(tokenizer.id_to_token(number)) for number in ids]
     place = 0
     while place < len(spelled):
         count = _together(spelled[place : place + PARTS])

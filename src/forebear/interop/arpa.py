@@ -75,13 +75,13 @@ class ArpaLineReader:
                         yield rest + block[:cut]
                     rest = block[cut:] if cut else rest + block
                     if len(rest) > LONGEST:
-                        raise InputError(f"this line does not end within {LONGEST >> 20} MiB", remedy=NOT_ONE)
+                        raise InputError(f"this line does not end within {LONGEST >> 20} MiB", hint=NOT_ONE)
                 if rest:
                     yield rest + b"\n"
         except InputError as error:
             # Nobody knows how many lines were lost with what could not be unpacked.
-            line = None if "cannot be read" in error.what else self.number + 1
-            raise InputError(error.what, file=self.path, line=line, remedy=error.remedy) from error
+            line = None if "cannot be read" in error.message else self.number + 1
+            raise InputError(error.message, file=self.path, line=line, hint=error.hint) from error
 
     def has_more(self) -> bool:
         """Whether there are lines from the place `at` of `block` on; reads more of them where that is needed."""
@@ -105,11 +105,11 @@ class ArpaLineReader:
         try:
             return line.rstrip(b"\r").decode()
         except UnicodeDecodeError:
-            remedy = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
-            raise self.error("is damaged or no UTF-8 text", remedy) from None
+            hint = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
+            raise self.error("is damaged or no UTF-8 text", hint) from None
 
-    def error(self, what: str, remedy: str = REPAIR_HINT) -> InputError:
-        return InputError(what, file=self.path, line=max(self.number, 1), remedy=remedy)
+    def error(self, what: str, hint: str = REPAIR_HINT) -> InputError:
+        return InputError(what, file=self.path, line=max(self.number, 1), hint=hint)
 
     # -- what stands around the n-grams
 
@@ -488,11 +488,11 @@ def _single(path: Path, level: ArpaSection) -> tuple[ArpaSection, list[str]]:
     places, firsts = np.unique(ids, return_index=True)
     if len(places) < len(ids):
         again = int(np.delete(np.arange(len(ids)), firsts).min())
-        raise InputError("this word is there twice", file=path, line=level.line + again, remedy=REPAIR_HINT)
+        raise InputError("this word is there twice", file=path, line=level.line + again, hint=REPAIR_HINT)
     at = dict.fromkeys((BEGINS, ENDS, 0), -1) | {int(ids[row]): int(row) for row in firsts[: ENDS - BEGINS + 1]}
     if at[BEGINS] < 0 or at[ENDS] < 0:
-        remedy = "estimate the model again with sentence marks"
-        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.line, remedy=remedy)
+        hint = "estimate the model again with sentence marks"
+        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.line, hint=hint)
     backoffs = level.backoffs.copy() if len(level.backoffs) else np.zeros(len(ids))
     backoffs[at[ENDS]] = backoffs[at[BEGINS]]
     keep = ids != BEGINS
@@ -515,9 +515,9 @@ def _check(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool
         lost, again = check(known, level.rows)
         if lost >= 0:
             what = f"the first {n - 1} words of this n-gram have no entry of their own"
-            raise InputError(what, file=path, line=level.line + lost, remedy=REPAIR_HINT)
+            raise InputError(what, file=path, line=level.line + lost, hint=REPAIR_HINT)
         if again >= 0:
-            raise InputError("this n-gram is there twice", file=path, line=level.line + again, remedy=REPAIR_HINT)
+            raise InputError("this n-gram is there twice", file=path, line=level.line + again, hint=REPAIR_HINT)
 
 
 def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:

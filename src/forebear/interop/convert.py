@@ -49,20 +49,18 @@ def import_model(
 
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError("exists already", file=target, remedy="choose another folder with --to")
+        raise InputError("exists already", file=target, hint="choose another folder with --to")
     others = openai_gpt.is_openai_gpt(path) or recurrent.is_foreign_recurrent(path)
     if task is not None and path.exists() and (path.is_file() or others):
-        raise InputError("--task is for Hugging Face's folders; others have none", file=source, remedy="leave it out")
+        raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
     if path.exists() and openai_gpt.is_openai_gpt(path):
         return _from_found(target, openai_gpt.read_openai_gpt(path, heads), _beside(path), source, path)
     if heads is not None:
         raise InputError(
-            "--heads is for OpenAI's own files of GPT; all others tell it", file=source, remedy="leave it out"
+            "--heads is for OpenAI's own files of GPT; all others tell it", file=source, hint="leave it out"
         )
     if not path.exists() and (path.suffix.lower() in OF_FILES or not HUB_NAME.fullmatch(source) or "form" in vectors):
-        raise InputError(
-            "there is no such folder or file", file=source, remedy=f"check its name and place; give {TAKEN}"
-        )
+        raise InputError("there is no such folder or file", file=source, hint=f"check its name and place; give {TAKEN}")
     if "form" not in vectors and recurrent.is_foreign_recurrent(path):
         _no_vectors(source, vectors)
         return recurrent.import_recurrent(path, target)
@@ -85,7 +83,7 @@ def _no_vectors(source: str, asked: VectorFileOptions) -> None:
     """An error where something was asked of word vectors, and there are none."""
     if odd := [name for name in ("limit", "on_bad_bytes") if name in asked]:
         what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
-        raise InputError(what, file=source, remedy="leave it out, or say with --format what the file is")
+        raise InputError(what, file=source, hint="leave it out, or say with --format what the file is")
 
 
 def _from_found(
@@ -126,9 +124,9 @@ def _tokenizer_of(folder: Path) -> Tokenizer:
         odd = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
         for name, usual in odd.items():
             if told.get(name) not in usual:
-                remedy = "have a tokenizer.json written: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+                hint = "have a tokenizer.json written: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
                 what = f"{name} is {told[name]!r}, which a vocab.txt alone cannot be given here"
-                raise InputError(what, file=folder / "tokenizer_config.json", remedy=remedy)
+                raise InputError(what, file=folder / "tokenizer_config.json", hint=hint)
     return tokenizer
 
 
@@ -137,8 +135,8 @@ def _beside(path: Path) -> Tokenizer:
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.is_file():
         what = "there is no tokenizer.json; OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
-        remedy = "put the tokenizer.json of openai-gpt there, as Hugging Face publishes it"
-        raise InputError(what, file=file, remedy=remedy)
+        hint = "put the tokenizer.json of openai-gpt there, as Hugging Face publishes it"
+        raise InputError(what, file=file, hint=hint)
     return Tokenizer.load(file)
 
 
@@ -152,7 +150,7 @@ def _fetched(name: str) -> Path:
         raise InputError(
             f"neither a file nor a folder here, nor to be had from the hub ({type(error).__name__})",
             file=name,
-            remedy=f"check the name and the network; give {TAKEN}",
+            hint=f"check the name and the network; give {TAKEN}",
         ) from error
 
 
@@ -165,8 +163,8 @@ def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
     if first != arpa.DATA:
         what = f"neither word vectors nor an ARPA file: it begins with {first[:40]!r}"
         forms = ", ".join(word_vectors.VECTOR_FORMATS)
-        remedy = f"say with --format what vectors they are ({forms}); text is trained on with forebear pretrain"
-        raise InputError(what, file=path, remedy=remedy)
+        hint = f"say with --format what vectors they are ({forms}); text is trained on with forebear pretrain"
+        raise InputError(what, file=path, hint=hint)
     read = arpa.read_arpa(path)
     names = _spelled(read)
     specials = {"unknown": names[read.unk_id], "end": names[read.eos_id]}
@@ -207,21 +205,21 @@ def _spelled(read: ArpaModel) -> list[str]:
 
 def default_export_format(run: Run) -> str:
     """How this run is written for others, where nothing else is asked."""
-    name = run.to_dict["milestone"]
+    name = run.metadata["milestone"]
     return next((form for milestone, form in _ways(run) if milestone == name), "")
 
 
 def export_run(run: Run, form: str, to: str) -> Path:
     """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
-    name, target, ways = run.to_dict["milestone"], Path(to), _ways(run)
+    name, target, ways = run.metadata["milestone"], Path(to), _ways(run)
     run.folder.require_float_weights("quantised: other programs have their own small integers", "export")
     if (name, form) not in ways:
         offered = ", ".join(other for milestone, other in ways if milestone == name)
         what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
-        remedy = f"it can be written as: {offered}" if offered else _instead(run)
-        raise InputError(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), remedy=remedy)
+        hint = f"it can be written as: {offered}" if offered else _instead(run)
+        raise InputError(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), hint=hint)
     if target.exists() and (form not in FOLDERS or not target.is_dir() or any(target.iterdir())):
-        raise InputError("exists already", file=target, remedy="choose another place with --to")
+        raise InputError("exists already", file=target, hint="choose another place with --to")
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         ways[name, form](run, target)
@@ -232,7 +230,7 @@ def _instead(run: Run) -> str:
     """What to do with a run that no other program reads: export the one it began with, or use it here."""
     from forebear.interop.tensor_names import FAMILIES
 
-    parent, place, forms = run.to_dict.get("parent"), run.folder.path, ", ".join(word_vectors.VECTOR_FORMATS)
+    parent, place, forms = run.metadata.get("parent"), run.folder.path, ", ".join(word_vectors.VECTOR_FORMATS)
     with contextlib.suppress(ForebearError):  # it may be gone
         if parent and default_export_format(Run.open(parent)):
             return f"export the run that it was adapted from: forebear export {parent} --to PLACE"
@@ -247,7 +245,7 @@ def _instead(run: Run) -> str:
 
 def export_note(run: Run, form: str, to: str | Path) -> str:
     """What a person should know before a run's words are written, where that is so."""
-    return vector_export_note(run, form, Path(to)) if (run.to_dict["milestone"], form) in _ways(run) else ""
+    return vector_export_note(run, form, Path(to)) if (run.metadata["milestone"], form) in _ways(run) else ""
 
 
 def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
@@ -258,7 +256,7 @@ def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
     descended = {(name, "huggingface"): _to_huggingface for name in FAMILIES}
     read_both_ways = {("elmo", "elmo"): _to_elmo} if run.task is None else {}
     spoken = {
-        (run.to_dict["milestone"], form): partial(_to_vectors, form)
+        (run.metadata["milestone"], form): partial(_to_vectors, form)
         for form in word_vectors.VECTOR_FORMATS
         if _has_words(run)
     }
@@ -277,12 +275,12 @@ def _to_huggingface(run: Run, target: Path) -> None:
     from forebear.interop import huggingface
     from forebear.interop.huggingface import write_tokenizer
 
-    tokenizer, name, fields = run.tokenizer, run.to_dict["milestone"], run.to_dict["fields"]
+    tokenizer, name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
     if tokenizer.segmenter is not None:
         raise ForebearError(
             "its tokenizer cuts Chinese into words, which other programs cannot do",
             file=run.folder.path,
-            remedy="train with --tokenizer bytepair, characters or wordpiece",
+            hint="train with --tokenizer bytepair, characters or wordpiece",
         )
     task, remarks = exported_task(run)
     aside = target.with_name(f".{target.name}.tmp")

@@ -179,7 +179,7 @@ def _theirs(found: HDF5Arrays, sizes: ElmoSizes, parts: ElmoFiles) -> tuple[Elmo
     """All arrays of the network, if they are those that the options tell of; whatever is wrong is named."""
     if sizes.reads != CHARACTERS and "char_embed" in found.shapes:
         what = f"it reads the letters of words, and {parts.options.name} has no char_cnn to tell how"
-        raise InputError(what, file=parts.weights, remedy=TOGETHER)
+        raise InputError(what, file=parts.weights, hint=TOGETHER)
     sizes = sizes.resolve(found.shapes)
     wanted = sizes.tensor_shapes()
     besides = SOFTMAX if any(name in found.shapes for name in SOFTMAX) else ()
@@ -191,7 +191,7 @@ def _theirs(found: HDF5Arrays, sizes: ElmoSizes, parts: ElmoFiles) -> tuple[Elmo
             faults.append(f"{name} is not expected")
     if faults:
         what = f"these are not the weights that {parts.options.name} tells of: {join_faults(faults, MOST)}"
-        raise InputError(what, file=parts.weights, remedy=TOGETHER)
+        raise InputError(what, file=parts.weights, hint=TOGETHER)
     return sizes, {name: found.read(name) for name in wanted}
 
 
@@ -239,12 +239,12 @@ def _check_words(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, idle
     """What reads words needs to know them."""
     if sizes.reads == CHARACTERS:
         return
-    remedy = f"put the vocabulary there that it was trained with, as {VOCABULARY}"
+    hint = f"put the vocabulary there that it was trained with, as {VOCABULARY}"
     if words is None or idle or len(words) != sizes.words:
         what = f"it reads words, {sizes.words:,} of them, and there is no vocabulary of so many"
-        raise InputError(what, file=path, remedy=remedy)
+        raise InputError(what, file=path, hint=hint)
     if lacking := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
-        raise InputError(f"the vocabulary has no {' and no '.join(lacking)}", file=path, remedy=remedy)
+        raise InputError(f"the vocabulary has no {' and no '.join(lacking)}", file=path, hint=hint)
 
 
 def _check_projections(file: Path, sizes: ElmoSizes, theirs: Mapping[str, np.ndarray]) -> None:
@@ -255,7 +255,7 @@ def _check_projections(file: Path, sizes: ElmoSizes, theirs: Mapping[str, np.nda
     odd = [name for name in found if clips or not np.array_equal(theirs[name], idle)]
     if not sizes.narrows and odd:
         what = f"dim equals projection_dim, and there still is a projection between them: {join_faults(odd)}"
-        raise InputError(what, file=file, remedy="give an ELMo with more cells than its projection has numbers")
+        raise InputError(what, file=file, hint="give an ELMo with more cells than its projection has numbers")
 
 
 def _scores(
@@ -270,7 +270,7 @@ def _scores(
         odd = [name for name, shape in wanted.items() if found.shapes[name] != shape]
         if faults := [f"{name} is {_sized(found.shapes[name])}" for name in odd]:
             what = f"no softmax over words for vectors of {sizes.width} numbers: {join_faults(faults)}"
-            raise InputError(what, file=parts.softmax, remedy=CORRUPT_HINT)
+            raise InputError(what, file=parts.softmax, hint=CORRUPT_HINT)
         if words is None:
             return {}, "there is no vocabulary to name its words"
         if lacking := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
@@ -377,7 +377,7 @@ def _from_elmo(path: Path, target: Path, found: ElmoCheckpoint) -> RunFolder:
         tokenizer = Tokenizer.load(beside)
         if found.words is not None and found.words != vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles):
             what = "the vocabulary beside it has other words than this tokenizer"
-            raise InputError(what, file=beside, remedy="take one of the two away, whichever is not the model's")
+            raise InputError(what, file=beside, hint="take one of the two away, whichever is not the model's")
         tensors = drop_extra_rows(tensors, tokenizer.vocab_size)
         notes.append(f"text is cut by the {TOKENIZER} beside it")
     else:
@@ -428,7 +428,7 @@ def _founded(
 def export_elmo(run: Run, target: Path) -> list[str]:
     """Writes a run of ELMo as a folder that bilm-tf and AllenNLP read; returns what a person should know of it."""
 
-    tokenizer, fields = run.tokenizer, run.to_dict["fields"]
+    tokenizer, fields = run.tokenizer, run.metadata["fields"]
     notes: list[str] = []
     if tokenizer.segmenter is not None:
         notes.append("its words are cut by a segmenter, which others lack: give them text that is cut, words by spaces")

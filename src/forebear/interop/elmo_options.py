@@ -185,7 +185,7 @@ def read_elmo_options(file: Path) -> ElmoSizes:
     if "char_cnn" in told:
         common |= {"reads": CHARACTERS} | _of_characters(faults, faults.section(told, "char_cnn"))
     if faults.told:
-        raise InputError(join_faults(faults.told, DEEPEST), file=file, remedy=AGAIN)
+        raise InputError(join_faults(faults.told, DEEPEST), file=file, hint=AGAIN)
     return ElmoSizes(**common)
 
 
@@ -264,9 +264,9 @@ def _facts(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"this is not JSON: {error}", file=file, remedy=AGAIN) from None
+        raise InputError(f"this is not JSON: {error}", file=file, hint=AGAIN) from None
     if not isinstance(told, dict):
-        raise InputError("this is not an object", file=file, remedy=AGAIN)
+        raise InputError("this is not an object", file=file, hint=AGAIN)
     return told
 
 
@@ -299,7 +299,7 @@ def library() -> ModuleType:
         import h5py
     except ImportError:
         what = "HDF5 files, in which ELMo is published, need h5py, which is not installed"
-        raise InputError(what, remedy="pip install 'forebear[elmo]'") from None
+        raise InputError(what, hint="pip install 'forebear[elmo]'") from None
     return h5py
 
 
@@ -321,8 +321,8 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     names = sorted(item for item in folder.iterdir() if item.is_file() and (item == path or item.name[0] != "."))
     stored = [item for item in names if item.suffix.lower() in SUFFIXES]
     if not stored:
-        remedy = f"put the weights there, {WEIGHTS} or the like, or give the folder that has them"
-        raise InputError(f"there is no file of weights (*{SUFFIXES[0]})", file=folder, remedy=remedy)
+        hint = f"put the weights there, {WEIGHTS} or the like, or give the folder that has them"
+        raise InputError(f"there is no file of weights (*{SUFFIXES[0]})", file=folder, hint=hint)
     listed, notes = {}, []
     for file in stored:
         try:
@@ -348,11 +348,11 @@ def _options(names: Sequence[Path], folder: Path, weights: Path | None) -> Path:
         found = [item for item in found if _before(item, OPTIONS) == begin] or found
     found = [item for item in found if item.name == OPTIONS] or found
     if not found:
-        remedy = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
-        raise InputError(f"there is no {OPTIONS}", file=folder, remedy=remedy)
+        hint = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
+        raise InputError(f"there is no {OPTIONS}", file=folder, hint=hint)
     if len(found) > 1:
         told = join_faults([item.name for item in found])
-        raise InputError(f"there are several: {told}", file=folder, remedy=f"call the one that is meant {OPTIONS}")
+        raise InputError(f"there are several: {told}", file=folder, hint=f"call the one that is meant {OPTIONS}")
     return found[0]
 
 
@@ -362,13 +362,13 @@ def _weights(listed: Mapping[Path, Sequence[str]], options: Path, folder: Path, 
         if len(listed) == 1:  # its parts are then told one by one
             return next(iter(listed))
         told = join_faults([file.name for file in listed]) or "; ".join(notes)
-        raise InputError(f"none of its HDF5 files has weights of an ELMo: {told}", file=folder, remedy=CORRUPT_HINT)
+        raise InputError(f"none of its HDF5 files has weights of an ELMo: {told}", file=folder, hint=CORRUPT_HINT)
     usual = (WEIGHTS, *(_before(options, OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
     chosen = found if len(found) == 1 else [file for name in usual for file in found if file.name == name]
     if not chosen:
         told = join_faults([file.name for file in found])
-        remedy = f"give the one that is meant: {found[0]}"
-        raise InputError(f"several files have weights: {told}", file=folder, remedy=remedy)
+        hint = f"give the one that is meant: {found[0]}"
+        raise InputError(f"several files have weights: {told}", file=folder, hint=hint)
     return chosen[0]
 
 
@@ -400,7 +400,7 @@ def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
         raise
     except DAMAGED as error:
         told = str(error).strip().strip("'\"") or type(error).__name__
-        raise InputError(f"this is not a whole HDF5 file ({told})", file=file, remedy=CORRUPT_HINT) from None
+        raise InputError(f"this is not a whole HDF5 file ({told})", file=file, hint=CORRUPT_HINT) from None
 
 
 def names_in(file: Path) -> list[str]:
@@ -426,18 +426,18 @@ class HDF5Arrays:
         """The numbers of one array as float32."""
         item: Any = self._found[name]
         if item.dtype.kind != "f":
-            raise InputError(f"{name} holds no floating point numbers", file=self.file, remedy=CORRUPT_HINT)
+            raise InputError(f"{name} holds no floating point numbers", file=self.file, hint=CORRUPT_HINT)
         if item.external or item.is_virtual:
             raise InputError(
-                f"the numbers of {name} lie in another file", file=self.file, remedy="copy them into this one"
+                f"the numbers of {name} lie in another file", file=self.file, hint="copy them into this one"
             )
         there = item.id.get_storage_size()
         if item.nbytes > there * (1 if item.chunks is None else PACKED):
-            raise InputError(f"the numbers of {name} are not all there", file=self.file, remedy=CORRUPT_HINT)
+            raise InputError(f"the numbers of {name} are not all there", file=self.file, hint=CORRUPT_HINT)
         with np.errstate(over="ignore"):  # what is too large is refused below
             numbers = np.asarray(item[...], np.float32)
         if not np.isfinite(numbers).all():
-            raise InputError(f"{name} has entries that are no numbers", file=self.file, remedy=CORRUPT_HINT)
+            raise InputError(f"{name} has entries that are no numbers", file=self.file, hint=CORRUPT_HINT)
         return numbers
 
 
@@ -456,9 +456,7 @@ def read_vocabulary(file: Path) -> tuple[list[str], list[int]]:
     try:
         lines = file.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(
-            "the vocabulary is not UTF-8", file=file, byte=error.start, remedy="write it as UTF-8"
-        ) from None
+        raise InputError("the vocabulary is not UTF-8", file=file, byte=error.start, hint="write it as UTF-8") from None
     if not lines[-1]:
         lines.pop()
     words: dict[str, int] = {}

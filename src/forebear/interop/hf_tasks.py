@@ -156,7 +156,7 @@ def head_for_task(milestone: str, task: str) -> TaskHeadMapping:
     title = FAMILIES[milestone].name_map.title
     able = ", ".join(name for name, shape in TASKS.items() if shape in {head.kind for head in HEADS[milestone]})
     what = f"{title} of transformers has no class for {task}"
-    raise InputError(what, remedy=f"it has classes for: {able}; adapt another milestone to write {task}")
+    raise InputError(what, hint=f"it has classes for: {able}; adapt another milestone to write {task}")
 
 
 # -- values
@@ -202,7 +202,7 @@ def _towards(weight: Tensor, shift: float) -> Tensor:
     """What a vector needs more of for a layer without a bias to answer so much more: the last norm can give it."""
     length = float(weight.double().square().sum())
     if not length:
-        raise InputError("its head has learned nothing", remedy="adapt it to examples first")
+        raise InputError("its head has learned nothing", hint="adapt it to examples first")
     return (weight.double() * (shift / length)).to(weight.dtype)
 
 
@@ -249,7 +249,7 @@ def task_from_config(
     for name, built in head.built.items():
         if config.get(name, built[0]) not in built:
             raise InputError(
-                f"{name} is {config[name]!r}; here it can only be {built[0]!r}", file=file, remedy=WITHOUT_HEAD_REMEDY
+                f"{name} is {config[name]!r}; here it can only be {built[0]!r}", file=file, hint=WITHOUT_HEAD_REMEDY
             )
     answers = len(tensors[f"heads.{head.kind}.choose.weight"])
     own = _own(head, config, file)
@@ -259,7 +259,7 @@ def task_from_config(
         wanted = {"place": 2, "choice": 1}[head.kind]
         if answers != wanted:
             what = f"its head gives {answers} numbers, and here it can only be {wanted}"
-            raise InputError(what, file=file, remedy=WITHOUT_HEAD_REMEDY)
+            raise InputError(what, file=file, hint=WITHOUT_HEAD_REMEDY)
         return {"name": "answering" if head.kind == "place" else "choice", **own}
     kind = _kind(config, answers, file)
     labels = [] if kind == "number" else labels_of(config, answers, file)
@@ -274,10 +274,10 @@ def labels_of(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
     right = isinstance(told, dict) and all(isinstance(label, str | int) for label in told.values())
     if not right or {*told} != {str(number) for number in range(count)}:
         what = f"id2label does not name the {count} labels that the weights have, 0 to {count - 1}"
-        raise InputError(what, file=file, remedy="correct it in the file")
+        raise InputError(what, file=file, hint="correct it in the file")
     labels = [str(told[str(number)]) for number in range(count)]
     if twice := sorted({label for label in labels if labels.count(label) > 1}):
-        raise InputError(f"id2label has labels twice: {join_faults(twice)}", file=file, remedy="correct it in the file")
+        raise InputError(f"id2label has labels twice: {join_faults(twice)}", file=file, hint="correct it in the file")
     return labels
 
 
@@ -287,7 +287,7 @@ def head_dropout(head: TaskHeadMapping, config: Mapping[str, Any], usual: float,
     told = usual if told is None else told
     if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1:
         what = f"{head.dropout} is {told!r}, not a number from 0 to below 1"
-        raise InputError(what, file=file, remedy="correct it in the file")
+        raise InputError(what, file=file, hint="correct it in the file")
     return float(told)
 
 
@@ -336,7 +336,7 @@ def _kind(config: Mapping[str, Any], answers: int, file: Path) -> str:
     kind = next((kind for kind, problem in PROBLEMS.items() if problem == told), None)
     if kind is None or ((kind == "number") != (answers == 1) and kind != "several"):
         what = f"problem_type is {told!r} with {answers} answers, which cannot be done here"
-        raise InputError(what, file=file, remedy=WITHOUT_HEAD_REMEDY)
+        raise InputError(what, file=file, hint=WITHOUT_HEAD_REMEDY)
     return kind
 
 
@@ -355,8 +355,8 @@ def _own(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) -> dict[s
         )
     )
     if not right:
-        remedy = f"take {MINE!r} out of the file, or export it again"
-        raise InputError(f"what {MINE!r} tells of its task is not to be understood", file=file, remedy=remedy)
+        hint = f"take {MINE!r} out of the file, or export it again"
+        raise InputError(f"what {MINE!r} tells of its task is not to be understood", file=file, hint=hint)
     return told
 
 
@@ -370,7 +370,7 @@ def imported_task(found: ForeignCheckpoint, wanted: str | None, path: Path, note
     """What a folder is for; `wanted` says whether a classifier is of texts or of pairs, which no folder tells."""
     told = None if found.task is None else dict(found.task)
     if wanted in ("classification", "pairs") and (told is None or "labels" not in told):
-        raise InputError(f"it has no head for {wanted}", file=path, remedy="leave out --task")
+        raise InputError(f"it has no head for {wanted}", file=path, hint="leave out --task")
     if told is None:
         return None
     if "tags" in told:
@@ -395,9 +395,9 @@ def _tags(told: dict[str, Any], path: Path) -> dict[str, Any]:
     try:
         tag_schemes.legal_transitions(ours)
     except InputError as error:
-        what = f"its labels are no tags of names: {error.what}"
-        remedy = f"name them so in id2label of its config.json, or {WITHOUT_HEAD_REMEDY}"
-        raise InputError(what, file=path, remedy=remedy) from None
+        what = f"its labels are no tags of names: {error.message}"
+        hint = f"name them so in id2label of its config.json, or {WITHOUT_HEAD_REMEDY}"
+        raise InputError(what, file=path, hint=hint) from None
     letters = {tag[0] for tag in theirs} - {"O"}
     scheme = next((name for name, four in tag_schemes.SCHEME_LETTERS.items() if letters == {*four, "B"}), "IOBES")
     return {"tags": ours, "scheme": told.get("scheme", scheme)}
@@ -422,7 +422,7 @@ def _check_rows(folder: Path, layout: InputFormat, texts: int) -> None:
     if not file.is_file():
         if layout.pooling == "last":
             what = "it has no tokenizer.json with marks around texts, and here its last mark is read"
-            raise InputError(what, file=folder, remedy=WITHOUT_HEAD_REMEDY)
+            raise InputError(what, file=folder, hint=WITHOUT_HEAD_REMEDY)
         return
     from tokenizers import Tokenizer as Rust
 
@@ -434,7 +434,7 @@ def _check_rows(folder: Path, layout: InputFormat, texts: int) -> None:
     if theirs.ids != ours.tolist() or (layout.segments and theirs.type_ids != segments.tolist()):
         wanted = " ".join(str(rust.id_to_token(number)) for number in ours.tolist())
         what = f"its rows are {' '.join(theirs.tokens)}, and here they are {wanted}: it would answer otherwise"
-        raise InputError(what, file=file, remedy=WITHOUT_HEAD_REMEDY)
+        raise InputError(what, file=file, hint=WITHOUT_HEAD_REMEDY)
 
 
 def exported_task(run: Run) -> tuple[TaskExport | None, list[str]]:
@@ -446,18 +446,18 @@ def exported_task(run: Run) -> tuple[TaskExport | None, list[str]]:
     how, path = run.folder.adaptation, run.folder.path
     if how.how == "features":
         what = "its head reads a mixture of all layers, which no class of transformers does"
-        raise InputError(what, file=path, remedy="adapt with --how finetune or --how freeze to write it so")
+        raise InputError(what, file=path, hint="adapt with --how finetune or --how freeze to write it so")
     layout, task = run.folder.spec.input_format(run.tokenizer), run.task.to_dict()
     if how.read not in (None, layout.pooling) and run.task.name not in ("tagging", "answering"):
         words = {"first": "the first token", "last": "the last token", "mean": "the mean"}
         what = f"its head reads {words[how.read]} of a row, and the classes of transformers {words[layout.pooling]}"
-        raise InputError(what, file=path, remedy="adapt without --read to write it so")
+        raise InputError(what, file=path, hint="adapt without --read to write it so")
     if run.task.crf:
         what = "its tags are judged together by a CRF, which no class of transformers does"
-        raise InputError(what, file=path, remedy="adapt without --crf to write it so")
+        raise InputError(what, file=path, hint="adapt without --crf to write it so")
     told = export_notes(
         task,
-        run.to_dict["fields"]["context"],
+        run.metadata["fields"]["context"],
         looks_back=layout.both_orders,
         pads="padding" in run.tokenizer.special_roles,
         spaced=run.tokenizer.kind == "bytepair",

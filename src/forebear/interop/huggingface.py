@@ -36,29 +36,29 @@ def from_hf_config(family: Architecture, config: Mapping[str, Any], file: Path) 
     for name, built in family.built.items():
         if config.get(name, built[0]) not in built:
             what = f"{name} is {config[name]!r}; here it can only be {built[0]!r}"
-            raise InputError(what, file=file, remedy=f"give the folder of a plain {family.name_map.title}")
+            raise InputError(what, file=file, hint=f"give the folder of a plain {family.name_map.title}")
     told = {**family.defaults, **config}
     for name, default in family.defaults.items():
         value = told[name]
         if isinstance(default, int) and not (type(value) is int and value > 0):
-            raise InputError(f"{name} is {value!r}, not a whole number above 0", file=file, remedy=REFETCH_HINT)
+            raise InputError(f"{name} is {value!r}, not a whole number above 0", file=file, hint=REFETCH_HINT)
         if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise InputError(f"{name} is {value!r}, not a number from 0 to below 1", file=file, remedy=REFETCH_HINT)
+            raise InputError(f"{name} is {value!r}, not a number from 0 to below 1", file=file, hint=REFETCH_HINT)
     if len({told[name] for name in family.dropouts}) > 1:
         differ = ", ".join(f"{name} {told[name]}" for name in family.dropouts)
-        raise InputError(f"{differ}: here one dropout serves all", file=file, remedy="make them equal in the file")
+        raise InputError(f"{differ}: here one dropout serves all", file=file, hint="make them equal in the file")
     fields = {ours: told[theirs] for ours, theirs in family.fields.items()}
     fields |= {"inner": _inner(family, told, fields["width"], file), "dropout": told[family.dropouts[0]]}
     if family.offset_positions:
         fields["context"] -= position_offset(family, config, file)
         if fields["context"] < 1:
-            raise InputError("it has no positions but those before the first", file=file, remedy=REFETCH_HINT)
+            raise InputError("it has no positions but those before the first", file=file, hint=REFETCH_HINT)
     if family.activation_key:
         curve = told.get(family.activation_key, family.default_activation)
         if not isinstance(curve, str) or curve not in CURVES:
             known = ", ".join(CURVES)
             raise InputError(
-                f"{family.activation_key} is {curve!r}", file=file, remedy=f"give a model that has one of: {known}"
+                f"{family.activation_key} is {curve!r}", file=file, hint=f"give a model that has one of: {known}"
             )
         fields["activation"] = CURVES[curve]
     return fields
@@ -77,7 +77,7 @@ def to_hf_config(
         facts[family.ffn_key] = (fields["inner"] or None) if family.implicit_heads else (fields["inner"] or wide)
     elif fields["inner"] not in (0, wide):
         what = f"inner is {fields['inner']}, and {family.name_map.title} of transformers always has {wide}"
-        raise InputError(what, remedy="train with --inner 0 to write it so")
+        raise InputError(what, hint="train with --inner 0 to write it so")
     if family.activation_key:
         facts[family.activation_key] = next(theirs for theirs, ours in CURVES.items() if ours == fields["activation"])
     if family.offset_positions:
@@ -87,7 +87,7 @@ def to_hf_config(
             what = (
                 f"{setting} would be {facts[setting]!r}, and {family.name_map.title} of transformers has {built[0]!r}"
             )
-            raise InputError(what, remedy="it cannot be written so; a model of the same fields as theirs can")
+            raise InputError(what, hint="it cannot be written so; a model of the same fields as theirs can")
     return facts | {"dtype": "float32"}
 
 
@@ -97,7 +97,7 @@ def position_offset(family: Architecture, config: Mapping[str, Any], file: Path)
         return 0
     padding = config.get("pad_token_id", 1)
     if type(padding) is not int or padding < 0:
-        raise InputError(f"pad_token_id is {padding!r}, not the number of a token", file=file, remedy=REFETCH_HINT)
+        raise InputError(f"pad_token_id is {padding!r}, not the number of a token", file=file, hint=REFETCH_HINT)
     return padding + 1
 
 
@@ -105,7 +105,7 @@ def _inner(family: Architecture, told: Mapping[str, Any], width: int, file: Path
     """0 where it is four times the width, as everywhere here."""
     inner = told.get(family.ffn_key) or 0 if family.ffn_key else 0
     if type(inner) is not int or inner < 0:
-        raise InputError(f"{family.ffn_key} is {inner!r}, not a whole number", file=file, remedy=REFETCH_HINT)
+        raise InputError(f"{family.ffn_key} is {inner!r}, not a whole number", file=file, hint=REFETCH_HINT)
     return 0 if inner == 4 * width else inner
 
 
@@ -177,7 +177,7 @@ def trim_vocabulary(
     idle = len(tensors[TOKEN_TABLE]) - vocabulary
     if idle < 0:
         what = f"its tokenizer has {vocabulary:,} tokens, and its table only {len(tensors[TOKEN_TABLE]):,} entries"
-        raise InputError(what, file=file, remedy="the two do not belong together: take both from the same publisher")
+        raise InputError(what, file=file, hint="the two do not belong together: take both from the same publisher")
     if not idle:
         return tensors, []
     note = f"its table has {idle:,} entries more than its tokenizer has tokens: they are left out"
@@ -257,7 +257,7 @@ def _rows_before(family: Architecture, specials: SpecialTokens) -> int:
         return 0
     if "padding" not in specials:
         what = f"its vocabulary has no token for padding, from which {family.name_map.title} counts positions"
-        raise InputError(what, remedy="train with a tokenizer that has one, such as --tokenizer bytepair")
+        raise InputError(what, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
     return specials["padding"][0] + 1
 
 
@@ -269,8 +269,8 @@ def _check_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folde
     task = next((tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == TASKS), None)
     if config.get("use_task_id") and (task is None or bool(task[:1].count_nonzero())):
         what = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
-        remedy = "give an ERNIE without tasks, such as ernie-1.0"
-        raise InputError(what, file=folder / CONFIG, remedy=remedy)
+        hint = "give an ERNIE without tasks, such as ernie-1.0"
+        raise InputError(what, file=folder / CONFIG, hint=hint)
 
 
 def _projection(width: int) -> dict[str, Tensor]:
@@ -287,7 +287,7 @@ def _unprojected(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
     for name, idle in _projection(len(tensors["encoder.project.bias"])).items():
         if not torch.equal(tensors[name], idle):
             what = "embedding_size equals hidden_size, and there still is a projection between them"
-            raise InputError(what, file=folder, remedy="give an ALBERT whose embedding is narrower than its blocks")
+            raise InputError(what, file=folder, hint="give an ALBERT whose embedding is narrower than its blocks")
     return {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.project.")}
 
 
@@ -301,13 +301,13 @@ def _family_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
             return family
     known = ", ".join(family.kind for family in FAMILIES.values())
     if kind is not None:
-        what, remedy = f"model_type {kind!r} cannot be imported", f"give a folder of: {known}"
-        raise InputError(what, file=folder / CONFIG, remedy=remedy)
+        what, hint = f"model_type {kind!r} cannot be imported", f"give a folder of: {known}"
+        raise InputError(what, file=folder / CONFIG, hint=hint)
     near = tensor_names.closest_architecture(list(_stored(folder, config, None)), TABLES)
     like = next((family for family in FAMILIES.values() if family.name_map is near), None)
     what = "it does not say model_type" + (f"; the weights look like {like.name_map.title}'s" if like else "")
-    remedy = f'add "model_type": "{like.kind}" to it, if that is right' if like else f"give a folder of: {known}"
-    raise InputError(what, file=folder / CONFIG, remedy=remedy)
+    hint = f'add "model_type": "{like.kind}" to it, if that is right' if like else f"give a folder of: {known}"
+    raise InputError(what, file=folder / CONFIG, hint=hint)
 
 
 def _depth(family: Architecture, told: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
@@ -320,14 +320,14 @@ def _depth(family: Architecture, told: int, tensors: Mapping[str, Tensor], folde
     blocks = {name.removeprefix(start).split(".")[0] for name in bare if name.startswith(start)}
     if blocks and told > len(blocks):
         what = f"{family.fields['depth']} is {told:,}, and the weights have {len(blocks):,} blocks"
-        raise InputError(what, file=folder / CONFIG, remedy=REFETCH_HINT)
+        raise InputError(what, file=folder / CONFIG, hint=REFETCH_HINT)
     return min(told, len(blocks) + 1)
 
 
 def _config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
-        remedy = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
-        raise InputError("there is no config.json", file=folder, remedy=remedy)
+        hint = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
+        raise InputError("there is no config.json", file=folder, hint=hint)
     return _facts(folder / CONFIG)
 
 
@@ -335,9 +335,9 @@ def _facts(file: Path) -> dict[str, Any]:
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"this is not JSON: {error}", file=file, remedy=REFETCH_HINT) from None
+        raise InputError(f"this is not JSON: {error}", file=file, hint=REFETCH_HINT) from None
     if not isinstance(facts, dict):
-        raise InputError("this is not an object", file=file, remedy=REFETCH_HINT)
+        raise InputError("this is not an object", file=file, hint=REFETCH_HINT)
     return facts
 
 
@@ -351,10 +351,10 @@ def _stored(folder: Path, config: Mapping[str, Any], family: Architecture | None
         try:
             tensors |= load_file(file)
         except FileNotFoundError:
-            raise InputError("this file is missing", file=file, remedy=REFETCH_HINT) from None
+            raise InputError("this file is missing", file=file, hint=REFETCH_HINT) from None
         except SafetensorError as error:
-            remedy = "fetch the file again"
-            raise InputError(f"this is not a whole safetensors file ({error})", file=file, remedy=remedy) from None
+            hint = "fetch the file again"
+            raise InputError(f"this is not a whole safetensors file ({error})", file=file, hint=hint) from None
     return tensors
 
 
@@ -373,21 +373,21 @@ def _files(folder: Path, opener: str) -> list[Path]:
         where = _facts(folder / INDEX).get("weight_map")
         if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
             raise InputError(
-                "this is not an index: it has no weight_map of files", file=folder / INDEX, remedy=REFETCH_HINT
+                "this is not an index: it has no weight_map of files", file=folder / INDEX, hint=REFETCH_HINT
             )
         named = sorted(set(where.values()))
         if any(Path(name).name != name for name in named):
-            raise InputError("it names files outside its folder", file=folder / INDEX, remedy=REFETCH_HINT)
+            raise InputError("it names files outside its folder", file=folder / INDEX, hint=REFETCH_HINT)
         return [folder / name for name in named]
     convert = f"{opener}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         raise InputError(
             "the weights are pickled, and a pickle can run code when it is opened",
             file=folder,
-            remedy=f"convert them where you trust them: {convert}",
+            hint=f"convert them where you trust them: {convert}",
         )
-    remedy = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {convert}"
-    raise InputError(f"there is no {WEIGHTS}", file=folder, remedy=remedy)
+    hint = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {convert}"
+    raise InputError(f"there is no {WEIGHTS}", file=folder, hint=hint)
 
 
 # What transformers wants of a tokenizer beside its model: the marks around a text, and its special tokens by name.

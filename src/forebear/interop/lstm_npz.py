@@ -55,7 +55,7 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
     if odd:
         faults = [f"{name} is {_sized(arrays[name].shape)} instead of {_sized(shape)}" for name, shape in odd.items()]
         what = f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY}: {join_faults(faults)}"
-        raise InputError(what, file=file, remedy=f"take both from the same place; {AGAIN}")
+        raise InputError(what, file=file, hint=f"take both from the same place; {AGAIN}")
     tensors = {
         "encoder.embedding.token.weight": arrays["embed_W"],
         "encoder.layers.0.input.weight": _gates(arrays["lstm_Wx"].T),
@@ -80,7 +80,7 @@ def _plain(file: Path, name: str, value: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # what is too large is refused below
         numbers = np.ascontiguousarray(value, np.float32)
     if not np.isfinite(numbers).all():
-        raise InputError(f"what becomes {name} has entries that are no numbers", file=file, remedy=AGAIN)
+        raise InputError(f"what becomes {name} has entries that are no numbers", file=file, hint=AGAIN)
     return numbers
 
 
@@ -94,14 +94,14 @@ def _arrays(file: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(file) as archive:
             if large := [one.filename for one in archive.infolist() if one.file_size > MOST]:
-                raise InputError(f"these are too large to be true: {join_faults(large)}", file=file, remedy=AGAIN)
+                raise InputError(f"these are too large to be true: {join_faults(large)}", file=file, hint=AGAIN)
         with np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
             found = {name: archive[name] for name in names if name in RANKS}
     except InputError:
         raise
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError) as error:
-        raise InputError(f"this is not a whole archive of arrays ({error})", file=file, remedy=AGAIN) from None
+        raise InputError(f"this is not a whole archive of arrays ({error})", file=file, hint=AGAIN) from None
     faults = [f"{name} is missing" for name in RANKS if name not in names]
     faults += [f"{name} is not expected" for name in names if name not in RANKS]
     faults += [
@@ -110,10 +110,8 @@ def _arrays(file: Path) -> dict[str, np.ndarray]:
         if array.ndim != RANKS[name] or array.dtype.kind != "f" or not array.size
     ]
     if faults:
-        remedy = f"give an archive with {', '.join(RANKS)}, floating point numbers all"
-        raise InputError(
-            f"no LSTM language model as it is known here: {join_faults(faults, 40)}", file=file, remedy=remedy
-        )
+        hint = f"give an archive with {', '.join(RANKS)}, floating point numbers all"
+        raise InputError(f"no LSTM language model as it is known here: {join_faults(faults, 40)}", file=file, hint=hint)
     return found
 
 
@@ -121,14 +119,12 @@ def _words(file: Path) -> list[str]:
     """A word a line, in the order of their ids."""
     if not file.is_file():
         marks = " and ".join(RNNLM_MARKERS.values())
-        remedy = f"put the words there, one a line in the order of their ids, {marks} among them"
-        raise InputError(f"there is no {VOCABULARY} beside it", file=file, remedy=remedy)
+        hint = f"put the words there, one a line in the order of their ids, {marks} among them"
+        raise InputError(f"there is no {VOCABULARY} beside it", file=file, hint=hint)
     try:
         lines = file.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(
-            "the vocabulary is not UTF-8", file=file, byte=error.start, remedy="write it as UTF-8"
-        ) from None
+        raise InputError("the vocabulary is not UTF-8", file=file, byte=error.start, hint="write it as UTF-8") from None
     if not lines[-1]:
         lines.pop()
     words: dict[str, int] = {}
@@ -136,11 +132,9 @@ def _words(file: Path) -> list[str]:
         word = line.strip()
         if not word or word in words:
             what = f"{word!r} stands here again, first in line {words[word]}" if word else "this line is blank"
-            raise InputError(
-                what, file=file, line=number, remedy="each line is one word's, and its number the word's id"
-            )
+            raise InputError(what, file=file, line=number, hint="each line is one word's, and its number the word's id")
         words[word] = number
     if lacking := [mark for mark in RNNLM_MARKERS.values() if mark not in words]:
-        remedy = "it needs one word for all unknown ones and one for the end of a sentence"
-        raise InputError(f"it has no {' and no '.join(lacking)}", file=file, remedy=remedy)
+        hint = "it needs one word for all unknown ones and one for the end of a sentence"
+        raise InputError(f"it has no {' and no '.join(lacking)}", file=file, hint=hint)
     return list(words)

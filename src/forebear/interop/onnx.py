@@ -38,18 +38,18 @@ def export_onnx(run: Run, target: Path) -> float:
     """Writes FILE.onnx, and beside it FILE.json (how it is used) and FILE.tokenizer.json; the largest difference."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         what = f"ONNX files need {', '.join(missing)}, which is not installed"
-        raise ForebearError(what, remedy="pip install 'forebear[onnx]'")
+        raise ForebearError(what, hint="pip install 'forebear[onnx]'")
     if target.suffix != ".onnx":
-        raise InputError("an ONNX file's name ends in .onnx", file=target, remedy="choose another name with --to")
+        raise InputError("an ONNX file's name ends in .onnx", file=target, hint="choose another name with --to")
     network = run.network
     size = sum(value.numel() * value.element_size() for value in network.parameters())
     if size > LARGEST:
         what = f"weights of {size / 1e9:.1f} GB do not fit into one ONNX file, which holds 2 GB"
-        raise InputError(what, remedy="export a smaller run, or --format huggingface")
+        raise InputError(what, hint="export a smaller run, or --format huggingface")
     beside = [target.with_suffix(suffix) for suffix in (".json", ".tokenizer.json")]
     for path in beside:
         if path.exists():
-            raise InputError("exists already", file=path, remedy="choose another name with --to")
+            raise InputError("exists already", file=path, hint="choose another name with --to")
 
     padded = PaddedModel(network).eval()
     aside = target.with_name(f".{target.name}.tmp")
@@ -159,12 +159,12 @@ def _difference(run: Run, padded: PaddedModel, file: Path) -> float:
 def _apart(name: str, own: np.ndarray, other: np.ndarray, inside: np.ndarray) -> float:
     """How far the file's answer is from the run's, which has no padding; too far is an error."""
     other = other[inside] if other.ndim == own.ndim + 1 else other  # one for each token, else one for each row
-    remedy = "this is a defect of forebear or of a library beneath it: please report it"
+    hint = "this is a defect of forebear or of a library beneath it: please report it"
     if own.shape != other.shape or not np.isfinite(other).all():
-        raise ForebearError(f"the ONNX file's {name} is no answer of this run", remedy=remedy)
+        raise ForebearError(f"the ONNX file's {name} is no answer of this run", hint=hint)
     gap = float(np.abs(own - other).max())
     if gap > CLOSE * max(1.0, float(np.abs(own).max())):
-        raise ForebearError(f"the ONNX file's {name} differs by {gap:.2g} from the run's", remedy=remedy)
+        raise ForebearError(f"the ONNX file's {name} differs by {gap:.2g} from the run's", hint=hint)
     return gap
 
 
@@ -188,7 +188,7 @@ def _facts_inside(run: Run) -> dict[str, str]:
     return {
         "producer": "forebear",
         "run": run.name,
-        "milestone": run.to_dict["milestone"],
+        "milestone": run.metadata["milestone"],
         "heads": ",".join(run.heads),
     }
 
@@ -202,7 +202,7 @@ def _described(run: Run, padded: PaddedModel, target: Path, apart: float) -> dic
     told: dict[str, Any] = {
         "model": target.name,
         "tokenizer": target.with_suffix(".tokenizer.json").name,
-        "milestone": run.to_dict["milestone"],
+        "milestone": run.metadata["milestone"],
         "inputs": {name: _INPUTS[name] for name in padded.inputs},
         "outputs": _outputs(padded),
         "longest": padded.encoder.context,
@@ -259,7 +259,7 @@ class PaddedModel(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         if not isinstance(model.encoder, Transformer):
-            raise InputError("only a Transformer can be given padded rows", remedy="export another run")
+            raise InputError("only a Transformer can be given padded rows", hint="export another run")
         self.model = model
         self.encoder: Transformer = model.encoder
         self.inputs = ["input_ids", "attention_mask"]
@@ -320,7 +320,7 @@ def of_head(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
     if isinstance(head, PoolerHead):
         return head.choose(torch.tanh(head.pool(layers[-1][:, 0])))
     if not isinstance(head, LabelHead | ChoiceHead | TagHead | PointerHead):
-        raise InputError(f"a head of the kind {type(head).__name__} cannot be exported", remedy="export another run")
+        raise InputError(f"a head of the kind {type(head).__name__} cannot be exported", hint="export another run")
     x = layers[-1] if head.mixture is None else _mixed(head.mixture, layers)
     if isinstance(head, PooledHead):
         logits = head.logits(_row(x, mask, head.read))

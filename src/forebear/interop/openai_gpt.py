@@ -53,7 +53,7 @@ def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
         with tarfile.open(path) as archive:
             return _read(path, _members(path, archive), heads)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise InputError(f"not a whole archive ({error})", file=path, remedy=AGAIN) from None
+        raise InputError(f"not a whole archive ({error})", file=path, hint=AGAIN) from None
 
 
 def _members(path: Path, archive: tarfile.TarFile) -> Files:
@@ -62,12 +62,12 @@ def _members(path: Path, archive: tarfile.TarFile) -> Files:
     for member in archive.getmembers():
         name = PurePosixPath(member.name)
         if name.is_absolute() or ".." in name.parts:
-            raise InputError(f"it has a file that leads outside: {member.name!r}", file=path, remedy=AGAIN)
+            raise InputError(f"it has a file that leads outside: {member.name!r}", file=path, hint=AGAIN)
         if not member.isfile() or not (name.name == SHAPES or PARAMS.fullmatch(name.name)):
             continue
         if name.name in found or member.size > MOST:
             what = f"{name.name} is there twice" if name.name in found else f"{name.name} has {member.size:,} bytes"
-            raise InputError(what, file=path, remedy=AGAIN)
+            raise InputError(what, file=path, hint=AGAIN)
 
         def content(member: tarfile.TarInfo = member) -> bytes:
             opened = archive.extractfile(member)
@@ -101,22 +101,22 @@ def _read(path: Path, files: Files, heads: int | None) -> ForeignCheckpoint:
 
 def _shapes(path: Path, files: Files) -> list[list[int]]:
     if SHAPES not in files:
-        remedy = "give the folder or archive that OpenAI published in 2018"
-        raise InputError(f"there is no {SHAPES}", file=path, remedy=remedy)
+        hint = "give the folder or archive that OpenAI published in 2018"
+        raise InputError(f"there is no {SHAPES}", file=path, hint=hint)
     try:
         told = json.loads(files[SHAPES]())
     except ValueError as error:
-        raise InputError(f"{SHAPES} is not JSON: {error}", file=path, remedy=AGAIN) from None
+        raise InputError(f"{SHAPES} is not JSON: {error}", file=path, hint=AGAIN) from None
     right = isinstance(told, list) and all(
         isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and 0 < n < 1 << 31 for n in shape)
         for shape in told
     )
     if not right:
-        raise InputError(f"{SHAPES} is not a list of shapes", file=path, remedy=AGAIN)
+        raise InputError(f"{SHAPES} is not a list of shapes", file=path, hint=AGAIN)
     blocks, rest = divmod(len(told) - len(TABLES), len(BLOCK))
     if blocks < 1 or rest:
         what = f"{len(told):,} tensors are not two tables and {len(BLOCK)} for each block"
-        raise InputError(what, file=path, remedy=AGAIN)
+        raise InputError(what, file=path, hint=AGAIN)
     return told
 
 
@@ -124,7 +124,7 @@ def _numbers(path: Path, files: Files, wanted: int) -> np.ndarray:
     """All numbers in a row; so many are wanted."""
     known = {int(found[1]): name for name in files if (found := PARAMS.fullmatch(name))}
     if lacking := [f"params_{n}.npy" for n in range(max(known, default=0) + 1) if n not in known]:
-        raise InputError(f"missing: {join_faults(lacking)}", file=path, remedy=AGAIN)
+        raise InputError(f"missing: {join_faults(lacking)}", file=path, hint=AGAIN)
     parts, size = [], 0
     for number in sorted(known):
         parts.append(_array(path, known[number], files))
@@ -133,7 +133,7 @@ def _numbers(path: Path, files: Files, wanted: int) -> np.ndarray:
             break
     if size != wanted:
         what = f"the shapes want {wanted:,} numbers, and the files have {'more' if size > wanted else f'{size:,}'}"
-        raise InputError(what, file=path, remedy=AGAIN)
+        raise InputError(what, file=path, hint=AGAIN)
     return np.concatenate(parts)
 
 
@@ -141,9 +141,9 @@ def _array(path: Path, name: str, files: Files) -> np.ndarray:
     try:
         array = np.load(io.BytesIO(files[name]()), allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{name} is not a whole array of numbers ({error})", file=path, remedy=AGAIN) from None
+        raise InputError(f"{name} is not a whole array of numbers ({error})", file=path, hint=AGAIN) from None
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "f":
-        raise InputError(f"{name} is not a row of floating point numbers", file=path, remedy=AGAIN)
+        raise InputError(f"{name} is not a row of floating point numbers", file=path, hint=AGAIN)
     return array
 
 
@@ -160,9 +160,7 @@ def _heads(path: Path, width: int, told: int | None) -> int:
         return width // WIDE
     if told is None:
         what = f"the files do not tell how many heads attention has, and {width} is no multiple of {WIDE}"
-        raise InputError(what, file=path, remedy="give them with --heads")
+        raise InputError(what, file=path, hint="give them with --heads")
     if told < 1 or width % told:
-        raise InputError(
-            f"a width of {width} cannot be shared by {told} heads", file=path, remedy="give another --heads"
-        )
+        raise InputError(f"a width of {width} cannot be shared by {told} heads", file=path, hint="give another --heads")
     return told

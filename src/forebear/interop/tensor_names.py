@@ -208,11 +208,11 @@ def _refuse(
     what = f"not {table.title}'s weights: {join_faults(faults)}"
     if not own[0]:
         what = f"none of its names is one of {table.title}'s"
-    remedy = f"give the folder of a whole {table.title}, as save_pretrained wrote it"
+    hint = f"give the folder of a whole {table.title}, as save_pretrained wrote it"
     if near is not None and near.likeness(names) > own:
         what += f"; these look like {near.title}'s"
-        remedy += f", or correct model_type in its config.json if it is {near.title}"
-    raise InputError(what, file=file, remedy=remedy)
+        hint += f", or correct model_type in its config.json if it is {near.title}"
+    raise InputError(what, file=file, hint=hint)
 
 
 def _present(

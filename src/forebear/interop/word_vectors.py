@@ -73,11 +73,11 @@ def read_binary_vectors(
     told = HEADER.fullmatch(line)
     if told is None:
         what = 'it should begin with a line "N D": how many words of how many numbers'
-        raise InputError("the file is empty" if not head else what, file=stream.path, line=1, remedy=CORRUPT_FILE_HINT)
+        raise InputError("the file is empty" if not head else what, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
     count, width = int(told[1]), int(told[2])
     if not count or not 0 < width <= MAX_LINE_BYTES:
         what = f"it says that there are {count:,} words of {width:,} numbers"
-        raise InputError(what, file=stream.path, line=1, remedy=CORRUPT_FILE_HINT)
+        raise InputError(what, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
     room = stream.bytes_left(min(count, limit or count), 4 * width)
     gathering = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, room)
     stream.read(len(line) + 1)
@@ -183,9 +183,9 @@ MARK = "\ufeff"  # not read where a file begins with it
 __all__ = [
     "VECTOR_FORMATS",
     "WordVectorFile",
+    "detect_vector_format",
     "estimate_file_size",
     "read_word_vectors",
-    "detect_vector_format",
     "write_word_vectors",
 ]
 
@@ -246,15 +246,15 @@ def read_word_vectors(
     """
     path = Path(path)
     if limit is not None and limit < 1:
-        raise InputError(f"a limit of {limit} words leaves none", remedy="give 1 or more")
+        raise InputError(f"a limit of {limit} words leaves none", hint="give 1 or more")
     form = form or detect_vector_format(path)
     if form != "safetensors" and b"\0" in reject_unsupported_vectors(path) and form not in (None, "word2vec-binary"):
-        remedy = "leave out the form, or give word2vec-binary"
-        raise InputError(f"holds bytes that no text has, and is no {form}", file=path, remedy=remedy)
+        hint = "leave out the form, or give word2vec-binary"
+        raise InputError(f"holds bytes that no text has, and is no {form}", file=path, hint=hint)
     with PeekableStream(path, progress) as stream:
         if form is None:
-            remedy = f"give one of: {', '.join(VECTOR_FORMATS)}; or say which it is meant to be"
-            raise InputError("no file of word vectors", file=path, remedy=remedy)
+            hint = f"give one of: {', '.join(VECTOR_FORMATS)}; or say which it is meant to be"
+            raise InputError("no file of word vectors", file=path, hint=hint)
         if form == "safetensors":
             return safetensors.read_safetensors_vectors(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
         if form == "word2vec-binary":
@@ -268,18 +268,16 @@ def reject_unsupported_vectors(path: str | os.PathLike[str]) -> bytes:
     with PeekableStream(path) as stream:
         begin = stream.peek()[0]
     if not begin.strip():
-        raise InputError("the file is empty", file=path, remedy="fetch or write it again")
-    for mark, (what, remedy) in OTHERS.items():
+        raise InputError("the file is empty", file=path, hint="fetch or write it again")
+    for mark, (what, hint) in OTHERS.items():
         if begin.startswith(mark):
-            raise InputError(what, file=path, remedy=remedy.format(stem=Path(path).name.partition(".bin")[0]))
+            raise InputError(what, file=path, hint=hint.format(stem=Path(path).name.partition(".bin")[0]))
     return begin
 
 
 def _known(form: str | None) -> str:
     if form not in VECTOR_FORMATS:
-        raise InputError(
-            f"no form of word vectors named {form!r}", remedy=f"the forms are: {', '.join(VECTOR_FORMATS)}"
-        )
+        raise InputError(f"no form of word vectors named {form!r}", hint=f"the forms are: {', '.join(VECTOR_FORMATS)}")
     return form
 
 
@@ -304,7 +302,7 @@ def write_word_vectors(
             notes.append("how often words were seen is not kept: only safetensors has a place for it")
     elif path.suffix in (".gz", ".zst"):
         raise InputError(
-            "safetensors are mapped and cannot be packed", file=path, remedy=f"choose a name without {path.suffix}"
+            "safetensors are mapped and cannot be packed", file=path, hint=f"choose a name without {path.suffix}"
         )
     with atomic_vector_file(path) as file:
         if form == "safetensors":
@@ -337,18 +335,18 @@ def _check(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) 
     if len(set(words)) < len(words):
         seen: set[str] = set()
         again = next(word for word in words if word in seen or seen.add(word))
-        raise InputError(f"the word {again!r} is there twice", remedy="keep one vector of each word")
+        raise InputError(f"the word {again!r} is there twice", hint="keep one vector of each word")
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
         odd = next(word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode())
-        raise InputError(f"the word {odd!r} is no text", remedy="leave it out: it holds half a character") from None
+        raise InputError(f"the word {odd!r} is no text", hint="leave it out: it holds half a character") from None
     for begin in range(0, len(words), ROWS):
         with np.errstate(over="ignore"):
             finite = np.isfinite(np.asarray(matrix[begin : begin + ROWS], np.float32)).all(1)
         if not finite.all():
             word = words[begin + int(np.argmin(finite))]
-            raise InputError(f"the vector of {word!r} holds a number that is none", remedy="train these vectors again")
+            raise InputError(f"the vector of {word!r} holds a number that is none", hint="train these vectors again")
 
 
 def writable(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -442,7 +440,7 @@ def _free(usual: Sequence[str], names: Sequence[str]) -> str:
 
 def vector_export_note(run: Run, form: str, target: Path) -> str:
     """What a person should know before a large file of vectors is written; nothing of one that is small."""
-    table = run.words
+    table = run.word_table
     count, width = table.matrix.shape
     size = estimate_file_size(form, table.words, table.matrix)
     if size < LARGE or target.suffix in PACKED:
@@ -458,7 +456,7 @@ def vector_export_note(run: Run, form: str, target: Path) -> str:
 
 def export_vectors(run: Run, form: str, target: Path) -> list[str]:
     """Writes the words of a run and their vectors; returns what is to be said of the file."""
-    table = run.words
+    table = run.word_table
     notes = write_word_vectors(target, form, table.words, table.matrix, table.counts)
     if table.compose is not None:
         notes.append(

@@ -33,7 +33,7 @@ class PeekableStream:
             self.size, begin = os.fstat(self._raw.fileno()).st_size, self._raw.peek(len(ZSTD))
         except OSError as error:
             raise InputError(
-                f"cannot be read ({error.strerror})", file=path, remedy="check its name and place"
+                f"cannot be read ({error.strerror})", file=path, hint="check its name and place"
             ) from error
         self.packed = begin.startswith((GZIP, ZSTD))
         self._file: Any = self._raw
@@ -70,9 +70,7 @@ class PeekableStream:
         try:
             return self._file.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"the packed file is damaged ({error})", file=self.path, remedy=CORRUPT_FILE_HINT
-            ) from error
+            raise InputError(f"the packed file is damaged ({error})", file=self.path, hint=CORRUPT_FILE_HINT) from error
         except OSError as error:
             raise InputError(f"cannot be read ({error.strerror or error})", file=self.path) from error
 

@@ -70,20 +70,20 @@ def read_safetensors_vectors(
     told, size = header_of(path), path.stat().st_size
     name = None if told is None else _table(told)
     if told is None or name is None:
-        remedy = "give a file with a tensor of rows and columns, named vectors"
-        raise InputError("no safetensors file with a table of vectors in it", file=path, remedy=remedy)
+        hint = "give a file with a tensor of rows and columns, named vectors"
+        raise InputError("no safetensors file with a table of vectors in it", file=path, hint=hint)
     matrix, decoding = _tensor(path, told, name, 2), WordDecoder(path, "word", on_bad_bytes)
     raw, counts = _raw(path, told), _tensor(path, told, "counts", 1) if "counts" in told else None
     if len(raw) != len(matrix):
         what = f"there are {len(matrix):,} vectors and {len(raw):,} words"
-        raise InputError(what, file=path, remedy="the two do not belong together: write them again")
+        raise InputError(what, file=path, hint="the two do not belong together: write them again")
     if counts is not None and (len(counts) != len(raw) or counts.dtype != np.int64 or counts.min(initial=0) < 0):
-        raise InputError("counts does not say how often each word was seen", file=path, remedy=CORRUPT_FILE_HINT)
+        raise InputError("counts does not say how often each word was seen", file=path, hint=CORRUPT_FILE_HINT)
     words, keep = decoding.words(raw, range(1, len(raw) + 1))
     words, keep = words[:limit], slice(0, limit) if keep is None else keep[:limit]
     matrix, notes = matrix[keep], decoding.notes()
     if not matrix.size:
-        raise InputError("it holds no vectors", file=path, remedy=EMPTY_FILE_HINT)
+        raise InputError("it holds no vectors", file=path, hint=EMPTY_FILE_HINT)
     if matrix.dtype != np.float32:
         notes.append(f"its numbers are {told[name]['dtype']}: read into memory as float32")
         with np.errstate(over="ignore"):  # what is too large is refused below
@@ -108,7 +108,7 @@ def _tensor(path: Path, told: dict[str, Any], name: str, rank: int) -> np.ndarra
         sound, kind, shape, begin, end, size = False, np.dtype(np.uint8), (), 0, 0, 0
     if not sound or end - begin != size or end > room:
         what = f"the tensor {name} is not as its header says, or is of a kind that cannot be read here"
-        raise InputError(what, file=path, remedy=CORRUPT_FILE_HINT)
+        raise InputError(what, file=path, hint=CORRUPT_FILE_HINT)
     if not size:
         return np.zeros(shape, kind)
     return np.memmap(path, kind, "r", told[""] + begin, shape)
@@ -120,12 +120,12 @@ def _raw(path: Path, told: dict[str, Any]) -> list[bytes]:
         text, ends = _tensor(path, told, "words", 1).tobytes(), _tensor(path, told, "ends", 1)
         steps = np.diff(ends, prepend=0)
         if ends.dtype != np.int64 or steps.min(initial=0) < 0 or len(text) != steps.sum():
-            raise InputError("ends does not say where its words end", file=path, remedy=CORRUPT_FILE_HINT)
+            raise InputError("ends does not say where its words end", file=path, hint=CORRUPT_FILE_HINT)
         return [text[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
     beside = _beside(path)
     if beside is None:
-        remedy = f"put {path.stem}.vocab.txt beside it, a word a line"
-        raise InputError("it holds vectors, and no words", file=path, remedy=remedy)
+        hint = f"put {path.stem}.vocab.txt beside it, a word a line"
+        raise InputError("it holds vectors, and no words", file=path, hint=hint)
     return beside.read_bytes().replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
 
 

@@ -65,16 +65,16 @@ class WordDecoder:
 
     def __init__(self, path: Path, unit: Literal["line", "byte", "word"], on_bad_bytes: str) -> None:
         if on_bad_bytes not in WAYS:
-            raise InputError(f"no way with bad bytes named {on_bad_bytes!r}", remedy=f"the ways are: {', '.join(WAYS)}")
+            raise InputError(f"no way with bad bytes named {on_bad_bytes!r}", hint=f"the ways are: {', '.join(WAYS)}")
         self.path, self.unit, self.on_bad_bytes = path, unit, on_bad_bytes
         self.seen: set[str] = set()
         self.again, self.bad = AnomalyCount(), AnomalyCount()
 
-    def location(self, what: str, place: int, remedy: str = "") -> InputError:
+    def location(self, what: str, place: int, hint: str = "") -> InputError:
         """The error of this place."""
         if self.unit == "word":
-            return InputError(f"word {place:,}: {what}", file=self.path, remedy=remedy)
-        return InputError(what, file=self.path, remedy=remedy, **{self.unit: place})
+            return InputError(f"word {place:,}: {what}", file=self.path, hint=hint)
+        return InputError(what, file=self.path, hint=hint, **{self.unit: place})
 
     def words(self, raw: Sequence[bytes], places: Sequence[int]) -> tuple[list[str], list[int] | None]:
         """The words that are new, and which of those given they are; None: all."""
@@ -107,9 +107,9 @@ class WordDecoder:
             return raw.decode()
         except UnicodeDecodeError as error:
             if self.on_bad_bytes == "fail":
-                remedy = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
+                hint = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
                 raise self.location(
-                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", place, remedy
+                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", place, hint
                 ) from None
             self.bad.add(f"{self.unit} {place:,}")
             return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
@@ -123,9 +123,9 @@ class WordDecoder:
         finite = np.isfinite(rows)
         if not finite.all():
             row = int(np.argmin(finite.all(1)))
-            remedy = "train these vectors again, or take this word out of the file"
+            hint = "train these vectors again, or take this word out of the file"
             what = f"the vector of {name(row)} holds {rows[row][~finite[row]][0]}, no number to reckon with"
-            raise self.location(what, places[row], remedy)
+            raise self.location(what, places[row], hint)
 
 
 class VectorTableBuilder:
@@ -149,7 +149,7 @@ class VectorTableBuilder:
     def finish(self, form: str, limit: int | None, notes: Sequence[str] = ()) -> WordVectorFile:
         del self.words[len(self.words) if limit is None else limit :]
         if not self.words:
-            raise InputError("it holds no vectors", file=self.decoding.path, remedy=EMPTY_FILE_HINT)
+            raise InputError("it holds no vectors", file=self.decoding.path, hint=EMPTY_FILE_HINT)
         self._rows.resize((len(self.words), self._rows.shape[1]), refcheck=False)
         told = [*notes, *self.decoding.notes(), *zero_vector_notes(self.words, self._rows)]
         return WordVectorFile(self.words, self._rows, None, form, told)
@@ -267,8 +267,8 @@ def _checked(stream: PeekableStream, form: str) -> VectorTextLayout:
     head, whole = stream.peek()
     shape = detect_layout(head, whole)
 
-    def bad(what: str, remedy: str = CORRUPT_FILE_HINT) -> InputError:
-        return InputError(what, file=stream.path, line=1, remedy=remedy)
+    def bad(what: str, hint: str = CORRUPT_FILE_HINT) -> InputError:
+        return InputError(what, file=stream.path, line=1, hint=hint)
 
     if not head.strip():
         raise bad("the file is empty")
@@ -315,8 +315,8 @@ class _TextVectorReader:
         self.line = self.before  # of the last line that was read
         self.blank, self.unended, self.spaced = 0, False, AnomalyCount()
 
-    def bad(self, what: str, line: int, remedy: str = CORRUPT_FILE_HINT) -> InputError:
-        return self.gathering.decoding.location(what, line, remedy)
+    def bad(self, what: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
+        return self.gathering.decoding.location(what, line, hint)
 
     def take(self, block: bytes) -> None:
         """Whole lines, parsed at once but for those that want a closer look."""

@@ -45,10 +45,10 @@ class AlbertSpec(BertSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.table < 1 or self.groups < 1:
-            raise InputError(f"table {self.table}, groups {self.groups}", remedy="give numbers above 0")
+            raise InputError(f"table {self.table}, groups {self.groups}", hint="give numbers above 0")
         if self.groups > 1 and not self.whole_words:
             what = "whole_words is false, but groups are groups of whole words"
-            raise InputError(what, remedy="give groups 1 too, or leave it out")
+            raise InputError(what, hint="give groups 1 too, or leave it out")
 
     def units(self) -> MaskingUnits:
         return WordNgrams(self.groups) if self.groups > 1 else super().units()

@@ -81,14 +81,14 @@ class BertSpec(ModelSpec):
         spec.require_choice("long", self.long, LONG)
         if self.pairs != "none" and self.segments < 2:
             what = f"pairs is {self.pairs!r}, but this milestone has no vectors for two halves"
-            raise InputError(what, remedy="choose bert, or pairs 'none'")
+            raise InputError(what, hint="choose bert, or pairs 'none'")
         if not 0 < self.share < 1:
-            raise InputError(f"share is {self.share}", remedy="give a share between 0 and 1, such as 0.15")
+            raise InputError(f"share is {self.share}", hint="give a share between 0 and 1, such as 0.15")
         if self.context < 8:
-            raise InputError(f"context is {self.context}", remedy="give at least 8: special tokens take three of them")
+            raise InputError(f"context is {self.context}", hint="give at least 8: special tokens take three of them")
         if self.short_rows and not 8 <= self.short_rows <= self.context:
             raise InputError(
-                f"short_rows is {self.short_rows}", remedy=f"give 8 to {self.context}, the context; 0 is all of it"
+                f"short_rows is {self.short_rows}", hint=f"give 8 to {self.context}, the context; 0 is all of it"
             )
 
     @property

@@ -56,7 +56,7 @@ class CRFSpec(ModelSpec):
         spec.require_range(self, min_count=(1, None))
         for name, value in {"l1": self.l1, "l2": self.l2}.items():
             if value < 0:
-                raise InputError(f"{name} is {value}", remedy="give 0 or more")
+                raise InputError(f"{name} is {value}", hint="give 0 or more")
         if self.templates:
             parse_templates(self.templates)
 
@@ -65,10 +65,10 @@ class CRFSpec(ModelSpec):
         return True
 
     def objective(self, tokenizer: Any) -> Any:
-        raise InputError("crf predicts no text: it learns from words and their tags", remedy="give it tagged words")
+        raise InputError("crf predicts no text: it learns from words and their tags", hint="give it tagged words")
 
     def build(self, tokenizer: Any) -> Any:
-        raise InputError("crf predicts no text: it learns from words and their tags", remedy="give it tagged words")
+        raise InputError("crf predicts no text: it learns from words and their tags", hint="give it tagged words")
 
     def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> CRFModel:
         from forebear.statistical.crf import CRFModel

@@ -98,9 +98,9 @@ class ElmoSpec(ModelSpec):
         spec.require_choice("reads", self.reads, ("characters", "words"))
         spec.require_choice("softmax", self.softmax, recurrent_spec.SOFTMAXES)
         if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is {self.dropout}", remedy="give a share from 0 to below 1")
+            raise InputError(f"dropout is {self.dropout}", hint="give a share from 0 to below 1")
         if self.softmax == "sampled" and self.samples < 1:
-            raise InputError(f"samples is {self.samples}", remedy="give a number of words above 0")
+            raise InputError(f"samples is {self.samples}", hint="give a number of words above 0")
         if self.reads == "characters":
             recurrent_spec.validate_char_cnn(self)
 

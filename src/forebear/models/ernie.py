@@ -42,10 +42,10 @@ class ErnieSpec(BertSpec):
         super().__post_init__()
         if not self.whole_words:
             what = "whole_words is false, but ernie never hides a part of a word"
-            raise InputError(what, remedy="choose bert, or leave it out")
+            raise InputError(what, hint="choose bert, or leave it out")
         if self.phrases < 2 or self.stage < 1:
             what = f"phrases {self.phrases}, stage {self.stage}"
-            raise InputError(what, remedy="give phrases of at least 2 words, and stages of at least 1 step")
+            raise InputError(what, hint="give phrases of at least 2 words, and stages of at least 1 step")
 
     @property
     def needs_word_boundaries(self) -> bool:

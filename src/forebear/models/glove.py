@@ -60,7 +60,7 @@ class GloveSpec(ModelSpec):
         spec.require_range(self, width=(1, None), window=(1, None), min_count=(1, None))
         for name, value in {"largest": self.largest, "power": self.power}.items():
             if not 0 < value < float("inf"):
-                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+                raise InputError(f"{name} is {value}", hint="give a number above 0")
         Cooccurrences(0, frozenset(), self.window, self.unit, self.largest, self.power)
 
     @property

@@ -57,7 +57,7 @@ class NgramSpec(ModelSpec):
 
         if (numbers := len(NgramConfig(self.order, self.smoothing, self.k, self.prune).min_count)) > self.order:
             what = f"--prune {self.prune!r} has {numbers} numbers, and n-grams have {self.order} tokens at most"
-            raise InputError(what, remedy="give a number for each length, or fewer: the last is for all longer ones")
+            raise InputError(what, hint="give a number for each length, or fewer: the last is for all longer ones")
         WholeTexts(self.unit, end=0)
 
     @property

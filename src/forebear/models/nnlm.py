@@ -57,7 +57,7 @@ class NNLMSpec(ModelSpec):
     def __post_init__(self) -> None:
         for name, value in {"width": self.width, "inner": self.inner, "context": self.context}.items():
             if not value > 0:
-                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+                raise InputError(f"{name} is {value}", hint="give a number above 0")
         spec.require_choice("softmax", self.softmax, SOFTMAXES)
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:

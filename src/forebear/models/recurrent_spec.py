@@ -31,18 +31,18 @@ def validate_recurrent(milestone: Layered) -> None:
     sizes = {"width": milestone.width, "inner": milestone.inner}
     for name, value in (sizes | {"depth": milestone.depth, "context": milestone.context}).items():
         if not value > 0:
-            raise InputError(f"{name} is {value}", remedy="give a number above 0")
+            raise InputError(f"{name} is {value}", hint="give a number above 0")
     shares = {"dropout": milestone.dropout, "weight_dropout": milestone.weight_dropout}
     for name, value in (shares | {"word_dropout": milestone.word_dropout}).items():
         if not 0 <= value < 1:
-            raise InputError(f"{name} is {value}", remedy="give a share from 0 to below 1")
+            raise InputError(f"{name} is {value}", hint="give a share from 0 to below 1")
     spec.require_choice("softmax", milestone.softmax, SOFTMAXES)
     spec.require_choice("state", milestone.state, STATES)
     if milestone.tied and milestone.softmax == "adaptive":
         what = "an adaptive softmax has tables of its own: it cannot be tied to the vectors that are read"
-        raise InputError(what, remedy="--softmax sampled, which is as fast, or --tied no")
+        raise InputError(what, hint="--softmax sampled, which is as fast, or --tied no")
     if milestone.softmax == "sampled" and milestone.samples < 1:
-        raise InputError(f"samples is {milestone.samples}", remedy="give a number of words above 0")
+        raise InputError(f"samples is {milestone.samples}", hint="give a number of words above 0")
 
 
 def unused_fields(milestone: Layered | ElmoSpec) -> dict[str, str]:
@@ -153,8 +153,8 @@ def filters(told: str) -> list[tuple[int, int]]:
     except ValueError:
         found = []
     if not found or min(min(pair) for pair in found) < 1:
-        remedy = "write how many symbols a filter sees and how many there are: 1:32,2:32,3:64"
-        raise InputError(f"filters are {told!r}", remedy=remedy)
+        hint = "write how many symbols a filter sees and how many there are: 1:32,2:32,3:64"
+        raise InputError(f"filters are {told!r}", hint=hint)
     return found
 
 
@@ -163,6 +163,6 @@ def validate_char_cnn(milestone: CharCNNSpec | ElmoSpec) -> None:
     widest = max(span for span, _ in filters(milestone.filters))
     if milestone.longest < max(widest, 4):
         what = f"longest is {milestone.longest}, and a filter sees {widest} symbols"
-        raise InputError(what, remedy=f"give --longest {max(widest, 4)} or more, or narrower filters")
+        raise InputError(what, hint=f"give --longest {max(widest, 4)} or more, or narrower filters")
     spec.require_range(milestone, characters=(1, None), highways=(0, None))
     spec.require_choice("activation", milestone.activation, ("relu", "tanh"))

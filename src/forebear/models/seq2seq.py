@@ -63,11 +63,11 @@ class Seq2SeqSpec(ModelSpec):
     def __post_init__(self) -> None:
         for name, value in {"width": self.width, "depth": self.depth, "context": self.context}.items():
             if not value > 0:
-                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+                raise InputError(f"{name} is {value}", hint="give a number above 0")
         spec.require_range(self, inner=(0, None))
         for name, value in {"dropout": self.dropout, "smoothing": self.smoothing}.items():
             if not 0 <= value < 1:
-                raise InputError(f"{name} is {value}", remedy="give a share from 0 to below 1")
+                raise InputError(f"{name} is {value}", hint="give a share from 0 to below 1")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
         ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
@@ -90,9 +90,9 @@ class Seq2SeqSpec(ModelSpec):
         def table(entries: int) -> InputEmbedding:
             return InputEmbedding(entries, self.width, positions=self.context, placing="none", scale=self.width**0.5)
 
-        read = table(tokenizer.source.size)
-        written = read if self.shared and tokenizer.is_shared else table(tokenizer.target.size)
-        return read, written, written if self.tied else table(tokenizer.target.size)
+        read = table(tokenizer.source.vocab_size)
+        written = read if self.shared and tokenizer.is_shared else table(tokenizer.target.vocab_size)
+        return read, written, written if self.tied else table(tokenizer.target.vocab_size)
 
     def head(self, scored: InputEmbedding) -> LMHead:
         from forebear.nn.heads import LMHead

@@ -55,7 +55,7 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         spec.require_choice("similarity", self.similarity, SIMILARITIES)
         if self.both_ways and (self.inner or self.width) % 2:
             what = f"a state of {self.inner or self.width} numbers has no halves, one for each way of reading"
-            raise InputError(what, remedy="give an even --inner, or --both-ways false")
+            raise InputError(what, hint="give an even --inner, or --both-ways false")
 
     @property
     def unused_fields(self) -> dict[str, str]:

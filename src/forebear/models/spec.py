@@ -114,7 +114,7 @@ class ModelSpec(ABC):
         """What learns to tag, of one that `learns_tags`: a model of `statistics` with `logits`, whose `moves` say what
         follows what. `legal` are which of K tags may follow which (K, K), begin (K,) and end (K,)."""
         what = f"{type(self).__name__} has no tagger of its own"
-        raise InputError(what, remedy="choose hmm or crf, or adapt another to --task tagging")
+        raise InputError(what, hint="choose hmm or crf, or adapt another to --task tagging")
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer for a task: where words are read by how they are written, none is unknown."""
@@ -170,27 +170,27 @@ def validate_transformer(milestone: BertSpec | GPTSpec | TransformerSpec) -> Non
     values |= {"context": milestone.context, "epsilon": milestone.epsilon}
     for name, value in values.items():
         if not value > 0:
-            raise InputError(f"{name} is {value}", remedy="give a number above 0")
+            raise InputError(f"{name} is {value}", hint="give a number above 0")
     if not 0 <= milestone.dropout < 1 or milestone.inner < 0:
         what = f"dropout {milestone.dropout}, inner {milestone.inner}"
-        raise InputError(what, remedy="give a dropout from 0 to below 1")
+        raise InputError(what, hint="give a dropout from 0 to below 1")
     if milestone.width % milestone.heads:
-        remedy = f"choose heads that divide it, such as {max(1, milestone.width // 64)}"
-        raise InputError(f"a width of {milestone.width} cannot be shared by {milestone.heads} heads", remedy=remedy)
+        hint = f"choose heads that divide it, such as {max(1, milestone.width // 64)}"
+        raise InputError(f"a width of {milestone.width} cannot be shared by {milestone.heads} heads", hint=hint)
 
 
 def require_range(milestone: ModelSpec, **borders: tuple[float, float | None]) -> None:
     """An error where a field is below the first of its borders, or above the second, if there is one."""
     for name, (least, most) in borders.items():
         if not least <= (value := getattr(milestone, name)) <= (float("inf") if most is None else most):
-            remedy = f"give {least} or more" if most is None else f"give a number from {least} to {most}"
-            raise InputError(f"{name} is {value}", remedy=remedy)
+            hint = f"give {least} or more" if most is None else f"give a number from {least} to {most}"
+            raise InputError(f"{name} is {value}", hint=hint)
 
 
 def require_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     """An error where a word is none of those that mean something."""
     if value not in known:
-        raise InputError(f"{name} is {value!r}", remedy=f"there are: {', '.join(known)}")
+        raise InputError(f"{name} is {value!r}", hint=f"there are: {', '.join(known)}")
 
 
 def special_ids(tokenizer: Tokenizer, needed: Sequence[str]) -> tuple[int, ...]:
@@ -199,6 +199,6 @@ def special_ids(tokenizer: Tokenizer, needed: Sequence[str]) -> tuple[int, ...]:
         if role not in tokenizer.special_roles:
             raise InputError(
                 f"the vocabulary has no token for the role {role!r}, such as {SPECIAL_TOKEN_NAMES[role][0]}",
-                remedy="have a tokenizer learned (--tokenizer wordpiece), or choose a vocabulary made for BERT",
+                hint="have a tokenizer learned (--tokenizer wordpiece), or choose a vocabulary made for BERT",
             )
     return tuple(tokenizer.special_roles[role] for role in needed)

@@ -65,7 +65,7 @@ class TransformerSpec(ModelSpec):
         spec.validate_transformer(self)
         spec.require_choice("norm", self.norm_first, ("post", "pre"))
         if not 0 <= self.smoothing < 1:
-            raise InputError(f"smoothing is {self.smoothing}", remedy="give a share from 0 to below 1")
+            raise InputError(f"smoothing is {self.smoothing}", hint="give a share from 0 to below 1")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
         ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
@@ -88,8 +88,8 @@ class TransformerSpec(ModelSpec):
                 scale=self.width**0.5,
             )
 
-        read = embedding(tokenizer.source.size)
-        written = read if self.shared and tokenizer.is_shared else embedding(tokenizer.target.size)
+        read = embedding(tokenizer.source.vocab_size)
+        written = read if self.shared and tokenizer.is_shared else embedding(tokenizer.target.vocab_size)
         same: dict[str, Any] = {
             "depth": self.depth,
             "width": self.width,

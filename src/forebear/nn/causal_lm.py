@@ -28,13 +28,13 @@ class RecurrentCausalLM:
     is read in pieces.
     """
 
-    pseudo = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
         if not isinstance(encoder, RecurrentEncoder | BiLMEncoder) or not isinstance(head, LMHead | SoftmaxHead):
-            remedy = "ask one that was trained to, such as lstm"
-            raise InputError("this model does not predict the next token by a state", remedy=remedy)
+            hint = "ask one that was trained to, such as lstm"
+            raise InputError("this model does not predict the next token by a state", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
         self._borders = encoder.borders if isinstance(encoder, BiLMEncoder) else None
 
@@ -99,7 +99,7 @@ class RecurrentCausalLM:
         """(N, D) what the head reads → (N, V) log P up to a constant."""
         found = np.empty((len(x), self.vocab_size), np.float32)
         for part in row_slices(len(x), self.vocab_size):
-            found[part] = self.head.logits_from(self.head.transformed(x[part])).float().cpu().numpy()
+            found[part] = self.head.logits_from(self.head.transform_states(x[part])).float().cpu().numpy()
         return found
 
     def _pieces(self, rows: Sequence[np.ndarray]):
@@ -146,13 +146,13 @@ class RecurrentDecodingState:
 class WindowCausalLM:
     """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside."""
 
-    pseudo = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
         if not isinstance(encoder, NNLMEncoder) or not isinstance(head, NNLMHead):
-            remedy = "ask one that was trained to, such as nnlm"
-            raise InputError("this model does not predict the next word through a window", remedy=remedy)
+            hint = "ask one that was trained to, such as nnlm"
+            raise InputError("this model does not predict the next word through a window", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
     @property
@@ -245,14 +245,14 @@ class TransformerCausalLM:
     The model must not learn meanwhile: its weights are laid out anew when rows are first read token by token.
     """
 
-    pseudo = False  # what it says of a text's tokens are factors of the text's probability
+    is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
         if not isinstance(encoder, Transformer) or encoder.sees != "past" or not isinstance(head, LMHead):
             raise ForebearError(
                 "this model does not predict the next token from those before it",
-                remedy="ask one that was trained to, such as gpt2",
+                hint="ask one that was trained to, such as gpt2",
             )
         self.model, self.encoder, self.head = model.eval(), encoder, head
 

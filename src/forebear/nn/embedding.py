@@ -89,7 +89,7 @@ class InputEmbedding(TokenVectors):
         if longest > self.positions:
             raise InputError(
                 f"a row of {longest} tokens is longer than the context of {self.positions}",
-                remedy="cut the text into shorter rows, or train with a larger --context",
+                hint="cut the text into shorter rows, or train with a larger --context",
             )
         x = self.token(tokens)
         x = self._placed(x if self.scale == 1 else x * self.scale, lengths)

@@ -153,7 +153,7 @@ def compile_blocks(model: Model) -> None:
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working folder
     encoder = model.encoder
     if not isinstance(encoder, Transformer):
-        raise InputError("only a Transformer's blocks can be compiled", remedy="leave --compile out")
+        raise InputError("only a Transformer's blocks can be compiled", hint="leave --compile out")
     try:
         for block in encoder.blocks:
             assert isinstance(block, TransformerBlock)
@@ -162,8 +162,8 @@ def compile_blocks(model: Model) -> None:
                 block.feedforward(torch.zeros(16, encoder.width, device=model.device))
     except Exception as error:  # whatever compilers and their drivers raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        remedy = "leave --compile out, or install a C++ compiler (g++) and Python's headers"
-        raise ForebearError(f"torch cannot compile the network here: {reason}", remedy=remedy) from error
+        hint = "leave --compile out, or install a C++ compiler (g++) and Python's headers"
+        raise ForebearError(f"torch cannot compile the network here: {reason}", hint=hint) from error
 
 
 # Vectors in context from any encoder: of any layer, or of a mixture of layers, for tokens or for whole rows.

@@ -74,7 +74,7 @@ class LMHead(nn.Module, Initial):
 
     def forward(self, states: States) -> Tensor:
         """(T, V) logits."""
-        return self.logits_from(self.transformed(states.last))
+        return self.logits_from(self.transform_states(states.last))
 
     def logits_from(self, x: Tensor) -> Tensor:
         """(T, D) that were `transformed` → (T, V) logits."""
@@ -82,7 +82,7 @@ class LMHead(nn.Module, Initial):
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
         """(N,) log P of these tokens by the last vectors (N, D)."""
-        return target_log_probs(self.logits_from, self.transformed(x), target, self.vocab_size)
+        return target_log_probs(self.logits_from, self.transform_states(x), target, self.vocab_size)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
@@ -91,16 +91,16 @@ class LMHead(nn.Module, Initial):
         if type(self.embedding) is not DeferredEmbedding:
             return -self.log_probs(x, target[asked]).sum()
         if self.draws and self.training:
-            return sampled_softmax_loss(self.transformed(x), self.weight, self.bias, target[asked], self.draws)
+            return sampled_softmax_loss(self.transform_states(x), self.weight, self.bias, target[asked], self.draws)
         smoothing = self.smoothing if self.training else 0.0
-        return summed_cross_entropy(self.transformed(x), self.weight, self.bias, target[asked], smoothing)
+        return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[asked], smoothing)
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
         of all."""
         return None if target is None else (target >= 0).nonzero().squeeze(1)
 
-    def transformed(self, x: Tensor) -> Tensor:
+    def transform_states(self, x: Tensor) -> Tensor:
         if self.transform is None or self.transform_norm is None or self.activation is None:
             return x
         return self.transform_norm(ACTIVATIONS[self.activation](self.transform(x)))

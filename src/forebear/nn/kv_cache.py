@@ -115,7 +115,7 @@ class IncrementalDecoder:
 
     def logits(self, x: Tensor, vocabulary: LinearFn) -> Tensor:
         final = self.encoder.final_norm
-        return vocabulary(self.head.transformed(x if final is None else final(x)))
+        return vocabulary(self.head.transform_states(x if final is None else final(x)))
 
 
 def _flattened(block: nn.Module, lay: PackFn) -> PackedDecoderBlock:
@@ -330,7 +330,7 @@ class TransformerDecodingState:
         context = self._decoder.context
         full = np.flatnonzero(self._lengths == context).tolist()
         if full and self._memory is not None:
-            raise InputError(f"a translation is longer than the context of {context} tokens", remedy="ask for less")
+            raise InputError(f"a translation is longer than the context of {context} tokens", hint="ask for less")
         if self._end == self._tokens.shape[1]:
             self._make_room()
         self._tokens[: len(ids), self._end] = ids

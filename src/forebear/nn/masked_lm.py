@@ -30,7 +30,7 @@ class MaskedLM:
         head = dict(model.heads.items()).get("token")
         if not isinstance(head, LMHead):
             raise ForebearError(
-                "this model does not find hidden tokens", remedy="ask one that was trained to, such as bert"
+                "this model does not find hidden tokens", hint="ask one that was trained to, such as bert"
             )
         self.model, self.head = model.eval(), head
         self.start, self.end, self.mask = start, end, mask
@@ -66,7 +66,7 @@ class MaskedLM:
         return torch.log_softmax(logits.float(), -1).cpu().numpy()
 
     @torch.inference_mode()
-    def pseudo_log_probs(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given all others) for i = 1, 2, …; its first id only says that a text begins.
 
         (Salazar et al. 2020, Masked Language Model Scoring.) A row of n tokens is read n times.

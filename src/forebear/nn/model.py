@@ -66,7 +66,7 @@ class Model(nn.Module):
         wanted = list(heads)
         if lacking := sorted(set(wanted) - set(self.heads)):
             has = ", ".join(self.heads)
-            raise ForebearError(f"this model cannot have a head {', '.join(lacking)}", remedy=f"it can have: {has}")
+            raise ForebearError(f"this model cannot have a head {', '.join(lacking)}", hint=f"it can have: {has}")
         self.heads = nn.ModuleDict({name: head for name, head in self.heads.items() if name in wanted})
         return self
 
@@ -88,7 +88,7 @@ class Model(nn.Module):
             raise ForebearError(
                 f"the weights do not fit the model: {join_faults(sorted(faults))}",
                 file=file,
-                remedy="load weights that were saved from a model with the same fields and vocabulary",
+                hint="load weights that were saved from a model with the same fields and vocabulary",
             )
         return self._given(tensors)
 

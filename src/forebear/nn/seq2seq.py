@@ -281,7 +281,7 @@ class RecurrentSeq2Seq:
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
         if not isinstance(encoder, RecurrentEncoderDecoder) or not isinstance(head, LMHead):
-            raise ForebearError("this model does not translate", remedy="ask one that was trained to: seq2seq")
+            raise ForebearError("this model does not translate", hint="ask one that was trained to: seq2seq")
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
     @property
@@ -355,7 +355,7 @@ class Seq2SeqDecodingState:
             h = self._states[-1][0]
             _, out, vocabulary = self._decoder.laid_out(len(h))
             x = out(h) if self._looked_at is None else torch.tanh(self._looked_at.attend(h) + out(h))
-            return vocabulary(self._decoder.head.transformed(x)).float().cpu().numpy()
+            return vocabulary(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
         with torch.inference_mode():
@@ -440,7 +440,7 @@ class TransformerSeq2Seq:
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
         if not isinstance(encoder, EncoderDecoder) or not isinstance(head, LMHead):
-            raise ForebearError("this model does not translate", remedy="ask one that was trained to: transformer")
+            raise ForebearError("this model does not translate", hint="ask one that was trained to: transformer")
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
     @property

@@ -294,7 +294,7 @@ class SoftmaxHead(nn.Module):
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return None if target is None else (target >= 0).nonzero().squeeze(1)
 
-    def transform(self, x: Tensor) -> Tensor:
+    def transform_states(self, x: Tensor) -> Tensor:
         return x
 
     def logits_from(self, x: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ class BiRecurrentLayer(nn.Module):
         super().__init__()
         if width % 2:
             what = f"a width of {width} cannot be shared by two directions"
-            raise InputError(what, remedy=f"--reader-width {width + 1}, or another --reader")
+            raise InputError(what, hint=f"--reader-width {width + 1}, or another --reader")
         self.onward, self.back = (LSTMLayer(given, width // 2, backward=backward) for backward in (False, True))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:

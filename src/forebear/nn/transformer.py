@@ -101,7 +101,7 @@ class Transformer(Encoder):
         if width % heads:
             raise InputError(
                 f"a width of {width} cannot be divided among {heads} heads",
-                remedy=f"choose a width that is a multiple of {heads}, or other heads",
+                hint=f"choose a width that is a multiple of {heads}, or other heads",
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
         self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon

@@ -33,24 +33,22 @@ class ContextWindows:
 
     def __post_init__(self) -> None:
         if self.text_unit not in TEXT_UNITS:
-            raise InputError(
-                f"no unit of text is named {self.text_unit!r}", remedy=f"there are: {', '.join(TEXT_UNITS)}"
-            )
+            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
 
     def steps(self, source: Subset, size: int) -> int:
-        return max(1, -(-source.tokens // size))
+        return max(1, -(-source.num_tokens // size))
 
     def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
         steps = self.steps(source, size)
         epoch, number = divmod(moment.step, steps)
         place = int(_order(steps, moment.seed, epoch)[number])
-        return self._stretch(source, place * size, min((place + 1) * size, source.tokens))
+        return self._stretch(source, place * size, min((place + 1) * size, source.num_tokens))
 
     def check(self, source: Subset) -> None:
         units = source.by_sentence() if self.text_unit == "sentence" else source
         if not len(units) or (units.spans[:, 1] - units.spans[:, 0]).max() < 2:
-            remedy = "give more text, or part it less finely (--documents, --unit document)"
-            raise InputError(f"no {self.text_unit} of this text has two words side by side", remedy=remedy)
+            hint = "give more text, or part it less finely (--documents, --unit document)"
+            raise InputError(f"no {self.text_unit} of this text has two words side by side", hint=hint)
 
     def _stretch(self, source: Subset, begin: int, end: int) -> Batch:
         """The tokens from `begin` to `end` of all that teach, as rows: the first and the last may be parts of units."""

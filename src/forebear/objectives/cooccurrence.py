@@ -68,8 +68,8 @@ class TokenChunks:
         spans = self.source.spans
         ends, skipped = np.cumsum(spans[:, 1] - spans[:, 0]), np.zeros(self.vocabulary, bool)
         skipped[list(self.blocked_ids)] = True
-        for begin in range(0, self.source.tokens, PIECE):
-            end = min(begin + PIECE, self.source.tokens)
+        for begin in range(0, self.source.num_tokens, PIECE):
+            end = min(begin + PIECE, self.source.num_tokens)
             first, last = np.searchsorted(ends, [begin, end - 1], side="right")
             starts, stops, over = spans[first : last + 1, 0].copy(), spans[first : last + 1, 1], ends[first : last + 1]
             starts[0] += begin - int(over[0] - (stops[0] - starts[0]))  # what was in the piece before
@@ -169,7 +169,7 @@ def count_rows(
     from forebear.kernels import cooccurrence as kernels
 
     shares = np.array([round(WEIGHT_DENOMINATOR / distance) for distance in range(1, window + 1)], np.int64)
-    words, whole = text.vocabulary, text.source.tokens + len(text.source) + 1
+    words, whole = text.vocabulary, text.source.num_tokens + len(text.source) + 1
     wanted = max_memory - AN_ENTRY * max(MAX_CHUNK_TOKENS, ROOM + words) - A_WORD * words - AN_ENTRY * PIECE
     most = min(max(wanted // A_TOKEN, 4 * PIECE, 4 * window), np.iinfo(np.int32).max)  # places are small numbers
     stretch = np.empty(min(most, whole), np.int32)
@@ -182,7 +182,7 @@ def count_rows(
             size, first = 2 * window, window
         stretch[size : size + len(piece)] = piece
         size += len(piece)
-        progress(min((number + 1) * PIECE, text.source.tokens))
+        progress(min((number + 1) * PIECE, text.source.num_tokens))
     last_one = _InMemoryRows(stretch[:size], first, size, words, shares)
     if not runs.starts:
         return last_one
@@ -245,9 +245,9 @@ class CooccurrenceTable:
                 array.dtype == ARRAYS[name] and array.shape == (facts["entries"],) for name, array in arrays.items()
             )
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            raise ForebearError("these counts are damaged", file=folder, remedy="remove the folder") from error
+            raise ForebearError("these counts are damaged", file=folder, hint="remove the folder") from error
         if not right:
-            raise ForebearError("these counts are not what they should be", file=folder, remedy="remove the folder")
+            raise ForebearError("these counts are not what they should be", file=folder, hint="remove the folder")
         return cls(**arrays, facts=facts)
 
     def __len__(self) -> int:
@@ -272,9 +272,9 @@ def count_cooccurrences(
     max_memory  bytes, but some 200 million are wanted in any case; what does not fit goes to the disk
     """
     if unit not in TEXT_UNITS:
-        raise InputError(f"no unit of text is named {unit!r}", remedy=f"there are: {', '.join(TEXT_UNITS)}")
+        raise InputError(f"no unit of text is named {unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
     if window < 1:
-        raise InputError(f"a window of {window} words", remedy="choose a window of 1 or more, such as 10")
+        raise InputError(f"a window of {window} words", hint="choose a window of 1 or more, such as 10")
     key = _key(source, vocabulary, window, unit, never)
     target = cache_folder() / "cooccurrences" / key[:32]
     if (there := _already(target)) is not None:
@@ -300,7 +300,7 @@ def _already(target: Path) -> CooccurrenceTable | None:
 
 def _write(text: TokenChunks, window: int, work: Path, max_memory: int, progress: ProgressFn, key: str) -> None:
     """Counts, and writes the table into the folder `whole` of the work folder."""
-    folder, entries, total = work / WHOLE, 0, 2 * text.source.tokens
+    folder, entries, total = work / WHOLE, 0, 2 * text.source.num_tokens
     folder.mkdir()
     rows = count_rows(text, window, work, max_memory, lambda done: progress(done, total))
     with ExitStack() as files:
@@ -372,10 +372,10 @@ def _disk_told(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free some space there, or set FOREBEAR_CACHE to a folder on another disk"
+        hint = "free some space there, or set FOREBEAR_CACHE to a folder on another disk"
         place = error.filename if isinstance(error.filename, str) else target
         other = "set FOREBEAR_CACHE to a folder that can be written"
-        raise ForebearError(error.strerror or str(error), file=place, remedy=remedy if full else other) from error
+        raise ForebearError(error.strerror or str(error), file=place, hint=hint if full else other) from error
 
 
 # Show which words stand together, and how often: what GloVe learns from.
@@ -415,9 +415,7 @@ class Cooccurrences:
 
     def __post_init__(self) -> None:
         if self.text_unit not in TEXT_UNITS:
-            raise InputError(
-                f"no unit of text is named {self.text_unit!r}", remedy=f"there are: {', '.join(TEXT_UNITS)}"
-            )
+            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
 
     def prepare(self, source: Subset, progress: ProgressFn | None = None) -> None:
         """Counts, if this text was not counted before."""
@@ -467,7 +465,7 @@ class Cooccurrences:
             if (words[1:] & words[:-1]).any():
                 return
             before = piece[-1:]
-        raise InputError(f"no {self.text_unit} of this text has two words that stand together", remedy="give more text")
+        raise InputError(f"no {self.text_unit} of this text has two words that stand together", hint="give more text")
 
 
 def _stretches(entries: int, begin: int, end: int, seed: int, epoch: int) -> list[tuple[int, int]]:

@@ -128,7 +128,7 @@ def word_starts(batch: Batch, source: Subset) -> np.ndarray:
         begins[inside] = ~corpus.tokenizer.continuation_mask[batch.inputs["tokens"][inside]]
     else:
         what = f"this corpus does not tell where words start, and its {corpus.tokenizer.kind} do not either"
-        raise InputError(what, file=corpus.folder, remedy="prepare the text again with --segment")
+        raise InputError(what, file=corpus.folder, hint="prepare the text again with --segment")
     begins[1:] |= places[1:] != places[:-1] + 1  # what does not go on in the text begins anew
     return begins
 

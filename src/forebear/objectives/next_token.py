@@ -65,12 +65,12 @@ class NextToken:
         return seen, np.where(own, targets, IGNORE_INDEX), begins
 
     def check(self, source: Subset) -> None:
-        if self.lead_tokens is None and self.max_length > source.tokens:
-            shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
+        if self.lead_tokens is None and self.max_length > source.num_tokens:
+            shorter = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
             raise InputError(
                 f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
-                f"({source.tokens:,} tokens)",
-                remedy=f"give more text{shorter}",
+                f"({source.num_tokens:,} tokens)",
+                hint=f"give more text{shorter}",
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
@@ -177,12 +177,12 @@ class TokenStreams:
         return Batch(inputs, {"next": targets.ravel()})
 
     def check(self, source: Subset) -> None:
-        if self.max_length > source.tokens:
-            shorter = f", or --context {source.tokens // 8}" if source.tokens >= 16 else ""
+        if self.max_length > source.num_tokens:
+            shorter = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
             raise InputError(
                 f"a context of {self.max_length:,} tokens is longer than the whole text to learn from "
-                f"({source.tokens:,} tokens)",
-                remedy=f"give more text{shorter}, or --state fresh",
+                f"({source.num_tokens:,} tokens)",
+                hint=f"give more text{shorter}, or --state fresh",
             )
 
     def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:

@@ -179,7 +179,7 @@ class DocSentences:
 
     def steps(self, source: Subset, size: int) -> int:
         """As many as are asked for, or fewer: a batch is no smaller than the longest row, so that none is empty."""
-        fullest = (source.tokens - self.sentence_chunks(source).num_dropped) // self.max_length
+        fullest = (source.num_tokens - self.sentence_chunks(source).num_dropped) // self.max_length
         return max(1, min(round(int(_epoch(self, source, 0, 0).ends[-1]) / size), fullest))
 
     def batch(self, source: Subset, size: int, moment: BatchKey) -> Batch:
@@ -295,13 +295,13 @@ class NextSentence(_SentencePairs):
         return rng.permutation(np.concatenate(found))
 
     def check(self, source: Subset) -> None:
-        remedy = "say where documents end (--documents blank, lines or files), or ask no such question: --pairs none"
+        hint = "say where documents end (--documents blank, lines or files), or ask no such question: --pairs none"
         if len(source) < 2:
             what = "the text to learn from is one document: there is no other to take second sentences from"
-            raise InputError(what, remedy=remedy)
+            raise InputError(what, hint=hint)
         if not (_epoch(self, source, 0, 0).labels != IGNORE_INDEX).any():
             what = f"no two documents have two sentences that fit together into a row of {self.max_length} tokens"
-            raise InputError(what, remedy=f"a larger --context, shorter sentences (--sentences split), or {remedy}")
+            raise InputError(what, hint=f"a larger --context, shorter sentences (--sentences split), or {hint}")
 
 
 @dataclass(frozen=True)
@@ -322,8 +322,8 @@ class SentenceOrder(_SentencePairs):
     def check(self, source: Subset) -> None:
         if not (_epoch(self, source, 0, 0).labels != IGNORE_INDEX).any():
             what = f"no document has two sentences that fit together into a row of {self.max_length} tokens"
-            remedy = "a larger --context, shorter sentences (--sentences split), or no such question: --pairs none"
-            raise InputError(what, remedy=remedy)
+            hint = "a larger --context, shorter sentences (--sentences split), or no such question: --pairs none"
+            raise InputError(what, hint=hint)
 
 
 SENTENCE_TASKS: dict[str, Callable[[int, int, int, str, int | None], DocSentences]] = {

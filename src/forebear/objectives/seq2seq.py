@@ -66,7 +66,7 @@ class SequenceToSequence:
         if not len(source.within_length(self.max_length - 1)[0]):
             raise InputError(
                 f"no pair has at most {self.max_length - 1} tokens on either side",
-                remedy="give shorter texts (a sentence each), or a larger --context",
+                hint="give shorter texts (a sentence each), or a larger --context",
             )
 
     def num_too_long(self, source: ParallelSubset) -> int:

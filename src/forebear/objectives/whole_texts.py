@@ -31,9 +31,7 @@ class WholeTexts:
 
     def __post_init__(self) -> None:
         if self.text_unit not in TEXT_UNITS:
-            raise InputError(
-                f"no unit of text is named {self.text_unit!r}", remedy=f"there are: {', '.join(TEXT_UNITS)}"
-            )
+            raise InputError(f"no unit of text is named {self.text_unit!r}", hint=f"there are: {', '.join(TEXT_UNITS)}")
 
     def steps(self, source: Subset, size: int) -> int:
         return max(1, -(-int(self._sizes(source).sum()) // size))

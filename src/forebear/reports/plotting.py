@@ -44,7 +44,7 @@ def font_families(texts: Iterable[str], otherwise: str = "") -> list[str]:
     """Names of fonts in the order in which each character is looked up; an error where none has one of them."""
     chosen, lacking = _chosen(texts)
     if lacking:
-        raise InputError(f"no font installed here has {_named(lacking)}", remedy=_remedy(lacking) + otherwise)
+        raise InputError(f"no font installed here has {_named(lacking)}", hint=_remedy(lacking) + otherwise)
     return chosen
 
 
@@ -186,7 +186,7 @@ def figure_bytes(figure: Figure, form: str) -> bytes:
         more: dict[str, Any] = {"metadata": about} if form == "svg" else {"dpi": SHARP}
         figure.savefig(buffer, format=form, bbox_inches="tight", pad_inches=0.12, **more)
     if boxes := [str(one.message) for one in told if "missing from" in str(one.message)]:
-        raise ForebearError(f"a character could not be drawn: {boxes[0]}", remedy="install a font that has it")
+        raise ForebearError(f"a character could not be drawn: {boxes[0]}", hint="install a font that has it")
     return buffer.getvalue()
 
 

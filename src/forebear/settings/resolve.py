@@ -38,9 +38,9 @@ def check_unused_settings(milestone: str, way: str, given: Mapping[str, Any]) ->
     names, why = UNUSED_BY_LEARNER[way]
     for name in names:
         if given.get(name) is not None:
-            raise InputError(f"{_flag(name)} means nothing to {milestone}, {why}", remedy="leave it out")
+            raise InputError(f"{_flag(name)} means nothing to {milestone}, {why}", hint="leave it out")
     if way in ("counting", "only counts") and given.get("epochs") is not None and float(given["epochs"]) > 1:
-        raise InputError(f"--epochs {given['epochs']}: {milestone} counts every text once", remedy="leave it out")
+        raise InputError(f"--epochs {given['epochs']}: {milestone} counts every text once", hint="leave it out")
 
 
 def check_unused_fields(milestone: ModelSpec, given: Iterable[str]) -> None:
@@ -48,14 +48,14 @@ def check_unused_fields(milestone: ModelSpec, given: Iterable[str]) -> None:
     for name in given:
         if (other := milestone.unused_fields.get(name)) is not None:
             what = f"{_flag(name)} means nothing beside {_flag(other)} {getattr(milestone, other)}"
-            raise InputError(what, remedy=f"leave it out, or choose another {_flag(other)}")
+            raise InputError(what, hint=f"leave it out, or choose another {_flag(other)}")
 
 
 def check_unused_entities(name: str, milestone: ModelSpec, entities: str | None) -> None:
     """An error where names were given to who makes no use of them."""
     if entities is not None and not milestone.uses_entities:
         what = f"--entities means nothing to {name}, which hides no names"
-        raise InputError(what, remedy="leave it out, or choose ernie")
+        raise InputError(what, hint="leave it out, or choose ernie")
 
 
 def _flag(name: str) -> str:

@@ -308,12 +308,12 @@ class CRFModel:
         tokens, lengths = _rows(inputs)
         asked = right != NOTHING
         if not asked.any():
-            raise InputError("no word has a tag", remedy="give words with their tags")
+            raise InputError("no word has a tag", hint="give words with their tags")
         index, features = FeatureIndex.fit(
             parse_templates(self.templates or self._usual(tokens)), self.written, tokens, lengths, self.min_count
         )
         if not index.size:
-            raise InputError(f"no feature occurs {self.min_count} times", remedy="give more examples, or --min-count 1")
+            raise InputError(f"no feature occurs {self.min_count} times", hint="give more examples, or --min-count 1")
         row = np.repeat(np.arange(len(lengths)), lengths)
         kept = np.bincount(row[asked], minlength=len(lengths)).astype(np.int64)
         features, right = np.ascontiguousarray(features[asked]), right[asked].astype(np.int64)
@@ -375,7 +375,7 @@ class CRFModel:
 
     def _settled(self) -> tuple[FeatureIndex, Legal]:
         if self.index is None or self.moves is None:
-            raise ForebearError("this chain of labels has learned nothing yet", remedy="train it, or load what was")
+            raise ForebearError("this chain of labels has learned nothing yet", hint="train it, or load what was")
         return self.index, self.moves
 
     # -- its state
@@ -409,7 +409,7 @@ class CRFModel:
         wanted = {"templates", "keys", "firsts", "offsets", "labels", "weights", *shapes}
         for what, odd in (("lacks", wanted - set(arrays)), ("has, but should not,", set(arrays) - wanted)):
             if odd:
-                raise ForebearError(f"the state of a chain of labels {what} {sorted(odd)}", remedy=AGAIN)
+                raise ForebearError(f"the state of a chain of labels {what} {sorted(odd)}", hint=AGAIN)
         templates = parse_templates(arrays["templates"].tobytes().decode("utf-8", "replace"))
         index, offsets = load_index(dict(arrays), templates), arrays["offsets"]
         shapes |= {"weights": (len(arrays["labels"]),)}
@@ -417,11 +417,11 @@ class CRFModel:
             array = arrays[name]
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
                 what = f"the array {name!r} of the chain of labels holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy=AGAIN)
+                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", hint=AGAIN)
         labels = arrays["labels"]
         orderly = offsets.shape == (index.size + 1,) and offsets[0] == 0 and (np.diff(offsets) >= 0).all()
         if not orderly or offsets[-1] != len(labels) or (len(labels) and not 0 <= labels.min() <= labels.max() < count):
-            raise ForebearError("the weights of this chain of labels are damaged", remedy=AGAIN)
+            raise ForebearError("the weights of this chain of labels are damaged", hint=AGAIN)
         self.index, self.offsets, self.labels = index, offsets.astype(np.int64), labels.astype(np.uint16)
         self.weights = arrays["weights"].astype(np.float64)
         between, start, end = (arrays[name].astype(np.float64) for name in ("moves", "start", "end"))

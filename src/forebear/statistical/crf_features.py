@@ -68,10 +68,10 @@ def parse_templates(written: str) -> tuple[FeatureTemplate, ...]:
     """Templates from how people write them, with spaces or commas between; an error that names what is wrong."""
     found = tuple(_template(one) for one in re.split(r"[\s,]+", written.strip()) if one)
     if not found:
-        raise InputError("there is no template", remedy="give some, such as word[0] word[-1]+word[0] suffix2[0]")
+        raise InputError("there is no template", hint="give some, such as word[0] word[-1]+word[0] suffix2[0]")
     twice = [str(one) for number, one in enumerate(found) if one in found[:number]]
     if twice:
-        raise InputError(f"the template {twice[0]} stands there twice", remedy="give it once")
+        raise InputError(f"the template {twice[0]} stands there twice", hint="give it once")
     return found
 
 
@@ -80,13 +80,13 @@ def _template(written: str) -> FeatureTemplate:
     for part in re.split(r"\+(?=[a-z])", written):
         match = _PART.fullmatch(part)
         if match is None or match[1] not in ATTRIBUTES:
-            remedy = f"write NAME[PLACE], joined by + where several count together; names: {', '.join(ATTRIBUTES)}"
-            raise InputError(f"{written!r} is no template", remedy=remedy)
+            hint = f"write NAME[PLACE], joined by + where several count together; names: {', '.join(ATTRIBUTES)}"
+            raise InputError(f"{written!r} is no template", hint=hint)
         if abs(int(match[2])) > REACH:
-            raise InputError(f"{written!r} looks further than {REACH} words", remedy="look nearer to the word")
+            raise InputError(f"{written!r} looks further than {REACH} words", hint="look nearer to the word")
         parts.append((ATTRIBUTES.index(match[1]), int(match[2])))
     if len(parts) > TOGETHER or len(set(parts)) < len(parts):
-        raise InputError(f"{written!r} joins too much", remedy=f"join at most {TOGETHER} different parts by +")
+        raise InputError(f"{written!r} joins too much", hint=f"join at most {TOGETHER} different parts by +")
     return FeatureTemplate(tuple(parts))
 
 
@@ -265,7 +265,7 @@ def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tok
     for template in templates:
         if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MOST:
             what = f"the template {template} has more values than numbers can tell apart with so many words"
-            raise InputError(what, remedy="join fewer parts")
+            raise InputError(what, hint="join fewer parts")
         values = np.zeros(len(tokens), np.int64)
         lacking = np.zeros(len(tokens), bool)
         for attribute, place in template.parts:
@@ -281,5 +281,5 @@ def load_index(arrays: dict[str, np.ndarray], templates: tuple[FeatureTemplate, 
     keys, firsts = arrays["keys"], arrays["firsts"]
     fits = keys.dtype == firsts.dtype == np.int64 and firsts.shape == (len(templates) + 1,) and firsts[0] == 0
     if not fits or firsts[-1] != len(keys) or (np.diff(firsts) < 0).any():
-        raise ForebearError("the features of this chain of labels are damaged", remedy="train it again")
+        raise ForebearError("the features of this chain of labels are damaged", hint="train it again")
     return FeatureIndex(templates, tuple(np.split(keys, firsts[1:-1])))

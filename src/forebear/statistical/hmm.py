@@ -196,10 +196,10 @@ MOST = 0.5  # of what all states share, the most that is left to words which wer
 def validate_hmm(states: int, smoothing: float) -> None:
     """Refuses what is no hidden Markov model, before any text is read."""
     if states < 1:
-        raise InputError(f"a hidden Markov model of {states} states", remedy="choose 1 or more, such as 64")
+        raise InputError(f"a hidden Markov model of {states} states", hint="choose 1 or more, such as 64")
     if not 0 <= smoothing < 1:
-        remedy = "choose a share from 0 to below 1, such as 0.05; 0: what a state never said is impossible"
-        raise InputError(f"smoothing is {smoothing}", remedy=remedy)
+        hint = "choose a share from 0 to below 1, such as 0.05; 0: what a state never said is impossible"
+        raise InputError(f"smoothing is {smoothing}", hint=hint)
 
 
 class HMMModel:
@@ -217,7 +217,7 @@ class HMMModel:
     """
 
     heads = ("next",)
-    pseudo = False  # scores are factors of the probability of a row
+    is_pseudo_likelihood = False  # scores are factors of the probability of a row
 
     def __init__(
         self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.05
@@ -250,7 +250,7 @@ class HMMModel:
         """Tells how often each id stands in the whole text that it will learn from."""
         if int(np.sum(counts)) >= MOST_TOKENS:
             what = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
-            raise InputError(what, remedy=f"learn from fewer than {MOST_TOKENS:,}: give a part of the text")
+            raise InputError(what, hint=f"learn from fewer than {MOST_TOKENS:,}: give a part of the text")
         self.counts = np.where(self.predictable, np.asarray(counts, np.int64), 0)
         self._settled = None
 
@@ -313,7 +313,7 @@ class HMMModel:
         allowed[allowed] = self.predictable[targets[allowed]]
         if not allowed.all():
             what = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
-            raise InputError(what, remedy="prepare the text with the tokenizer of this run")
+            raise InputError(what, hint="prepare the text with the tokenizer of this run")
 
     # -- tables
 

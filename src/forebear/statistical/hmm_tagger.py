@@ -136,7 +136,7 @@ class HMMTagger:
     """
 
     heads = ("tag", "next")
-    pseudo = False
+    is_pseudo_likelihood = False
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class HMMTagger:
             raise ForebearError(f"{len(right)} tags of {self.tags} kinds for {len(tokens)} words")
         asked = right >= 0
         if not asked.any():
-            raise InputError("nothing is asked that counts", remedy="give examples with tags")
+            raise InputError("nothing is asked that counts", hint="give examples with tags")
         known = np.where(tokens < self.vocab_size, tokens, self.unknown)
         np.add.at(self._word_counts, (known[asked], right[asked]), 1)
         rows = np.repeat(np.arange(len(lengths)), lengths)[asked]
@@ -202,7 +202,7 @@ class HMMTagger:
     def finalize(self) -> _TaggerProbabilities:
         if self._settled is None:
             if not self._word_counts.any():
-                raise ForebearError("this model has counted nothing yet", remedy="fit it, or load what was learned")
+                raise ForebearError("this model has counted nothing yet", hint="fit it, or load what was learned")
             self._settled = _TaggerProbabilities(self)
         return self._settled
 

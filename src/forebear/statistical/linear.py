@@ -161,15 +161,15 @@ class LinearModel:
         penalty: float | None = None,
     ) -> None:
         if kind not in get_args(LinearKind):
-            raise InputError(f"no kind of linear model is named {kind!r}", remedy=f"there are: {', '.join(PENALTIES)}")
+            raise InputError(f"no kind of linear model is named {kind!r}", hint=f"there are: {', '.join(PENALTIES)}")
         fewest, most = (2 if kind in ("label", "tag") else 1), (1 if kind in ("number", "choice", "span") else answers)
         if not fewest <= answers <= most:
-            remedy = "it takes 1" if most == 1 else f"it takes {fewest} or more"
-            raise InputError(f"{answers} answers of the kind {kind!r}", remedy=remedy)
+            hint = "it takes 1" if most == 1 else f"it takes {fewest} or more"
+            raise InputError(f"{answers} answers of the kind {kind!r}", hint=hint)
         if order < 1 or (least is not None and least < 1):
-            raise InputError(f"n-grams of up to {order} tokens that occur {least} times", remedy="give 1 or more")
+            raise InputError(f"n-grams of up to {order} tokens that occur {least} times", hint="give 1 or more")
         if penalty is not None and not 0 < penalty < float("inf"):
-            raise InputError(f"the penalty is {penalty}", remedy="give a number above 0, such as 0.1")
+            raise InputError(f"the penalty is {penalty}", hint="give a number above 0, such as 0.1")
         self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
         self.skipped = np.array(sorted(set(skipped)), np.int64)
         self._making = FeatureConfig(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
@@ -217,7 +217,7 @@ class LinearModel:
             raise InputError("the weights of examples are not one number for each, of 0 or more")
         much = np.where(asked, much, 0.0)
         if not much.any():
-            raise InputError("nothing is asked that counts", remedy="give examples with labels")
+            raise InputError("nothing is asked that counts", hint="give examples with labels")
         features = self._making.fit(rows, np.flatnonzero(asked))
         problem = self._problem(features, rows, inputs, right, much)
         found = fit_linear(
@@ -318,7 +318,7 @@ class LinearModel:
         sides, told = self._weights[columns], values.astype(np.float64)
         if self.kind == "span":
             if head not in self.heads:
-                raise InputError(f"there is no answer named {head!r}", remedy=f"choose one of {', '.join(self.heads)}")
+                raise InputError(f"there is no answer named {head!r}", hint=f"choose one of {', '.join(self.heads)}")
             column = self.heads.index(head)
         elif self._columns == 1:
             column = 0
@@ -338,7 +338,7 @@ class LinearModel:
 
     def _settled(self) -> FeatureExtractor:
         if self._features is None:
-            raise ForebearError("this linear model has learned nothing yet", remedy="fit it, or load what was learned")
+            raise ForebearError("this linear model has learned nothing yet", hint="fit it, or load what was learned")
         return self._features
 
     # -- its state
@@ -354,14 +354,14 @@ class LinearModel:
         for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
                 found = f"the state of a linear model of the kind {self.kind!r} {what} {sorted(odd)}"
-                raise ForebearError(found, remedy=AGAIN)
+                raise ForebearError(found, hint=AGAIN)
         features = self._making.load(arrays)
         wanted = {"weights": (features.width, self._columns)} | ({"bias": (self._columns,)} if self._is_biased else {})
         for name, shape in wanted.items():
             array = arrays[name]
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
                 what = f"the array {name!r} of the linear model holds {array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", remedy=AGAIN)
+                raise ForebearError(f"{what} instead of finite float32 {list(shape)}", hint=AGAIN)
         self._features, self._weights = features, arrays["weights"]
         self._bias = arrays["bias"] if self._is_biased else np.zeros(0, np.float32)
 

@@ -176,10 +176,10 @@ class PassageFeatures:
         weights, asking = arrays["weights_of_tokens"], arrays["asking"]
         if weights.dtype != np.float32 or weights.shape != (vocabulary,) or not np.isfinite(weights).all():
             what = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
-            raise ForebearError(f"{what} instead of {vocabulary} weights", remedy="use an earlier checkpoint")
+            raise ForebearError(f"{what} instead of {vocabulary} weights", hint="use an earlier checkpoint")
         if asking.dtype != np.uint8 or asking.shape != (vocabulary,):
             what = f"the array 'asking' holds {asking.dtype} {list(asking.shape)} instead of {vocabulary} flags"
-            raise ForebearError(what, remedy="use an earlier checkpoint")
+            raise ForebearError(what, hint="use an earlier checkpoint")
         return cls(weights, np.flatnonzero(asking), skipped, shapes)
 
 

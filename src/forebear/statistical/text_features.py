@@ -158,7 +158,7 @@ class TextFeatures:
         if weights.dtype != np.float32 or weights.shape != (size,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ForebearError(
                 f"the array 'weights_of_ngrams' holds {weights.dtype} {list(weights.shape)} instead of {size} weights",
-                remedy="use an earlier checkpoint",
+                hint="use an earlier checkpoint",
             )
         return cls(ngrams, weights, skipped, pairs)
 

@@ -29,7 +29,7 @@ class TokenRows:
             raise ForebearError(f"rows of {int(lengths.sum()):,} tokens in all, but there are {len(tokens):,}")
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
             what = f"a row holds ids outside 0 to {vocabulary - 1}"
-            raise InputError(what, remedy="prepare the text with the tokenizer of this run")
+            raise InputError(what, hint="prepare the text with the tokenizer of this run")
         if not segmented:
             return cls(tokens, lengths)
         if segments is None or len(segments) != len(tokens) or not np.isin(segments, (0, 1)).all():

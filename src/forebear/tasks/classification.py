@@ -63,7 +63,7 @@ class Classification(Task):
     def from_examples(cls, examples: Sequence[LabeledExample], **options: Any) -> Classification:
         given = [example.label for example in examples if example.label is not None]
         if not given:
-            raise InputError("no example has a label", remedy="name the column with --label-column")
+            raise InputError("no example has a label", hint="name the column with --label-column")
         if all(isinstance(label, float) for label in given):
             values = np.array(given, float)
             return cls(kind="number", centre=float(values.mean()), spread=float(values.std()) or 1.0, **options)
@@ -71,7 +71,7 @@ class Classification(Task):
         counts = Counter(one for label in given for one in (label if isinstance(label, tuple) else (str(label),)))
         if (len(counts) < 2 and not several) or not counts:
             what = f"there is only one label: {', '.join(counts) or 'none'}"
-            raise InputError(what, remedy="give examples of at least two classes; nothing can be told apart otherwise")
+            raise InputError(what, hint="give examples of at least two classes; nothing can be told apart otherwise")
         return cls(labels=tuple(sorted(counts, key=_natural)), kind="several" if several else "one", **options)
 
     @property

@@ -186,7 +186,7 @@ def _numbers(true: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.nd
     true, predicted = np.asarray(true, np.float64), np.asarray(predicted, np.float64)
     _refuse_unlike(true, predicted)
     if not (np.isfinite(true).all() and np.isfinite(predicted).all()):
-        raise InputError("infinite, or no number at all, cannot be measured", remedy="look for NaN in data and answers")
+        raise InputError("infinite, or no number at all, cannot be measured", hint="look for NaN in data and answers")
     return true, predicted
 
 
@@ -198,7 +198,7 @@ def _refuse_unlike(true: np.ndarray, predicted: np.ndarray) -> None:
 
 def _refuse_nothing(cases: int) -> None:
     if not cases:
-        raise InputError("there are no examples to measure with", remedy="give at least one")
+        raise InputError("there are no examples to measure with", hint="give at least one")
 
 
 # How well a question was answered: exact match and F1 as SQuAD defines them, and for Chinese as CMRC 2018 does.
@@ -231,7 +231,7 @@ def answer_scores(
     if len(golds) != len(predicted):
         raise InputError(f"{len(predicted)} answers to {len(golds)} questions")
     if not golds:
-        raise InputError("there are no questions to measure with", remedy="give at least one")
+        raise InputError("there are no questions to measure with", hint="give at least one")
     chosen = language or answer_language(golds)
     scores = np.array([answer_score(gold, text, chosen) for gold, text in zip(golds, predicted, strict=True)])
     answered = np.array([bool(gold) for gold in golds])

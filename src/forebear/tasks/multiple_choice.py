@@ -59,8 +59,8 @@ class MultipleChoice(Task):
     @classmethod
     def from_examples(cls, examples: Sequence[ChoiceExample], **options: Any) -> MultipleChoice:
         if not any(example.right is not None for example in examples):
-            remedy = "give the number or the text of the right choice"
-            raise InputError("no example says which choice is right", remedy=remedy)
+            hint = "give the number or the text of the right choice"
+            raise InputError("no example says which choice is right", hint=hint)
         return cls(**options)
 
     @property

@@ -98,7 +98,7 @@ class QuestionAnswering(Task):
     def from_examples(cls, examples: Sequence[QuestionExample], **options: Any) -> QuestionAnswering:
         given = [example.answers for example in examples if example.answers is not None]
         if not any(given):
-            raise InputError("no question has an answer", remedy="give answers that stand in their passages")
+            raise InputError("no question has an answer", hint="give answers that stand in their passages")
         # A token is at least a character: no answer has more tokens than the longest has characters.
         longest = max(len(span.text) for answers in given for span in answers)
         return cls(**{"longest": min(longest, 80), "unanswered": not all(given), **options})

@@ -176,14 +176,14 @@ class SequenceTagging(Task):
     def from_examples(cls, examples: Sequence[TaggedExample], **options: Any) -> SequenceTagging:
         given = [example.tags for example in examples if example.tags is not None]
         if not given:
-            raise InputError("no sentence has tags", remedy="give a file with a word and its tag a line")
+            raise InputError("no sentence has tags", hint="give a file with a word and its tag a line")
         alone = all(len(word) == 1 for example in examples for word in example.words)
         options = {"characters": alone, "segmented": not alone and _has_long_words(examples), **options}
         if options.get("scheme") == iobes.PLAIN_SCHEME:
             return cls(**{"tags": tuple(sorted({*chain.from_iterable(given)})), **options})
         kinds = sorted({tag.partition("-")[2] for tags in given for tag in tags if tag != "O"})
         if not kinds:
-            raise InputError("no word has a tag but O", remedy="give sentences that hold something to find")
+            raise InputError("no word has a tag but O", hint="give sentences that hold something to find")
         marks = tuple(f"{part}-{kind}" for kind in kinds for part in "BIES")
         return cls(**{"tags": ("O", *marks), **options})
 
@@ -374,7 +374,7 @@ def _cut(text: str) -> Iterator[str]:
     if len(chinese) > 1 and sum(map(len, chinese)) <= SHORT * len(chinese):
         yield from parts
     else:
-        yield from (word for word in Segmenter().words(text) if not word.isspace())
+        yield from (word for word in Segmenter().split(text) if not word.isspace())
 
 
 def _mixed(text: str) -> Iterator[str]:

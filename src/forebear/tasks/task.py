@@ -160,7 +160,7 @@ class Task(ABC):
 def task_class(name: str) -> type[Task]:
     """The class of a task, loaded when it is asked for."""
     if name not in TASKS:
-        raise InputError(f"no task named {name!r}", remedy=f"there are: {', '.join(TASKS)}")
+        raise InputError(f"no task named {name!r}", hint=f"there are: {', '.join(TASKS)}")
     module, _, kind = TASKS[name].partition(":")
     return getattr(import_module(module), kind)
 
@@ -172,8 +172,8 @@ def task_from_json(told: Mapping[str, Any]) -> Task:
     try:
         return task_class(told["name"])(**fields)
     except TypeError as error:
-        remedy = "it was made by another version of forebear"
-        raise InputError(f"the task's fields do not fit: {error}", remedy=remedy) from error
+        hint = "it was made by another version of forebear"
+        raise InputError(f"the task's fields do not fit: {error}", hint=hint) from error
 
 
 # What a model says of examples: rows in batches of like length, never padded, answers in the order of the examples.

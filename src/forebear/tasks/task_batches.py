@@ -184,7 +184,7 @@ class ExampleEpochs:
 
     def check(self, source: ExampleRows) -> None:
         if not len(source):
-            raise InputError("there is no example to learn from", remedy="give a file with labelled examples")
+            raise InputError("there is no example to learn from", hint="give a file with labelled examples")
 
 
 @dataclass(frozen=True)

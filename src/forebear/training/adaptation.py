@@ -55,41 +55,39 @@ class Adaptation:
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             prompting = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
-            raise InputError(f"--how is {self.how!r}", remedy=f"there are: {', '.join(get_args(How))}{prompting}")
+            raise InputError(f"--how is {self.how!r}", hint=f"there are: {', '.join(get_args(How))}{prompting}")
         if self.read not in (None, *get_args(Pooling)):
-            raise InputError(f"--read is {self.read!r}", remedy=f"there are: {', '.join(get_args(Pooling))}")
+            raise InputError(f"--read is {self.read!r}", hint=f"there are: {', '.join(get_args(Pooling))}")
         if self.freeze_layers is not None and self.how != "freeze":
-            raise InputError("--freeze-layers means nothing without --how freeze", remedy="add --how freeze")
+            raise InputError("--freeze-layers means nothing without --how freeze", hint="add --how freeze")
         if self.freeze_layers is not None and self.freeze_layers < 0:
-            raise InputError(f"--freeze-layers is {self.freeze_layers}", remedy="give 0 or more")
+            raise InputError(f"--freeze-layers is {self.freeze_layers}", hint="give 0 or more")
         if not 0 < self.layer_decay <= 1:
-            raise InputError(f"--layer-decay is {self.layer_decay}", remedy="give a share above 0, up to 1")
+            raise InputError(f"--layer-decay is {self.layer_decay}", hint="give a share above 0, up to 1")
         if self.layer_decay < 1 and self.how == "features":
-            raise InputError("--layer-decay means nothing where no layer learns", remedy="leave it out")
+            raise InputError("--layer-decay means nothing where no layer learns", hint="leave it out")
         if not 0 <= self.dropout < 1 or self.language < 0:
             what = f"--head-dropout {self.dropout}, --language {self.language}"
-            raise InputError(what, remedy="give a dropout from 0 to below 1, and a weight of 0 or more")
+            raise InputError(what, hint="give a dropout from 0 to below 1, and a weight of 0 or more")
         self._check_reader()
 
     def _check_reader(self) -> None:
         if self.reader not in (None, *get_args(TaskEncoderKind)):
-            raise InputError(
-                f"--reader is {self.reader!r}", remedy=f"there are: {', '.join(get_args(TaskEncoderKind))}"
-            )
+            raise InputError(f"--reader is {self.reader!r}", hint=f"there are: {', '.join(get_args(TaskEncoderKind))}")
         if self.reader not in (None, "mean") and self.how == "features":
             what = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
-            raise InputError(what, remedy="--how freeze: the vectors stay, and what reads them learns")
+            raise InputError(what, hint="--how freeze: the vectors stay, and what reads them learns")
         if self.reader_width is not None and self.reader_width < 1:
-            raise InputError(f"--reader-width is {self.reader_width}", remedy="give 1 or more")
+            raise InputError(f"--reader-width is {self.reader_width}", hint="give 1 or more")
         if self.reader_width is not None and self.how == "features":
             what = "--reader-width means nothing with --how features, which takes vectors as they are"
-            raise InputError(what, remedy="leave it out")
+            raise InputError(what, hint="leave it out")
         if self.mixture not in (None, *get_args(PromptSide)):
-            raise InputError(f"--mixture is {self.mixture!r}", remedy=f"there are: {', '.join(get_args(PromptSide))}")
+            raise InputError(f"--mixture is {self.mixture!r}", hint=f"there are: {', '.join(get_args(PromptSide))}")
         if (self.mixture or self.mixture_norm) and self.reader is None:
-            raise InputError("--mixture means nothing without a reader", remedy="add one: --reader recurrent")
+            raise InputError("--mixture means nothing without a reader", hint="add one: --reader recurrent")
         if not 0 <= self.reader_dropout < 1:
-            raise InputError(f"--dropout is {self.reader_dropout}", remedy="give a share from 0 to below 1")
+            raise InputError(f"--dropout is {self.reader_dropout}", hint="give a share from 0 to below 1")
 
     def to_dict(self) -> dict[str, Any]:
         told = asdict(self)
@@ -115,9 +113,9 @@ class Adaptation:
         features, widths = self.how == "features", encoder.widths
         if features and len(set(widths)) > 1:
             told = " and ".join(f"{width:,}" for width in widths)
-            remedy = "--how freeze, or pre-train it with layers of one width"
-            raise InputError(f"its layers are {told} numbers wide: they cannot be mixed", remedy=remedy)
-        usual = "max" if self.reader in LARGEST else layout.read
+            hint = "--how freeze, or pre-train it with layers of one width"
+            raise InputError(f"its layers are {told} numbers wide: they cannot be mixed", hint=hint)
+        usual = "max" if self.reader in LARGEST else layout.pooling
         read = self.read or ("mean" if features else usual)
         making = HeadSpec(
             encoder.width,
@@ -143,13 +141,13 @@ class Adaptation:
             return list(encoder.parameters())
         layers = encoder.depth // 2 if self.freeze_layers is None else self.freeze_layers
         if layers > encoder.depth:
-            remedy = f"give at most {encoder.depth}, or --how features"
-            raise InputError(f"--freeze-layers is {layers}, but there are {encoder.depth}", remedy=remedy)
-        frozen = list(encoder.lower(layers))
-        above = {id(one) for one in encoder.lower(encoder.depth)} - {id(one) for one in frozen}
+            hint = f"give at most {encoder.depth}, or --how features"
+            raise InputError(f"--freeze-layers is {layers}, but there are {encoder.depth}", hint=hint)
+        frozen = list(encoder.lower_parameters(layers))
+        above = {id(one) for one in encoder.lower_parameters(encoder.depth)} - {id(one) for one in frozen}
         if 0 < layers < encoder.depth and not above:
             what = "all its layers are one and the same: none can stay while another learns"
-            raise InputError(what, remedy="--freeze-layers 0, --how features or --how finetune")
+            raise InputError(what, hint="--freeze-layers 0, --how features or --how finetune")
         return frozen
 
     def lr_scales(self, model: Model) -> dict[str, float]:
@@ -159,7 +157,7 @@ class Adaptation:
         encoder = model.encoder
         layer_of: dict[int, int] = {}
         for layer in range(encoder.depth + 1):
-            for parameter in encoder.lower(layer):
+            for parameter in encoder.lower_parameters(layer):
                 layer_of.setdefault(id(parameter), layer)
         names: Mapping[str, Any] = dict(model.named_parameters())
         top = encoder.depth + 1

@@ -78,7 +78,7 @@ class CheckpointStore:
             raise ForebearError(
                 f"no checkpoint of this run is whole: {'; '.join(wrong)}",
                 file=self.folder,
-                remedy="restore one of them from a copy, or train again into another folder",
+                hint="restore one of them from a copy, or train again into another folder",
             )
         return one, [f"{damage}: fell back to step {one.step:,}" for damage in wrong] if one else []
 

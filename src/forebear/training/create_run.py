@@ -55,7 +55,7 @@ def create_run(
             }
             run = RunFolder.create(aside, facts, tokenizer, None)
             if "parameters" not in more:
-                run.update(parameters=Run(run).parameters)
+                run.update(parameters=Run(run).num_parameters)
             write_card(run)
             if target.is_dir():
                 target.rmdir()

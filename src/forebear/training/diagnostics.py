@@ -30,12 +30,12 @@ class NonFiniteLossError(ForebearError):
 
 def text_warnings(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> Iterator[str]:
     """What can be said before the first step; words below a `least_count` are left out on purpose."""
-    unknown = corpus.facts["counts"]["unknown"] / max(1, len(corpus))
+    unknown = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
         raise ForebearError(
             "every token of this text is unknown to the tokenizer",
             file=corpus.folder,
-            remedy="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
+            hint="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
         )
     for how, listed in corpus.ledger.mended.items():
         yield f"{listed.count:,} bytes that are not in the text's encoding were {how}; its ledger.json lists them"
@@ -103,7 +103,7 @@ class Diagnostics:
         if not math.isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}",
-                remedy=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
+                hint=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
             )
 
     def lower_lr(self, rate: float) -> float:
@@ -116,7 +116,7 @@ class Diagnostics:
             raise NonFiniteLossError(
                 f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, where vectors that "
                 f"know nothing have {nothing:.2f}",
-                remedy=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
+                hint=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
             )
         if nothing is not None and loss > nothing:
             self.emit(
@@ -146,12 +146,12 @@ class Diagnostics:
     def of_end(self, loss: float, seconds: float, given: float | None, *, once: bool = False) -> None:
         """`loss` is that of the held-out text when training is over; `once`: all of it was shown once, and counted."""
         if self.unigram_loss is not None and loss > self.unigram_loss:
-            remedy = "give it more text, or another --smoothing" if once else "give it more time, or more text"
+            hint = "give it more text, or another --smoothing" if once else "give it more time, or more text"
             if loss > RUINED * self.unigram_loss and not once:
-                remedy = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
+                hint = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
             self.emit(
                 "little is learned",
-                f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram_loss:.2f}): {remedy}",
+                f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram_loss:.2f}): {hint}",
             )
         if given is not None and seconds > LATE * given and not once:
             self.emit(

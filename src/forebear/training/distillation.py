@@ -56,7 +56,11 @@ class LogitDistillation(nn.Module):
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         head: Any = self._head[0]
-        return _asked(target) if isinstance(head, TagHead) and target is not None else head.wanted(lengths, None)
+        return (
+            _asked(target)
+            if isinstance(head, TagHead) and target is not None
+            else head.supervised_positions(lengths, None)
+        )
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Targets are (E, answers), (T, tags) or, ending in -inf, (E, choices) and (B, places); NaN: nothing is said.
@@ -94,16 +98,16 @@ class TokenDistillation(nn.Module):
         self._heads, self.how = (head, theirs), how
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return self._heads[0].wanted(lengths, target)
+        return self._heads[0].supervised_positions(lengths, target)
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         head, theirs = self._heads
         asked = (target >= 0).nonzero().squeeze(1)
         with torch.no_grad():
-            taught = theirs.transformed(_at(states.teacher, asked))
+            taught = theirs.transform_states(_at(states.teacher, asked))
         told = (taught, theirs.weight, theirs.bias)
         return mixed_cross_entropy(
-            head.transformed(_at(states, asked)), head.weight, head.bias, target[asked], told, self.how
+            head.transform_states(_at(states, asked)), head.weight, head.bias, target[asked], told, self.how
         )
 
 
@@ -246,7 +250,7 @@ def layer_distillations(how: DistillationConfig, student: Encoder, teacher: Enco
             what = (
                 f"--attention compares maps head by head, but the student has {heads[0]} heads, the teacher {heads[1]}"
             )
-            raise InputError(what, remedy=f"give the student as many (--heads {heads[1]}), or leave --attention out")
+            raise InputError(what, hint=f"give the student as many (--heads {heads[1]}), or leave --attention out")
         made["attention"] = AttentionDistillation(student, teacher)
     return made
 

@@ -80,7 +80,7 @@ class Torch:
     def cause(self, error: Exception) -> Exception:
         return ForebearError(
             f"another process of this group is lost, and all have stopped ({str(error).splitlines()[0]})",
-            remedy="torchrun tells which ended first; the same command goes on from the last checkpoint",
+            hint="torchrun tells which ended first; the same command goes on from the last checkpoint",
         )
 
     def _send(self, thing: Any, rank: int) -> None:

@@ -139,10 +139,10 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
     there = available()
     name = recipe.device or there[0]
     if name.partition(":")[0] not in there:
-        raise InputError(f"there is no device {name!r} here", remedy=f"choose one of {', '.join(there)}")
+        raise InputError(f"there is no device {name!r} here", hint=f"choose one of {', '.join(there)}")
     precision = recipe.precision or ("bfloat16" if _has_bfloat16(name) else "float32")
     if precision not in ("float32", "bfloat16"):
-        raise InputError(f"--precision is {precision!r}", remedy="choose float32 or bfloat16")
+        raise InputError(f"--precision is {precision!r}", hint="choose float32 or bfloat16")
     threads = recipe.threads or cpu_count()
     torch.set_num_threads(threads)
     return DeviceConfig(name, threads, precision)
@@ -220,7 +220,7 @@ class GradientLearner(Learner):
     def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
         asked = batch.supervised_counts()
         while True:
-            parts = batch.parts(self.parts)
+            parts = batch.split(self.parts)
             losses = self.accumulate_gradients([MicroBatch(*one) for one in enumerate(parts)], asked, step)
             if losses is not None:
                 return mean_losses(losses, asked, self.apply_gradients(self.recipe.rate * share))
@@ -269,7 +269,7 @@ class GradientLearner(Learner):
         if all(len(np.unique(_examples(part))) == 1 for part in parts):
             raise ForebearError(
                 "out of memory, even with a single example at a time",
-                remedy="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
+                hint="choose a smaller --size, --context or --vocabulary, or a machine with more memory",
             )
         self.parts = 2 * len(parts)
         many = f"{len(parts)} part{'s' * (len(parts) > 1)}"
@@ -303,7 +303,7 @@ class GradientLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
-            parts = batch.parts(self.parts)
+            parts = batch.split(self.parts)
             losses = self.evaluate_parts([MicroBatch(*one) for one in enumerate(parts)])
             if losses is not None:
                 return sum_losses(losses)
@@ -353,7 +353,7 @@ class GradientLearner(Learner):
             raise ForebearError(
                 f"what the optimiser remembers does not fit the network: {', '.join(strange[:3])}",
                 file=folder / LEARNER_STATE_FILE,
-                remedy="resume with the version of forebear that wrote it",
+                hint="resume with the version of forebear that wrote it",
             )
 
 

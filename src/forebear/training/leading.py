@@ -183,7 +183,7 @@ class Leading(Learner):
         """As many parts as a single process would make of a step, or one for each process."""
         size = self.line.size
         count = -(-self.learner.parts // size) * size
-        return self.way.shared_out([MicroBatch(*one) for one in enumerate(batch.parts(count))])
+        return self.way.shared_out([MicroBatch(*one) for one in enumerate(batch.split(count))])
 
     def _all(self, word: Any, own: Callable[[], None]) -> None:
         self._each([word] * self.line.size, lambda _: own())

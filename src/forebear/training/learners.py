@@ -159,7 +159,7 @@ class CRFLearner(CountingLearner):
         problem, search = self._begun(batch)
         before = search.value
         self.ended = not search.step() or self._is_low(search)
-        self.model.take(search.point)
+        self.model.set_weights(search.point)
         return {"tag": before / max(1, len(problem.gold_labels))}
 
     def _begun(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
@@ -168,7 +168,10 @@ class CRFLearner(CountingLearner):
         if self._search is None:
             how: dict[str, Any] = {"memory": MEMORY, "l1": self.model.l1, "state": self._state}
             how["curvature"] = self._problem.curvature
-            self._search, self._state = LBFGSOptimizer(self._problem.value, np.zeros(self._problem.size), **how), None
+            self._search, self._state = (
+                LBFGSOptimizer(self._problem.objective, np.zeros(self._problem.size), **how),
+                None,
+            )
         return self._problem, self._search
 
     @staticmethod
@@ -185,7 +188,7 @@ class CRFLearner(CountingLearner):
         self._begun(batch)
         began = time.monotonic()
         assert self._problem is not None
-        self._problem.value(np.zeros(self._problem.size))
+        self._problem.objective(np.zeros(self._problem.size))
         return time.monotonic() - began
 
     def save(self, folder: Path) -> None:
@@ -224,8 +227,8 @@ class EMLearner(CountingLearner):
         """Tells how often each token stands in the text, and how many steps show all of it."""
         self.epoch = objective.steps(source, self.recipe.batch)
         counts = np.zeros(self.model.vocabulary, np.int64)
-        for begin in range(0, source.tokens, BLOCK):
-            ids, _ = source.token_slice(begin, min(begin + BLOCK, source.tokens))
+        for begin in range(0, source.num_tokens, BLOCK):
+            ids, _ = source.token_slice(begin, min(begin + BLOCK, source.num_tokens))
             counts += np.bincount(ids, minlength=len(counts))
         unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
         counts[self.model.end] += len(source.by_sentence() if unit == "sentence" else source)

@@ -165,7 +165,7 @@ class Leader:
         with suppress(subprocess.TimeoutExpired):
             code = self.processes[number].wait(PATIENCE)
             how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return ForebearError(f"process {number + 1} (of 0 to {self.size - 1}) {how}: all have stopped", remedy=REMEDY)
+        return ForebearError(f"process {number + 1} (of 0 to {self.size - 1}) {how}: all have stopped", hint=REMEDY)
 
 
 class Follower:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.interrupts import deferred_interrupts
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import cache_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError
+from forebear.interrupts import deferred_interrupts
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective
 from forebear.statistical.array_pool import memory_map_arrays
@@ -43,7 +43,7 @@ def learner_for(
     milestone: ModelSpec, tokenizer: Tokenizer | TokenizerPair, recipe: Recipe, given: Mapping[str, Any] | None = None
 ) -> Learner:
     """`given` are tensors to begin with, where it is not from nothing."""
-    network = milestone.network(tokenizer)
+    network = milestone.build(tokenizer)
     if milestone.counts_again:
         from forebear.training.learners import EMLearner
 
@@ -75,7 +75,7 @@ def load_model(
     quantised: bool = False,
 ) -> Any:
     """The network of a milestone with these weights, strictly; with all its heads, or with just these."""
-    network = milestone.network(tokenizer)
+    network = milestone.build(tokenizer)
     if milestone.learning == "counting":
         from safetensors.numpy import load_file
 
@@ -243,7 +243,7 @@ TABLE = "ngrams.table"
 
 def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
     """The network of a run that counts, and what had to be said on the way to it."""
-    network, told, file = folder.spec.network(folder.tokenizer), folder.metadata.get("weights"), folder.path / TABLE
+    network, told, file = folder.spec.build(folder.tokenizer), folder.metadata.get("weights"), folder.path / TABLE
     if not isinstance(network, NgramModel):
         weights, notes = folder.verified_weights()
         return load_model(folder.spec, folder.tokenizer, weights), notes
@@ -259,7 +259,7 @@ def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
             _verify_once(table, file)
             network.use_store(table, lambda: _state(folder))
         except ForebearError as error:
-            notes.append(f"{file} {error.what}: it is made again")
+            notes.append(f"{file} {error.message}: it is made again")
         else:
             return network, notes
     weights, more = folder.verified_weights()

@@ -28,7 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, write_json
@@ -94,7 +94,7 @@ def lock_folder(folder: Path, otherwise: str) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise InputError(otherwise, file=folder, remedy="wait for it, or stop it first") from error
+        raise InputError(otherwise, file=folder, hint="wait for it, or stop it first") from error
     try:
         yield
     finally:
@@ -128,7 +128,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             with run.lock():
                 if (path / RUN_FILE).exists():
-                    raise InputError("another process has just begun a run here", file=path, remedy="run again")
+                    raise InputError("another process has just begun a run here", file=path, hint="run again")
                 tokenizer.save(path / TOKENIZER_FILE)
                 if ledger is not None:
                     write_json(path / LEDGER_FILE, ledger)
@@ -142,21 +142,21 @@ class RunFolder:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
         path = Path(path)
-        remedy = "name a folder that forebear pretrain or forebear import made; forebear runs lists them"
+        hint = "name a folder that forebear pretrain or forebear import made; forebear runs lists them"
         if not path.is_dir():
             what = "is no folder" if path.exists() else "there is no such run"
-            raise InputError(what, file=path, remedy=remedy)
+            raise InputError(what, file=path, hint=hint)
         try:
             facts = json.loads((path / RUN_FILE).read_text())
         except FileNotFoundError as error:
-            raise InputError(f"is no run: it has no {RUN_FILE}", file=path, remedy=remedy) from error
+            raise InputError(f"is no run: it has no {RUN_FILE}", file=path, hint=hint) from error
         except (OSError, ValueError) as error:
             raise ForebearError(
-                f"cannot be read: {error}", file=path / RUN_FILE, remedy="restore it from a copy"
+                f"cannot be read: {error}", file=path / RUN_FILE, hint="restore it from a copy"
             ) from error
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             told = facts.get("format") if isinstance(facts, dict) else None
-            raise InputError(f"a run of format {told!r}; this version reads {FORMAT!r}", file=path, remedy=remedy)
+            raise InputError(f"a run of format {told!r}; this version reads {FORMAT!r}", file=path, hint=hint)
         return cls(path, facts)
 
     def save(self) -> None:
@@ -186,13 +186,13 @@ class RunFolder:
         try:
             return kind(**self.metadata["fields"])
         except TypeError as error:
-            remedy = "it was made by another version of forebear"
-            raise InputError(f"its fields do not fit: {error}", file=self.path / RUN_FILE, remedy=remedy) from error
+            hint = "it was made by another version of forebear"
+            raise InputError(f"its fields do not fit: {error}", file=self.path / RUN_FILE, hint=hint) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         made = Tokenizer.load(self.path / TOKENIZER_FILE)
-        return self.spec.reading(made) if "task" in self.metadata else made
+        return self.spec.task_tokenizer(made) if "task" in self.metadata else made
 
     @cached_property
     def tokenizers(self) -> Tokenizer | TokenizerPair:
@@ -218,9 +218,7 @@ class RunFolder:
     def require_float_weights(self, otherwise: str, verb: str) -> None:
         """An error where its weights are small integers; what is meant is done with the run it was made of."""
         if "quantised" in self.metadata:
-            raise InputError(
-                otherwise, file=self.path, remedy=f"{verb} {self.metadata['parent']}, which it was made of"
-            )
+            raise InputError(otherwise, file=self.path, hint=f"{verb} {self.metadata['parent']}, which it was made of")
 
     def require_trainable(self) -> None:
         """An error where its weights cannot change."""
@@ -274,10 +272,10 @@ class RunFolder:
             raise ForebearError(
                 "is missing or not what was written, and there is no checkpoint to fall back to",
                 file=own,
-                remedy="restore it from a copy, or train again",
+                hint="restore it from a copy, or train again",
             )
-        remedy = f"train it with: {self.resume_command}"
-        raise InputError("has learned nothing yet: there is no checkpoint", file=self.path, remedy=remedy)
+        hint = f"train it with: {self.resume_command}"
+        raise InputError("has learned nothing yet: there is no checkpoint", file=self.path, hint=hint)
 
 
 # The log of a run: a JSON line for every so many steps, cut back to where a resumed run begins again.
@@ -356,7 +354,7 @@ def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
     if not root.is_dir():
         what = "is no folder" if root.exists() else "there is no such folder"
         raise InputError(
-            what, file=root, remedy="name the folder your runs are in; forebear pretrain makes them in runs/"
+            what, file=root, hint="name the folder your runs are in; forebear pretrain makes them in runs/"
         )
     lines = sorted((_line(place) for place in _places(root, DEEPEST)), key=lambda line: line.folder)
     lines.sort(key=lambda line: line.began, reverse=True)
@@ -381,7 +379,7 @@ def _line(place: Path) -> RunSummary:
     try:
         return _listing_told(RunFolder.open(place))
     except ForebearError as error:
-        return RunSummary(str(place), "broken", reason=error.what)
+        return RunSummary(str(place), "broken", reason=error.message)
     except (KeyError, TypeError, AttributeError) as error:
         return RunSummary(str(place), "broken", reason=f"{RUN_FILE} is not what it should be: {error!r}")
 

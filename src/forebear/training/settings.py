@@ -77,7 +77,7 @@ class Recipe:
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) > 1:
             told = " and ".join(f"--{name}" for name in given)
-            raise InputError(f"{told} contradict each other", remedy="give one of --time, --steps, --tokens, --epochs")
+            raise InputError(f"{told} contradict each other", hint="give one of --time, --steps, --tokens, --epochs")
         for name in (
             *BUDGETS,
             "batch",
@@ -92,26 +92,24 @@ class Recipe:
         ):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InputError(f"{_flag(name)} is {value}", remedy="give a number above 0")
+                raise InputError(f"{_flag(name)} is {value}", hint="give a number above 0")
         for name, value in asdict(self).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{_flag(name)} is {value}", remedy="give a finite number")
+                raise InputError(f"{_flag(name)} is {value}", hint="give a finite number")
         if self.schedule not in (None, "line", "root"):
-            raise InputError(
-                f"--schedule is {self.schedule!r}", remedy="choose line, or root (the Transformer paper's)"
-            )
+            raise InputError(f"--schedule is {self.schedule!r}", hint="choose line, or root (the Transformer paper's)")
         if self.schedule == "root" and self.fall is not None:
-            raise InputError("--fall means nothing to --schedule root", remedy="leave it out")
+            raise InputError("--fall means nothing to --schedule root", hint="leave it out")
         if not 0 < self.cooldown <= 1:
-            raise InputError(f"--cooldown is {self.cooldown}", remedy="give a share between 0 and 1, such as 0.4")
+            raise InputError(f"--cooldown is {self.cooldown}", hint="give a share between 0 and 1, such as 0.4")
         if not 0 <= self.held_out < 1:
-            raise InputError(f"--held-out is {self.held_out}", remedy="give a share between 0 and 1, such as 0.05")
+            raise InputError(f"--held-out is {self.held_out}", hint="give a share between 0 and 1, such as 0.05")
         if not 0 < self.memory < 1:
-            raise InputError(f"--memory is {self.memory}", remedy="give a number between 0 and 1, such as 0.99")
+            raise InputError(f"--memory is {self.memory}", hint="give a number between 0 and 1, such as 0.99")
         if self.fall is not None and (self.steps is None or self.fall < 0):
-            raise InputError("--fall is a step of a run with so many --steps", remedy="give --cooldown instead")
+            raise InputError("--fall is a step of a run with so many --steps", hint="give --cooldown instead")
         if self.decay < 0 or (self.warmup or 0) < 0 or self.seed < 0:
-            raise InputError("--decay, --warmup and --seed cannot be negative", remedy="give 0 or more")
+            raise InputError("--decay, --warmup and --seed cannot be negative", hint="give 0 or more")
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -128,7 +126,7 @@ def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
     kinds = {field.name: str(field.type) for field in fields(Recipe)}
     for name in settings:
         if name not in kinds:
-            raise InputError(f"a recipe has no setting {name!r}", remedy=suggest(name, kinds))
+            raise InputError(f"a recipe has no setting {name!r}", hint=suggest(name, kinds))
     return Recipe(**{name: _read(name, kinds[name], value) for name, value in settings.items()})
 
 
@@ -138,22 +136,22 @@ def _read(name: str, kind: str, value: Any) -> Any:
         return parse_duration(value)
     if kind.startswith("bool"):
         if not isinstance(value, bool):
-            raise InputError(f"{_flag(name)} is {value!r}", remedy="give true or false")
+            raise InputError(f"{_flag(name)} is {value!r}", hint="give true or false")
         return value
     if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
-        raise InputError(f"{_flag(name)} is {value!r}", remedy="give a number")
+        raise InputError(f"{_flag(name)} is {value!r}", hint="give a number")
     if "int" in kind:
         number = parse_count(value, name)
         if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:
             forgotten = value.strip().isdigit()
-            remedy = f"write it with its unit: {number}M, or 4G" if forgotten else "give 1M or more, such as 500M or 4G"
-            raise InputError(f"--max-memory is {number:,} bytes", remedy=remedy)
+            hint = f"write it with its unit: {number}M, or 4G" if forgotten else "give 1M or more, such as 500M or 4G"
+            raise InputError(f"--max-memory is {number:,} bytes", hint=hint)
         return number
     if "float" in kind:
         try:
             return float(value)
         except ValueError as error:
-            raise InputError(f"{_flag(name)} is {value!r}", remedy="give a number") from error
+            raise InputError(f"{_flag(name)} is {value!r}", hint="give a number") from error
     return str(value)
 
 
@@ -165,7 +163,7 @@ def parse_duration(text: str | float) -> float:
     units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
-        raise InputError(f"{text!r} is no duration", remedy="write it as 30s, 5m, 2h or 1h30m")
+        raise InputError(f"{text!r} is no duration", hint="write it as 30s, 5m, 2h or 1h30m")
     return sum(float(number) * units[unit] for number, unit in parts)
 
 
@@ -175,7 +173,7 @@ def parse_count(text: str | float, name: str = "the number") -> int:
     found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d\d?)?)([kmgbt]?)", str(text).strip().lower())
     number = Decimal(found[1].replace("_", "")).scaleb(zeros[found[2]]) if found else Decimal("0.5")
     if number != int(number):
-        raise InputError(f"{_flag(name)} is {text!r}", remedy="write a whole number as 4096, 200k, 1.5M or 2G")
+        raise InputError(f"{_flag(name)} is {text!r}", hint="write a whole number as 4096, 200k, 1.5M or 2G")
     return int(number)
 
 
@@ -189,9 +187,9 @@ def read_toml(file: str | Path, form: str) -> dict[str, Any]:
         with open(file, "rb") as opened:
             return tomllib.load(opened)
     except OSError as error:
-        raise InputError(error.strerror or str(error), file=file, remedy="give the path of a TOML file") from error
+        raise InputError(error.strerror or str(error), file=file, hint="give the path of a TOML file") from error
     except ValueError as error:
-        raise InputError(f"not TOML: {error}", file=file, remedy=form) from error
+        raise InputError(f"not TOML: {error}", file=file, hint=form) from error
 
 
 def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
@@ -202,8 +200,8 @@ def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
     settings = [field.name for field in fields(Recipe)]
     for name, value in told.items():
         if name not in names:
-            remedy = "put it under [recipe]" if name in settings else suggest(name, names)
-            raise InputError(f"a recipe file has no {name!r} at its top", file=file, remedy=remedy)
+            hint = "put it under [recipe]" if name in settings else suggest(name, names)
+            raise InputError(f"a recipe file has no {name!r} at its top", file=file, hint=hint)
         if (name in ("fields", "recipe")) != isinstance(value, dict):
-            raise InputError(f"{name!r} is not what it should be", file=file, remedy=form)
+            raise InputError(f"{name!r} is not what it should be", file=file, hint=form)
     return told

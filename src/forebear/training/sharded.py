@@ -97,8 +97,8 @@ class Sharded:
     def gradients(self, job: Step) -> Result | None:
         losses = self.worker.accumulate_gradients(job.parts, job.asked, job.step)
         if losses is None:  # the others wait for us in the middle of their way: nobody can turn back
-            remedy = f"divide steps into more parts (--accumulate {2 * self.keeper.parts}), or use more processes"
-            raise ForebearError(f"out of memory in process {self.line.rank}", remedy=remedy)
+            hint = f"divide steps into more parts (--accumulate {2 * self.keeper.parts}), or use more processes"
+            raise ForebearError(f"out of memory in process {self.line.rank}", hint=hint)
         return losses, {name for name, one in self.worker.sharded.items() if one.grad is not None}
 
     def moved(self, names: set[str], rate: float) -> bool:

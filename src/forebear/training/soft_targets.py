@@ -35,14 +35,12 @@ class DistillationConfig:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
-            raise InputError(f"--temperature is {self.temperature}", remedy="give a number above 0, such as 2")
+            raise InputError(f"--temperature is {self.temperature}", hint="give a number above 0, such as 2")
         if not 0 <= self.share <= 1:
-            raise InputError(
-                f"--share is {self.share}", remedy="give a share from 0 (truth alone) to 1 (teacher alone)"
-            )
+            raise InputError(f"--share is {self.share}", hint="give a share from 0 (truth alone) to 1 (teacher alone)")
         if not (0 <= self.hidden < math.inf and 0 <= self.attention < math.inf):
             what = f"--hidden {self.hidden}, --attention {self.attention}"
-            raise InputError(what, remedy="give weights of 0 or more")
+            raise InputError(what, hint="give weights of 0 or more")
 
     @property
     def layer_losses(self) -> dict[str, float]:

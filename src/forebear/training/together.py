@@ -31,13 +31,13 @@ class ProcessGroup:
         """An error where several processes mean nothing, or each would have to know what another has read."""
         if self.size > 1 and carries:
             what = f"--processes {self.size}: {milestone} carries its state from step to step, which one process has"
-            raise InputError(what, remedy="add --state fresh, or leave --processes out")
+            raise InputError(what, hint="add --state fresh, or leave --processes out")
         if self.size > 1 and learning == "counting":
             what = f"--processes {self.size} means nothing to {milestone}, which counts"
-            raise InputError(what, remedy="leave it out; --workers prepares the text with several processes")
+            raise InputError(what, hint="leave it out; --workers prepares the text with several processes")
         if self.size > 1 and learning == "sweeping":
             what = f"--processes {self.size} means nothing to {milestone}, whose threads share one table"
-            raise InputError(what, remedy=f"give --threads {self.size} instead")
+            raise InputError(what, hint=f"give --threads {self.size} instead")
 
     @contextmanager
     def wrap_learner(self, alone: Learner) -> Iterator[Learner]:
@@ -52,7 +52,7 @@ class ProcessGroup:
         kind = alone.device.device.partition(":")[0]
         if kind not in ("cpu", "cuda"):
             raise InputError(
-                f"there is one device {kind}, and no part of it for each process", remedy="leave --processes out"
+                f"there is one device {kind}, and no part of it for each process", hint="leave --processes out"
             )
         if self.line is None:
             self.line = Leader(self.size)
@@ -85,15 +85,15 @@ def launch_processes(processes: int | None = None, *, shard: bool = False) -> It
     if all(name in os.environ for name in STARTED_BY_ANOTHER):
         if processes is not None:
             what = "--processes means nothing here: this process was started as one of several"
-            raise InputError(what, remedy="leave it out; torchrun --nproc-per-node says how many")
+            raise InputError(what, hint="leave it out; torchrun --nproc-per-node says how many")
         with _connected(shard) as group:
             yield group
         return
     if processes is not None and processes < 1:
-        raise InputError(f"--processes is {processes}", remedy="give a number of at least 1")
+        raise InputError(f"--processes is {processes}", hint="give a number of at least 1")
     group = ProcessGroup(processes or 1, shard=shard)
     if shard and group.size == 1:
-        raise InputError("--shard divides a network among processes", remedy="say among how many: --processes 2")
+        raise InputError("--shard divides a network among processes", hint="say among how many: --processes 2")
     try:
         yield group
     except BaseException as error:

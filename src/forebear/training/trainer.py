@@ -180,7 +180,7 @@ class Trainer:
             self._begin()
             self.folder.update(state="training")
             self.began = time.monotonic() - self.at.seconds
-            usual = self.folder.spec.recipe().get("rate")
+            usual = self.folder.spec.default_recipe().get("rate")
             troubles = Diagnostics(self.unigram, self.pace.warmup, self.epoch, self._note, usual)
             while not self._over():
                 self._step(troubles)
@@ -200,7 +200,7 @@ class Trainer:
         try:
             yield
         except NonFiniteLossError as error:
-            self.folder.update(state="failed", failure=error.what)
+            self.folder.update(state="failed", failure=error.message)
             raise
 
     # -- before
@@ -231,7 +231,7 @@ class Trainer:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
 
     def _resume(self, one: Checkpoint) -> None:
-        state = one.state()
+        state = one.load_state()
         self.learner.load(one.folder)
         self.at = _LoopState(**state["position"])
         self.pace = Schedule.from_dict(state["pace"], self.recipe)
@@ -367,7 +367,7 @@ class Trainer:
         raise UserInterrupt(
             f"interrupted at step {self.at.step:,}; everything is saved",
             file=self.folder.path,
-            remedy=f"go on with: {self.folder.resume_command}",
+            hint=f"go on with: {self.folder.resume_command}",
         )
 
     def _finish(self) -> None:
@@ -375,7 +375,7 @@ class Trainer:
         last = self._save()
         best = last
         if self.at.best is not None and self.at.best_step != last.step:
-            found = [one for one in self.folder.checkpoints.all() if one.step == self.at.best_step]
+            found = [one for one in self.folder.checkpoints.list_all() if one.step == self.at.best_step]
             damage = found[0].damage() if found else "is gone"
             if damage is None:
                 best = found[0]

@@ -77,7 +77,7 @@ def test_a_folder_of_ones_own(story, pieces, tmp_path):
     story.write_text("something else entirely")
     with pytest.raises(InputError, match="holds a corpus of other text") as caught:
         prepare_corpus([story], pieces, to=tmp_path / "my corpus")
-    assert "--overwrite" in caught.value.remedy
+    assert "--overwrite" in caught.value.hint
     assert len(prepare_corpus([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
@@ -106,7 +106,7 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
     by_line = TextFormat(documents="lines")
     small, large = prepare_corpus([one], pieces, reading=by_line), prepare_corpus([more], pieces, reading=by_line)
     split, later = small.split(0.2), large.split(0.2)
-    assert split.how == later.how == "content"
+    assert split.method == later.method == "content"
     assert sorted([*split.train.units[:, 0], *split.held_out.units[:, 0]]) == list(range(400))  # a sentence each
     assert 40 < len(split.held_out) < 120
 
@@ -120,9 +120,9 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
 
 def test_a_share_is_between_none_and_all(story, pieces):
     corpus = prepare_corpus([story], pieces)
-    assert corpus.split(1e-9).how == "position"
+    assert corpus.split(1e-9).method == "position"
     nothing = corpus.split(0)
-    assert (nothing.how, len(nothing.held_out), nothing.train.vocabulary) == (
+    assert (nothing.method, len(nothing.held_out), nothing.train.vocabulary) == (
         "nothing",
         0,
         corpus.all_documents().vocabulary,

@@ -67,20 +67,20 @@ def test_whole_documents_have_the_tokens_of_the_uncut_text(data, tmp_path, monke
     assert len(documents) == len(whole.hashes)
     for number, document in enumerate(documents):
         assert np.array_equal(whole.document_ids(number), gpt2.encode(document.text).ids), document.text[:50]
-    assert np.array_equal(whole.sentences, whole.starts)
+    assert np.array_equal(whole.sentences, whole.document_starts)
     monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 10_000)
     parts, _ = read(tmp_path / "r.jsonl")
     assert len(parts) > len(documents)
     long = prepare_corpus([tmp_path / "r.jsonl"], gpt2, sentences="whole", to=tmp_path / "parts")
     assert np.array_equal(long.ids, np.concatenate([gpt2.encode(part.text).ids for part in parts]))
     assert len(long.sizes) == len(parts)
-    assert np.array_equal(long.whole().sizes, whole.sizes)
+    assert np.array_equal(long.all_documents().unit_bytes, whole.sizes)
 
 
 def test_only_whole_documents_have_tokens_across_sentences(tmp_path):
     text = "他走了。“她也走了。”"
     pairs = train_tokenizer("bytepair", [text] * 20, size=300)
-    assert "。“" in [pairs.decode([i]) for i in range(pairs.size)]
+    assert "。“" in [pairs.decode([i]) for i in range(pairs.vocab_size)]
     (tmp_path / "t.txt").write_text(text)
     whole, cut = (
         prepare_corpus([tmp_path / "t.txt"], pairs, sentences=mode).ids.tolist() for mode in ("whole", "split")

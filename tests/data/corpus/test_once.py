@@ -100,5 +100,5 @@ def test_a_text_that_changes_in_between_is_told(tmp_path, monkeypatch):
     tokenizer = tokenizer_for("spaces", [text], TextFormat(), TokenizerTrainingOptions(), once=once)
     text.write_text("a b d\nc\n")
     corpus = prepare_corpus([text], tokenizer, sentences="lines", workers=1, once=once)
-    assert corpus.facts["counts"]["tokens"] == 4
-    assert corpus.facts["counts"]["unknown"] == 1
+    assert corpus.metadata["counts"]["tokens"] == 4
+    assert corpus.metadata["counts"]["unknown"] == 1

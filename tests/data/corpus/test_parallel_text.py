@@ -35,7 +35,7 @@ def write(name: str, lines: list[str]) -> str:
 
 
 def pairs(*paths: str, **how) -> list[tuple[int, str, str]]:
-    return list(ParallelFormat(**how).read(paths, Ledger()))
+    return list(ParallelFormat(**how).read_pairs(paths, Ledger()))
 
 
 WANTED = list(zip(range(1, 5), GERMAN, ENGLISH, strict=True))
@@ -108,7 +108,7 @@ def test_any_two_files_have_a_first_suspicious_line(left, right):
 def test_pairs_that_lack_a_side_are_dropped_into_the_ledger_with_their_lines():
     lines = ["a\tb", "\u200b\tb", "a\t", "\t", "c\td"]
     ledger = Ledger()
-    found = list(ParallelFormat().read([write("a.tsv", lines)], ledger))
+    found = list(ParallelFormat().read_pairs([write("a.tsv", lines)], ledger))
     assert found == [(1, "a", "b"), (5, "c", "d")]
     dropped = {reason: [item["line"] for item in listed.examples] for reason, listed in ledger.drops.items()}
     assert dropped == {"one side is empty": [2, 3], "both sides are empty": [4]}
@@ -137,7 +137,7 @@ def test_what_is_no_pair_is_named(lines, name, how, words, line):
     with pytest.raises(InputError, match=words) as raised:
         pairs(write(name, lines), **how)
     assert raised.value.line == line
-    assert raised.value.remedy
+    assert raised.value.hint
 
 
 def test_too_many_files_and_columns_of_two_files_are_refused():
@@ -191,9 +191,9 @@ def test_translations_of_one_text_are_all_on_one_side():
     corpus = corpus_of([f"{words[n % 4]} {words[n % 3]}\t{words[n % 2]} {n}" for n in range(48)])
     split = corpus.split(0.3)
     sides = [set(portion.texts()[0]) for portion in (split.train, split.held_out)]
-    assert split.how == "content"
+    assert split.method == "content"
     assert all(sides)
     assert not sides[0] & sides[1]
     assert len(split.train) + len(split.held_out) == 48
     few = corpus_of(["alpha\tbeta", "gamma\tdelta"]).split(1e-9)
-    assert (few.how, len(few.train), len(few.held_out)) == ("position", 1, 1)
+    assert (few.method, len(few.train), len(few.held_out)) == ("position", 1, 1)

@@ -43,9 +43,12 @@ def test_sums_are_those_of_the_sentences(documents, data, block):
     some = Subset(corpus, corpus.all_documents().units[numbers].reshape(-1, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subset, "BLOCK", block)
-        assert some.sizes.tolist() == [sum(size for _, size, _ in documents[n]) for n in numbers]
-        assert some.unknown.tolist() == [sum(lost for _, _, lost in documents[n]) for n in numbers]
-    assert (some.num_bytes, some.unknown_bytes) == (sum(some.sizes.tolist()), sum(some.unknown.tolist()))
+        assert some.unit_bytes.tolist() == [sum(size for _, size, _ in documents[n]) for n in numbers]
+        assert some.unit_unknown_bytes.tolist() == [sum(lost for _, _, lost in documents[n]) for n in numbers]
+    assert (some.num_bytes, some.unknown_bytes) == (
+        sum(some.unit_bytes.tolist()),
+        sum(some.unit_unknown_bytes.tolist()),
+    )
     assert some.num_tokens == sum(count for n in numbers for count, _, _ in documents[n])
     assert [corpus.ids[a:b].tolist() for a, b in some.spans] == [corpus.document_ids(n).tolist() for n in numbers]
     single = some.by_sentence()
@@ -77,7 +80,7 @@ def test_the_end_is_held_out_where_documents_are_too_few(documents, share, block
     if len(corpus.sizes) == 1:
         with pytest.raises(InputError, match="single sentence") as caught:
             corpus.split(share)
-        assert "--sentences lines" in caught.value.remedy
+        assert "--sentences lines" in caught.value.hint
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subset, "BLOCK", block)

@@ -38,7 +38,7 @@ def test_documents_sentences_and_tokens_by_hand(story, pieces):
     assert corpus.sentences[-1] == len(corpus) == len(corpus.ids)
     assert np.array_equal(corpus.ids[corpus.document_starts[1] : corpus.document_starts[2]], corpus.document_ids(1))
     assert corpus.sizes.tolist() == [12, 13, 12, 12, 15, 7]
-    assert corpus.all_documents().sizes.tolist() == [len(part.encode()) for part in STORY.split("\n\n")]
+    assert corpus.all_documents().unit_bytes.tolist() == [len(part.encode()) for part in STORY.split("\n\n")]
     assert corpus.unknown.tolist() == [0] * 6
     assert corpus.sizes.dtype == corpus.unknown.dtype == np.uint32
     assert corpus.hashes[1] == content_hash("他走了。她也走了！")
@@ -82,7 +82,7 @@ def test_long_documents_in_parts_are_one_document(tmp_path, pieces, monkeypatch)
     cut = prepare_corpus([text], pieces, to=tmp_path / "cut", workers=2)
     for name in ("ids", "sentences", "documents", "unknown"):
         assert np.array_equal(getattr(whole, name), getattr(cut, name)), name
-    assert np.array_equal(whole.whole().sizes, cut.whole().sizes)
+    assert np.array_equal(whole.all_documents().unit_bytes, cut.all_documents().unit_bytes)
     assert len(cut.documents) == 4
     assert cut.ledger.stage("tokens").given["documents"] == 3
 
@@ -140,7 +140,7 @@ def test_words_as_the_source_tells_them(tmp_path):
     tagged.write_text("今天天气/n 很/d 好/a 。/w\n今天天气/n 好/a")
     how = TextFormat(format="tagged")
     words = tokenizer_for("words", [tagged], how)
-    assert set(words.tokens()[5:]) == {"今天天气", "很", "好", "。"}
+    assert set(words.vocabulary()[5:]) == {"今天天气", "很", "好", "。"}
     corpus = prepare_corpus([tagged], words, reading=how)
     assert [words.id_to_token(i) for i in corpus.ids.tolist()] == ["今天天气", "很", "好", "。", "今天天气", "好"]
 
@@ -184,7 +184,7 @@ class Fussy(Tokenizer):
     def encode_all(self, texts, ends=None):
         if any("boom" in text for text in texts):
             raise ValueError("will not encode this")
-        return super().encode_all(texts, ends)
+        return super().encode_batch(texts, ends)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -234,7 +234,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     assert (np.diff(corpus.sentences) > 0).all()
     assert (np.diff(corpus.documents) > 0).all()
     assert (corpus.unknown <= corpus.sizes).all()
-    assert counts["bytes"] <= corpus.all_documents().bytes <= corpus.ledger.stage("sentences").given["bytes"]
+    assert counts["bytes"] <= corpus.all_documents().num_bytes <= corpus.ledger.stage("sentences").given["bytes"]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_real_corpora_add_up(data, tmp_path, name, how):
     assert read.taken["bytes"] == (data / "corpora" / name).stat().st_size
     assert corpus.ledger.stage("tokens").given["documents"] == read.given["documents"] == len(corpus.documents) - 1
     assert (corpus.words is not None) == (how.format == "tagged")
-    assert corpus.all_documents().bytes == corpus.ledger.stage("sentences").given["bytes"]
+    assert corpus.all_documents().num_bytes == corpus.ledger.stage("sentences").given["bytes"]
     corpus.verify()
 
 
@@ -276,7 +276,7 @@ def test_text_of_words_is_prepared_at_once_as_in_shards(tmp_path, monkeypatch):
         )  # fmt: skip
         assert seen
         assert seen[-1] == (tmp_path / "text.txt").stat().st_size
-        assert done.facts["counts"]["unknown"] > 0
+        assert done.metadata["counts"]["unknown"] > 0
     assert len(sorted(folders[0].iterdir())) == len(sorted(folders[1].iterdir()))
     for one in folders[0].iterdir():
         if one.name != "dropped.jsonl":

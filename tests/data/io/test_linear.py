@@ -111,9 +111,9 @@ def read_from(path: Path):
         path.write_text(text)
         for division in ("blank", "lines", "files"):
             ledger = Ledger()
-            assert sum(len(d.text) for d in TextFormat(documents=division).read(find_sources([path]), ledger)) <= len(
-                text
-            )
+            assert sum(
+                len(d.text) for d in TextFormat(documents=division).documents_in(find_sources([path]), ledger)
+            ) <= len(text)
             ledger.verify()
 
     return work

@@ -72,7 +72,7 @@ def test_a_bad_byte_is_named_by_file_and_offset(file, offset):
     assert caught.value.byte == offset
     assert caught.value.file == str(path)
     assert "0xff" in str(caught.value)
-    assert "--on-bad-bytes" in caught.value.remedy
+    assert "--on-bad-bytes" in caught.value.hint
     replaced, ledger = read(path, on_bad_bytes="replace")
     assert "".join(d.text for d in replaced).count("\ufffd") == 1
     assert ledger.mended["replaced"].examples == [{"file": str(path), "byte": offset, "bytes": 1}]

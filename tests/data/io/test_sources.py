@@ -85,7 +85,7 @@ def test_what_is_not_there_is_named(tmp_path):
 def test_a_file_that_vanishes_while_being_read(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text(f"text {number}")
-    documents = TextFormat().read(find_sources([tmp_path]), Ledger())
+    documents = TextFormat().documents_in(find_sources([tmp_path]), Ledger())
     next(documents)
     (tmp_path / "1.txt").unlink()
     with pytest.raises(InputError, match=r"1\.txt.*not there"):

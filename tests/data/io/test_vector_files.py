@@ -63,7 +63,7 @@ def test_what_is_cut_short_or_strange_is_told(name: str, tmp_path: Path):
         file.write_bytes(part)
         with pytest.raises(InputError) as caught:
             read_vectors(file)
-        assert caught.value.remedy
+        assert caught.value.hint
     with pytest.raises(InputError, match="no such file"):
         read_vectors(tmp_path / f"missing-{name}")
 

@@ -19,7 +19,7 @@ def square(number: int) -> int:
 
 def sometimes(number: int) -> int:
     if number == 3:
-        raise InputError("three is bad", file="x.txt", line=3, remedy="leave it out")
+        raise InputError("three is bad", file="x.txt", line=3, hint="leave it out")
     if number == 4:
         raise ZeroDivisionError("four")
     if number == 5:
@@ -64,7 +64,7 @@ def test_no_more_is_read_ahead_than_there_are_workers():
 def test_an_error_with_its_place_arrives_whole(count):
     with pytest.raises(InputError) as caught:
         list(run_jobs(sometimes, [1, 2, 3], count))
-    assert (caught.value.file, caught.value.line, caught.value.remedy) == ("x.txt", 3, "leave it out")
+    assert (caught.value.file, caught.value.line, caught.value.hint) == ("x.txt", 3, "leave it out")
 
 
 def test_any_other_error_names_itself():

@@ -36,8 +36,8 @@ def test_the_line_with_the_mistake_is_named(content: str, line: int, what: str, 
     with pytest.raises(InputError) as error:
         list(read_examples(str(path), task, form))
     assert (error.value.file, error.value.line) == (str(path), line)
-    assert error.value.what.startswith(what)
-    assert "mend it" in error.value.remedy
+    assert error.value.message.startswith(what)
+    assert "mend it" in error.value.hint
 
 
 @pytest.mark.parametrize("command", [("pretrain", "crf"), ("pretrain", "hmm", "--format", "tagged"), ("adapt", "crf")])
@@ -58,8 +58,8 @@ MANY = "".join(f"the/DT {noun}/NN {verb}/VB\n" for noun in ("dog", "cat", "man")
 def test_pretrain_leaves_bad_rows_out_where_it_may(milestone: str, tmp_path: Path, capsys: Captured):
     path, run = tmp_path / "many.txt", tmp_path / "run"
     path.write_text(MANY + "the/DT bird sings/VB\n" + MANY.replace("the/", "a/"), encoding="utf-8")
-    remedy = refused(capsys, "pretrain", milestone, path, "--to", run).splitlines()[-1]
-    assert remedy == "  remedy: mend it, or leave bad rows out with --on-bad-rows skip"  # an option of this command
+    hint = refused(capsys, "pretrain", milestone, path, "--to", run).splitlines()[-1]
+    assert hint == "  remedy: mend it, or leave bad rows out with --on-bad-rows skip"  # an option of this command
     assert "many.txt:10: " in refused(capsys, "preview", milestone, path)
     made = told(capsys, "pretrain", milestone, path, "--to", run, "--on-bad-rows", "skip")
     assert sum(made["labelled"]["sides"][side]["count"] for side in ("train", "dev")) == 18
@@ -73,8 +73,8 @@ def test_pretrain_repairs_tags_where_it_may(tmp_path: Path, capsys: Captured):
     path, names = tmp_path / "names.conll", "in O\nRome B-place\n\n"
     more = "".join(f"{word} O\nNew B-place\nYork I-place\n\n" for word in ("to", "near", "from"))
     path.write_text(f"to O\nYork I-place\n\n{names}{more}", encoding="utf-8")
-    remedy = refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run").splitlines()[-1]
-    assert remedy.endswith("--on-bad-tags repair")
+    hint = refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run").splitlines()[-1]
+    assert hint.endswith("--on-bad-tags repair")
     made = told(capsys, "pretrain", "crf", path, "--to", tmp_path / "run", "--on-bad-tags", "repair")
     assert any(note.startswith("1 tags") and "were repaired" in note for note in made["notes"])
 

@@ -31,8 +31,8 @@ def lines(*records):
 def read(path, task=None, **options):
     """Guessed, stored, taken up again, read; without places."""
     found = detect_format(path, task, **options)
-    form = LabeledFormat.from_dict(json.loads(json.dumps(found.form.to_dict())))
-    assert form == found.form
+    form = LabeledFormat.from_dict(json.loads(json.dumps(found.file_format.to_dict())))
+    assert form == found.file_format
     labels = "optional" if form.label is None and form.kind != "squad" else "wanted"
     return found.task, [bare(example) for example in read_examples(path, found.task, form, labels=labels)]
 
@@ -99,14 +99,14 @@ def test_usual_tables_of_the_benchmarks(file):
     assert detect_format(file(cola))[1].column_count()[:2] == (4, 2)
     names = "index\tgenre\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
     rows = "".join(f"{n}\tx\t( a {n} )\t( b {n} )\ta {n}\tb {n}\tno\tyes\n" for n in range(30))
-    assert detect_format(file(names + rows)).form.column_count()[:3] == ("sentence1", "sentence2", "gold_label")
+    assert detect_format(file(names + rows)).file_format.column_count()[:3] == ("sentence1", "sentence2", "gold_label")
     news = "".join(f'"{n % 4}","Title {n}","A much longer description of the news number {n}"\n' for n in range(30))
-    assert detect_format(file(news, "train.csv")).form.column_count()[:2] == (3, 1)
+    assert detect_format(file(news, "train.csv")).file_format.column_count()[:2] == (3, 1)
     sorted_ = "".join(f'"0","{n:09}","NO_QUERY","user {n}","what user number {n} says"\n' for n in range(30))
-    assert detect_format(file(sorted_)).form.column_count()[:2] == (5, 1)
+    assert detect_format(file(sorted_)).file_format.column_count()[:2] == (5, 1)
     intents = "".join(f"please do {n} for me\tintent {n % 150}\n" for n in range(1200))
-    assert detect_format(file(intents)).form.label == 2
-    assert detect_format(file("a,b;1\nc, or d, or e;0\n"), kind="csv").form.delimiter == ";"
+    assert detect_format(file(intents)).file_format.label == 2
+    assert detect_format(file("a,b;1\nc, or d, or e;0\n"), kind="csv").file_format.delimiter == ";"
     chinese = "".join(f"第{n}个很好\t{'好' if n % 2 else '差'}\n" + "\n" * (n == 9) for n in range(60))
     assert detect_format(file(chinese)).task == "classification"
 
@@ -271,10 +271,10 @@ def test_compressed_and_folders_and_encodings(file, tmp_path):
         ("{}\n{}\n", None, "no fields", "text"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_likely_task(file, content, task, what, remedy):
+def test_what_does_not_fit_is_refused_with_the_likely_task(file, content, task, what, hint):
     with pytest.raises(InputError, match=what) as caught:
         detect_format(file(content), task)
-    assert remedy in caught.value.remedy
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_column_that_is_not_there_is_named(file, options):
 def test_utf_16_without_its_name_is_not_taken_for_text(file):
     with pytest.raises(InputError, match="NUL") as caught:
         detect_format(file("good text\t1\nbad text\t0\n".encode("utf-16-le")))
-    assert "--encoding" in caught.value.remedy
+    assert "--encoding" in caught.value.hint
 
 
 def test_a_form_from_elsewhere_is_refused():

@@ -111,7 +111,7 @@ def bare(example):
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
 def test_json_objects(file, record, task, made, kind):
     content = lines(record) if kind == "jsonl" else json.dumps([record], ensure_ascii=False, indent=1)
-    assert detect_format(file(content)).form.kind == kind
+    assert detect_format(file(content)).file_format.kind == kind
     assert read(file(content)) == (task, [made])
 
 

@@ -52,7 +52,7 @@ def test_every_task_is_learned_above_every_recurrent_encoder(
     made = adapted(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=place)
     run = Run.open(made.path)
     assert run.task is not None
-    assert run.task.verb in run.verbs
+    assert run.task.verb in run.capabilities
     before, after = weights(runs[name]), weights(made)
     inner = [one for one in before if one.startswith("encoder.")]
     assert inner
@@ -60,7 +60,7 @@ def test_every_task_is_learned_above_every_recurrent_encoder(
         assert np.array_equal(before[one], after[one.replace("encoder.", "encoder.inner.", 1)])
     assert np.abs(after["encoder.mixtures.before.layer_bias"]).max() > 0  # the weights of layers learn
     plan = planned(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=place)
-    rows = run.task.encode(plan.data.train, run.tokenizer, run.folder.milestone.input_format(run.tokenizer))
+    rows = run.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     together = predicting.predict_logits(run.network, rows)
     monkeypatch.setattr(predicting, "AT_ONCE", 1)
     for head, arrays in predicting.predict_logits(run.network, rows).items():
@@ -73,7 +73,7 @@ def test_dropout_is_the_readers_and_what_is_frozen_gives_what_it_always_gives(
     how: str, runs: dict[str, Path], tmp_path: Path
 ):
     plan = planned(runs["elmo"], "tagging", tmp_path, count=20, reader="recurrent", how=how, dropout=0.4)
-    milestone: Any = replace(plan.milestone, dropout=0.5)  # pyright: ignore[reportCallIssue]
+    milestone: Any = replace(plan.spec, dropout=0.5)  # pyright: ignore[reportCallIssue]
     network = build_task_model(milestone, plan.tokenizer, plan.task, plan.adaptation).initialize(0).train()
     encoder: Any = network.encoder
     assert encoder.dropout.p == 0.4
@@ -109,7 +109,7 @@ def test_numbers_of_unknown_words_hold_for_all_who_read_the_same_vocabulary(runs
     one, other = (Run.open(made.path) for _ in range(2))
     assert one.task is not None
     words = [TaggedExample(("Zorblatt", "went", "Quux"), None)]
-    rows = one.task.encode(words, one.tokenizer, one.folder.milestone.input_format(one.tokenizer))
+    rows = one.task.encode(words, one.tokenizer, one.folder.spec.input_format(one.tokenizer))
     assert rows.tokens.max() >= one.tokenizer.vocab_size
     np.testing.assert_array_equal(
         predicting.predict_logits(one.network, rows)["tag"], predicting.predict_logits(other.network, rows)["tag"]
@@ -122,12 +122,12 @@ def test_layers_of_another_width_than_the_last_are_not_mixed(place: str, tmp_pat
     run = trained("lstm", tmp_path, steps=2, width=6, inner=10, depth=2).path
     made = Run.open(adapted(run, "tagging", tmp_path, count=20, steps=2, reader="recurrent", mixture=place).path)
     for one in layer_weights(made):
-        assert (one.first, len(one.weights), layer_names(one)) == (1, 2, ["1", "2, the last"])
+        assert (one.first_layer, len(one.weights), layer_names(one)) == (1, 2, ["1", "2, the last"])
 
 
 @torch.no_grad()
 def test_what_is_read_is_words_beside_their_mixture():
-    model = ElmoSpec(width=6, cells=8, characters=4, filters="1:4,2:4", highways=0, dropout=0.0).network(
+    model = ElmoSpec(width=6, cells=8, characters=4, filters="1:4,2:4", highways=0, dropout=0.0).build(
         tokenizer("words")
     )
     made = (

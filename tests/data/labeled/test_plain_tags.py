@@ -47,7 +47,7 @@ def test_words_and_their_tags_in_lines(file: Path):
 
 
 def test_a_word_without_a_tag_is_named(file: Path):
-    form = detect_format(str(file)).form
+    form = detect_format(str(file)).file_format
     file.write_text("我/r 爱/v\n你 好/a\n", encoding="utf-8")
     with pytest.raises(InputError, match="word 1 of the sentence, '你', has no tag") as error:
         list(read_examples(str(file), "tagging", form))
@@ -102,8 +102,8 @@ def test_the_task_says_what_each_word_is():
     assert (task.tags, task.score, task.segmented, task.characters) == (("ns", "r", "v"), "accuracy", True, False)
     assert all(one.all() for one in task.transitions)
     assert task_from_json(task.to_dict()) == task
-    assert task.words("我爱北京") == ("我", "爱", "北京")
-    assert task.words("我 爱 北京天安门 。") == ("我", "爱", "北京天安门", "。")  # cut already
+    assert task.split_words("我爱北京") == ("我", "爱", "北京")
+    assert task.split_words("我 爱 北京天安门 。") == ("我", "爱", "北京天安门", "。")  # cut already
     answer = task._told(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
     assert (answer.tags, answer.entities, answer.is_plain) == (("r", "v"), (), True)
     verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), answer)

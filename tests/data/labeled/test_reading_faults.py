@@ -130,9 +130,9 @@ def test_a_bad_row_is_named_and_left_out(file, form, row, reason):
     path = file(good + row + again)
     with pytest.raises(InputError) as caught:
         list(read_examples(path, task, form))
-    assert reason in caught.value.what
+    assert reason in caught.value.message
     assert (caught.value.file, caught.value.line) == (str(path), good.count("\n") + 1)
-    assert "--on-bad-rows skip" in caught.value.remedy
+    assert "--on-bad-rows skip" in caught.value.hint
     bad = []
     kept = list(read_examples(path, task, form, on_bad_rows="skip", bad=bad))
     assert len(kept) == 2

@@ -61,7 +61,7 @@ def test_a_real_file_without_labels_is_read_by_the_form_of_one_with_labels(data)
     assert len(kept) == 3861
     assert all(example.label is None and len(example.texts) == 2 for example in kept)
     assert detect_format(folder / "test.txt").task == "pairs"
-    assert detect_format(folder / "test.txt").form.label is None
+    assert detect_format(folder / "test.txt").file_format.label is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_labels_that_are_optional_or_not_read(file):
 
 
 def test_columns_are_found_by_name_in_any_order_and_rows_keep_their_names(file):
-    form = detect_format(file("id,text,label\n7,some text,x\n8,other text,y\n")).form
+    form = detect_format(file("id,text,label\n7,some text,x\n8,other text,y\n")).file_format
     (one,) = read_examples(file("extra,label,id,text\nz,x,9,moved\n"), "classification", form)
     assert one == LabeledExample(("moved",), "x", ExampleLocation(str(one.place.file), 2, "9"))
 

@@ -163,7 +163,7 @@ def test_leaks_are_counted_and_placed():
         (ExampleLocation("test.tsv", 1), ExampleLocation("train.tsv", 4)),
         (ExampleLocation("test.tsv", 2), ExampleLocation("train.tsv", 5)),
     )
-    assert json.loads(json.dumps(found.facts()))["places"][0]["train"] == {"file": "train.tsv", "line": 4}
+    assert json.loads(json.dumps(found.to_dict()))["places"][0]["train"] == {"file": "train.tsv", "line": 4}
     assert str(found).startswith(
         "2 of 3 examples (66.7%) have a text that is in the training data too, 1 letter by letter"
     )

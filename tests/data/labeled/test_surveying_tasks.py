@@ -86,11 +86,11 @@ def test_numbers_tags_choices_and_answers():
     assert numbers["numbers"]["deviation"] == pytest.approx(statistics.pstdev([1.0, 2.5, -0.5]))
     assert (numbers["majority"], numbers["balance"]) == (None, {})
     tagged = summarize_dataset([TaggedExample(("a", "b", "c"), ("B-PER", "I-PER", "O")), TaggedExample(("d",), None)])
-    assert (tagged.balance, tagged.unlabelled, tagged.majority) == ({"PER": 2, "O": 1}, 1, 2 / 3)
+    assert (tagged.balance, tagged.num_unlabeled, tagged.majority) == ({"PER": 2, "O": 1}, 1, 2 / 3)
     choices = summarize_dataset(
         [ChoiceExample("t", ("a", "b"), 0), ChoiceExample("u", ("a", "b"), 0), ChoiceExample("v", ("a", "b"))]
     )
-    assert (choices.balance, choices.unlabelled) == ({"1": 2}, 1)
+    assert (choices.balance, choices.num_unlabeled) == ({"1": 2}, 1)
     assert "choice number 1 always is the right one" in choices.warnings()[0]
     asked = [
         QuestionExample("q", "the passage", (AnswerSpan(0, "the"), AnswerSpan(4, "passage"))),
@@ -100,7 +100,7 @@ def test_numbers_tags_choices_and_answers():
         QuestionExample("s", "the passage", None),
     ]
     found = summarize_dataset(asked)
-    assert (found.contradictions, found.duplicates, found.unlabelled) == (1, 2, 1)
+    assert (found.contradictions, found.duplicates, found.num_unlabeled) == (1, 2, 1)
     told = facts(found)
     assert (told["without_answer"], told["answers"]["longest"], told["majority"]) == (0.25, 7, None)
     assert told["characters"]["longest"] == 12

@@ -39,10 +39,10 @@ def test_what_is_added_is_one_token_or_refused(kind: str, word: str):
     assert len(added) <= 1
     if word != "[MASK]":
         assert len(new.encode(word).ids) == 1
-        assert new.encode(word).ids[0] != new.unknown
+        assert new.encode(word).ids[0] != new.unk_id
         around = new.encode(f"我 {word} the").ids.tolist()
         assert new.encode(word).ids[0] in around
-    assert not set(new.encode(word).ids.tolist()) & (new.special_ids - {new.unknown})
+    assert not set(new.encode(word).ids.tolist()) & (new.special_ids - {new.unk_id})
 
 
 def test_what_texts_have_and_a_vocabulary_lacks_can_be_added():
@@ -54,21 +54,21 @@ def test_what_texts_have_and_a_vocabulary_lacks_can_be_added():
     assert "The" in missing_words(old, texts, 1)
     new, added = extend_vocabulary(old, found, found=True)
     assert list(added) == found
-    assert old.unknown not in new.encode("zebra okapi").ids
+    assert old.unk_id not in new.encode("zebra okapi").ids
     assert missing_words(new, texts, 2) == []
     assert missing_words(train_tokenizer("bytepair", texts, size=300), ["zebra 龘"], 1) == []
 
 
 def test_the_first_words_in_chinese_bring_their_segmenter():
     english, text = train_tokenizer("words", ["the cat sat on the mat"] * 3), "老师去北京。The cat sat."
-    found = [token for token in train_tokenizer("words", [text]).tokens() if token in text]
+    found = [token for token in train_tokenizer("words", [text]).vocabulary() if token in text]
     for split in ("punctuation", "spaces"):
         old = train_tokenizer("words", ["the cat sat on the mat"] * 3, split=split)
         new, _ = extend_vocabulary(old, [word for word in found if split == "punctuation" or word.isalpha()], found=True,
                           segmenter=Segmenter())  # fmt: skip
         assert (new.segmenter is not None) == (split == "punctuation"), "where spaces part words, nothing else does"
     new, _ = extend_vocabulary(english, found, found=True, segmenter=Segmenter())
-    assert new.unknown not in new.encode(text).ids
+    assert new.unk_id not in new.encode(text).ids
     assert new.encode("the cat sat").ids.tolist() == english.encode("the cat sat").ids.tolist()
     again = Tokenizer(new.spec)
     assert again.encode(text).ids.tolist() == new.encode(text).ids.tolist()

@@ -168,7 +168,7 @@ def test_damaged_vocabularies(tmp_path, case):
     with pytest.raises(InputError, match=message) as caught:
         Tokenizer.load(tmp_path)
     assert str(tmp_path / "vocab.txt") in str(caught.value)
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_line_ends_and_byte_order_mark(tmp_path):

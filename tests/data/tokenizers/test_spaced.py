@@ -97,7 +97,7 @@ def test_a_vocabulary_of_what_is_spoken(compiled, texts, size, min_count):
         patch.setattr(pretokens, "worth_compiling", lambda _: compiled)
         spoken = vocabulary.WordCounts.from_texts(texts, ALL_GAPS)
         counts = Counter(word for row in by_hand(texts) for word in row)
-        assert dict(spoken.items()) == counts
+        assert dict(spoken.word_counts()) == counts
         asked = {"specials": ["[PAD]", "a", "12345678"], "size": size, "min_count": min_count}
         kept, ids = spoken.by_frequency(**asked)
         assert kept == vocabulary.order_vocabulary(counts, **asked)
@@ -118,6 +118,6 @@ def test_what_counting_remembers_changes_no_token(compiled, taught, texts, min_c
             plain, counts = fresh.encode_many_reference(some)
             assert mine.ids.tolist() == theirs.ids.tolist() == plain.tolist()
             assert mine.counts.tolist() == theirs.counts.tolist() == counts.tolist()
-            assert mine.unknown.tolist() == theirs.unknown.tolist()
+            assert mine.unknown_bytes.tolist() == theirs.unknown_bytes.tolist()
         made.clear_cache()
         assert made.encode_batch(taught).ids.tolist() == fresh.encode_batch(taught).ids.tolist()

@@ -107,12 +107,12 @@ def test_unknown_words_as_the_source_tells_them(made, way, texts):
 def test_unknown_bytes_by_hand():
     texts = ["The cat 貓 sat.", "", "a dog ÉTÉ", "the cat"]
     words = train_tokenizer("words", ["the cat sat ."] * 2, normalise=("lower",))
-    assert words.encode_batch(texts).unknown.tolist() == [3, 0, 1 + 3 + 5, 0]
+    assert words.encode_batch(texts).unknown_bytes.tolist() == [3, 0, 1 + 3 + 5, 0]
     pieces = train_tokenizer("wordpiece", ["the cat sat ."] * 2, size=60, min_count=1)
-    assert pieces.encode_batch(texts).unknown.tolist() == [3, 0, 3, 0]  # ÉTÉ is ete, letters it has
+    assert pieces.encode_batch(texts).unknown_bytes.tolist() == [3, 0, 3, 0]  # ÉTÉ is ete, letters it has
     characters = train_tokenizer("characters", ["the cat sat."])
-    assert characters.encode_batch(texts).unknown.tolist() == [1 + 3, 0, 3 + 5, 0]
-    assert train_tokenizer("bytepair", texts).encode_batch(texts).unknown.tolist() == [0, 0, 0, 0]
+    assert characters.encode_batch(texts).unknown_bytes.tolist() == [1 + 3, 0, 3 + 5, 0]
+    assert train_tokenizer("bytepair", texts).encode_batch(texts).unknown_bytes.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("way", ["wordpiece", "wordpiece cased", "words", "words lower", "words nfkc"])

@@ -67,7 +67,7 @@ def test_nothing_to_learn_from():
         least = {"bytepair": 257}.get(kind, 6)
         with pytest.raises(InputError, match=f"needs at least {least}"):
             train_tokenizer(kind, ["some text"], size=least - 1)
-        assert train_tokenizer(kind, ["some text"], size=least).size <= least
+        assert train_tokenizer(kind, ["some text"], size=least).vocab_size <= least
 
 
 def test_words_by_count():
@@ -75,14 +75,14 @@ def test_words_by_count():
     assert tokenizer.vocabulary()[5:] == ["c", "a", "b"]
     assert tokenizer.encode("a d, b").texts == ["a", "[UNK]", "[UNK]", "b"]
     assert tokenizer.describe()["trained"]["coverage"] == round(7 / 9, 6)
-    assert train_tokenizer("words", ["a a b"], size=6).tokens()[5:] == ["a"]
+    assert train_tokenizer("words", ["a a b"], size=6).vocabulary()[5:] == ["a"]
     assert tokenizer.segmenter is None  # no Chinese, nothing to record
 
 
 def test_words_are_counted_once_settled(monkeypatch):
     whole = train_tokenizer("words", TEXTS)
     monkeypatch.setattr(vocabulary, "MOST_STRETCHES", 10)
-    assert train_tokenizer("words", TEXTS).tokens() == whole.tokens()
+    assert train_tokenizer("words", TEXTS).vocabulary() == whole.vocabulary()
 
 
 def test_every_training_word_is_known():
@@ -93,7 +93,7 @@ def test_every_training_word_is_known():
         tokenizer = train_tokenizer("words", texts, size=10**6, **options)
         assert tokenizer.unk_id not in tokenizer.encode_many(texts)[0]
     characters = train_tokenizer("characters", TEXTS)
-    assert characters.unknown not in characters.encode_many(TEXTS)[0]
+    assert characters.unk_id not in characters.encode_many(TEXTS)[0]
 
 
 def test_special_tokens_of_other_makers():
@@ -119,11 +119,11 @@ def test_bad_wishes_are_named():
 
 
 def test_normalisation_is_explicit():
-    assert train_tokenizer("words", ["Ａ É"]).tokens()[5:] == ["É", "Ａ"]
-    assert train_tokenizer("words", ["Ａ É"], normalise=("nfkc",)).tokens()[5:] == ["A", "É"]
-    assert train_tokenizer("words", ["Ａ É"], normalise=("nfkc", "lower")).tokens()[5:] == ["a", "é"]
+    assert train_tokenizer("words", ["Ａ É"]).vocabulary()[5:] == ["É", "Ａ"]
+    assert train_tokenizer("words", ["Ａ É"], normalise=("nfkc",)).vocabulary()[5:] == ["A", "É"]
+    assert train_tokenizer("words", ["Ａ É"], normalise=("nfkc", "lower")).vocabulary()[5:] == ["a", "é"]
     stripped = train_tokenizer("words", ["Ａ É 각"], normalise=("nfkc", "lower", "accents"))
-    assert stripped.tokens()[5:] == ["a", "e", "각"]
+    assert stripped.vocabulary()[5:] == ["a", "e", "각"]
     assert stripped.encode("x É").spans == [(0, 1), (2, 3)]
     assert train_tokenizer("bytepair", ["ABC"] * 9, lower=True).decode(
         train_tokenizer("bytepair", ["ABC"], lower=True).encode("ABC").ids
@@ -188,10 +188,10 @@ def test_no_part_of_a_word_is_learned_where_the_end_of_a_text_is_held_out(tmp_pa
     (tmp_path / "text.txt").write_text(text)
     for share in (0.05, 0.051, 0.052, 0.053, 0.054, 0.055, 0.056):
         made = tokenizer_for("spaces", [tmp_path / "text.txt"], TextFormat(), held_out=share)
-        assert set(made.tokens()) - {made.token(number) for number in made.specials} <= set(text.split())
+        assert set(made.vocabulary()) - {made.id_to_token(number) for number in made.special_ids} <= set(text.split())
 
 
 def test_text_without_spaces_is_learned_from_up_to_where_it_is_held_out(tmp_path, monkeypatch):
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("".join(map(chr, range(0x4E00, 0x4E00 + 400))))
-    assert tokenizer_for("characters", [tmp_path / "text.txt"], TextFormat(), held_out=0.05).size == 380 + 5
+    assert tokenizer_for("characters", [tmp_path / "text.txt"], TextFormat(), held_out=0.05).vocab_size == 380 + 5

@@ -51,7 +51,7 @@ def test_vectors_that_know_nothing_guess(two_worlds):
 def test_a_run_is_measured_on_a_file(tmp_path: Path):
     run: Run = opened("word2vec", tmp_path, steps=200, rate=0.1)
     (tmp_path / "other.txt").write_text(text(30).replace("Number", "Count"))
-    told = run.measure(tmp_path / "other.txt").facts()
+    told = run.measure(tmp_path / "other.txt").to_dict()
     assert 0.4 < told["told_apart"] < 1
     assert told["unknown_rate"] > 0
     assert told["documents"] == 30

@@ -69,4 +69,4 @@ def test_a_missing_index_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(ForebearError, match="not installed") as caught:
         HNSWIndex(np.ones((2, 2), np.float32))
-    assert "pip install" in caught.value.remedy
+    assert "pip install" in caught.value.hint

@@ -36,16 +36,16 @@ def cosine(a: object, b: object) -> float:
 
 
 def test_neighbours_are_the_nearest_without_the_word_itself():
-    (found,) = by_hand().neighbours("king", 3)
+    (found,) = by_hand().neighbors("king", 3)
     expected = sorted(((cosine(ROWS[0], row), word) for word, row in zip(WORDS, ROWS, strict=True)), reverse=True)
     assert [(one.word, round(one.cosine, 5)) for one in found.nearest] == [
         (word, round(score, 5)) for score, word in expected if word != "king"
     ][:3]
     assert [one.count for one in found.nearest] == [30, 40, 20]
-    assert found.facts()["nearest"][1] == {"word": "queen", "cosine": 0.707107, "count": 40}
-    assert len(by_hand().neighbours("king", 100)[0].nearest) == len(WORDS) - 1
+    assert found.to_dict()["nearest"][1] == {"word": "queen", "cosine": 0.707107, "count": 40}
+    assert len(by_hand().neighbors("king", 100)[0].nearest) == len(WORDS) - 1
     with pytest.raises(InputError, match="--top is 0"):
-        by_hand().neighbours("king", 0)
+        by_hand().neighbors("king", 0)
 
 
 def test_a_phrase_is_its_own_row_and_other_texts_are_the_mean_of_their_words():
@@ -62,8 +62,8 @@ def test_a_phrase_is_its_own_row_and_other_texts_are_the_mean_of_their_words():
 
 def test_a_word_without_a_vector_is_named_with_those_that_are_spelled_alike():
     with pytest.raises(InputError, match="no vector for 'watre'") as told:
-        by_hand().neighbours(["king", "watre"])
-    assert "did you mean: water" in told.value.remedy
+        by_hand().neighbors(["king", "watre"])
+    assert "did you mean: water" in told.value.hint
     assert told.value.line == 2
     with pytest.raises(InputError, match="no vector for 'queeen'"):
         by_hand().find("king queeen")
@@ -110,7 +110,7 @@ def theirs():
 @pytest.mark.parametrize("words", [["w3", "w77", "w399"], ["w0"]])
 def test_neighbours_as_in_gensim(theirs, words: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(searching, "BLOCK_BYTES", 500)  # several blocks
-    for answer in Lexicon(chance()).neighbours(words, 15):
+    for answer in Lexicon(chance()).neighbors(words, 15):
         expected = theirs.most_similar(answer.text, topn=15)
         assert [one.word for one in answer.nearest] == [word for word, _ in expected]
         assert [one.cosine for one in answer.nearest] == pytest.approx([score for _, score in expected], abs=2e-6)
@@ -220,7 +220,7 @@ def test_a_vector_of_zeros_is_near_to_nothing():
 
 
 def test_the_only_word_has_no_other():
-    found = Lexicon(WordVectors(["hello"], np.ones((1, 3), np.float32)), lambda text: [text]).neighbours(["hello"])
+    found = Lexicon(WordVectors(["hello"], np.ones((1, 3), np.float32)), lambda text: [text]).neighbors(["hello"])
     assert (found[0].nearest, found[0].note) == ((), "there is no other word")
 
 
@@ -292,7 +292,7 @@ def test_the_odd_one_is_that_of_gensim(runs):
 def test_runs_without_vectors_or_words_say_what_they_can_do(runs):
     with pytest.raises(InputError, match="tokens are wordpiece, not words") as told:
         runs["pieces"].neighbours("cat")
-    assert "--among" in told.value.remedy
+    assert "--among" in told.value.hint
     for name in ("counts", "pairs"):
         for ask in (
             lambda run: run.neighbours("cat"),

@@ -91,7 +91,7 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, line: int | None, what: 
     with pytest.raises(InputError, match=what) as told:
         read_word_eval_file(written(tmp_path, text))
     assert (told.value.line, told.value.file) == (line, str(tmp_path / "words.txt"))
-    assert told.value.remedy
+    assert told.value.hint
 
 
 def test_another_encoding_is_read_and_a_wrong_one_refused(tmp_path: Path):
@@ -130,7 +130,7 @@ def test_agreement_by_hand_with_missing_pairs_left_out_or_at_the_mean():
     everything, people = [*cosines[:3], mean, 1, mean], [8, 3, 1, 9, 9, 2]
     assert found.spearman_all == pytest.approx(stats.spearmanr(people, everything).statistic)
     assert found.pearson_all == pytest.approx(stats.pearsonr(people, everything).statistic)
-    facts = found.facts()
+    facts = found.to_dict()
     assert (facts["kind"], facts["missing_words"], facts["composed_words"]) == ("similarity", 2, 0)
     assert "left out" in facts["treatment"]
 
@@ -147,13 +147,13 @@ def test_agreement_by_hand_with_missing_pairs_left_out_or_at_the_mean():
 def test_where_most_words_are_missing_it_is_said_why(words: list[str], said: str):
     table = WordVectors(words, np.eye(3, dtype=np.float32))
     found = agreement_of_words(table, pairs(("king", "queen", 8), ("king", "water", 3), ("boat", "king", 3)))
-    assert found.why.startswith(said)
-    assert bool(found.why) == bool(said)
-    assert found.facts()["why"] == found.why
+    assert found.note.startswith(said)
+    assert bool(found.note) == bool(said)
+    assert found.to_dict()["why"] == found.note
     asked = AnalogySet("asked", (AnalogySection("", "", (("king", "queen", "water", "boat"),)),))
-    assert solve(Lexicon(table), asked).why.startswith(said)
+    assert solve(Lexicon(table), asked).note.startswith(said)
     chinese = agreement_of_words(WordVectors(["a"], np.ones((1, 1))), pairs(("北京", "上海", 8)))
-    assert chinese.why.startswith("the file's words are Chinese, and the run's are not")
+    assert chinese.note.startswith("the file's words are Chinese, and the run's are not")
 
 
 def test_what_never_changes_has_no_correlation():
@@ -217,7 +217,7 @@ def test_analogies_are_right_by_hand_and_missing_ones_wrong():
     few = solve(lexicon, asked, most_frequent=4)
     assert (few.overall, few.words, few.missing) == (AnalogyAccuracy(1, 1, 3), 4, ("rare", "x", "y"))
     assert solve(lexicon, questions(("x", "y", "z", "w"))).overall.accuracy is None
-    facts = found.facts()
+    facts = found.to_dict()
     assert facts["sections"][0]["name"] == "s"
     assert "wrong" in facts["treatment"]
 
@@ -225,7 +225,7 @@ def test_analogies_are_right_by_hand_and_missing_ones_wrong():
 def test_a_word_beyond_the_most_frequent_may_be_there_in_small_letters():
     words = ["may", "might", "can", "could", "May"]
     lexicon = Lexicon(WordVectors(words, np.eye(5, dtype=np.float32), np.array([9, 8, 7, 6, 1])))
-    assert solve(lexicon, questions(("May", "might", "can", "could")), most_frequent=4).overall.covered == 1
+    assert solve(lexicon, questions(("May", "might", "can", "could")), most_frequent=4).overall.num_covered == 1
 
 
 @pytest.mark.parametrize("wide", [64, 2048])
@@ -255,10 +255,10 @@ def test_all_analogies_at_once_as_gensim_one_by_one(tmp_path: Path, wide: int, m
     assert isinstance(read, AnalogySet)
     found = solve(Lexicon(table), read, most)
     assert found.overall.accuracy == pytest.approx(score)
-    assert 0 < found.overall.num_correct < found.overall.covered < found.overall.total
+    assert 0 < found.overall.num_correct < found.overall.num_covered < found.overall.total
     for (_, right), section in zip(found.sections, sections, strict=False):
         assert right.num_correct == len(section["correct"])
-        assert right.covered == len(section["correct"]) + len(section["incorrect"])
+        assert right.num_covered == len(section["correct"]) + len(section["incorrect"])
     assert set(found.by_kind) == {"semantic", "syntactic"}
     strict, _ = theirs.evaluate_word_analogies(
         str(file), restrict_vocab=most, case_insensitive=False, dummy4unknown=True
@@ -321,7 +321,7 @@ def test_a_run_is_measured_by_words_or_by_texts(tmp_path: Path):
     assert isinstance(pairs_found, SimilarityEval)
     assert isinstance(solved, AnalogyEval)
     assert (pairs_found.by, pairs_found.covered, pairs_found.missing) == ("words", 3, ("wolf",))
-    assert (solved.words, solved.overall.covered) == (len(table.words.words), 1)
+    assert (solved.words, solved.overall.num_covered) == (len(table.word_table.words), 1)
     pieces = opened("bert", tmp_path, to="pieces", steps=2)
     (found,) = pieces.measure_words(file)
     assert isinstance(found, SimilarityEval)

@@ -21,8 +21,8 @@ def who(texts=TEXT, given=(), only=None, ablate=(), sizes=None, tokenizer=None):
 def test_all_milestones_or_some():
     assert [one.name for one in who()] == text_models()
     ngram, bert = who(only=["ngram", "bert"], sizes={"bert": "laptop"}, tokenizer="characters")
-    assert (ngram.counts, ngram.tokenizer) == (True, None)  # it weighs the examples' own words
-    assert (bert.counts, bert.tokenizer, bert.size) == (False, "characters", "laptop")
+    assert (ngram.is_counting, ngram.tokenizer) == (True, None)  # it weighs the examples' own words
+    assert (bert.is_counting, bert.tokenizer, bert.size) == (False, "characters", "laptop")
 
 
 def test_who_tags_by_itself_does_so_and_else_only_repeats_the_ngram():
@@ -65,7 +65,7 @@ def test_what_cannot_be_is_refused(more, words):
 
 def fields_of(one) -> dict:
     made = plan_pretraining(one.milestone, TEXT, size=one.size, tokenizer=one.tokenizer, settings=one.fields)
-    return {"tokenizer": made.tokenizer, **asdict(made.milestone)}
+    return {"tokenizer": made.tokenizer, **asdict(made.spec)}
 
 
 def test_variants_differ_from_the_whole_in_one_thing_each():

@@ -27,8 +27,8 @@ def test_a_share_is_held_out_by_what_examples_say(tmp_path: Path):
     assert len(made.train) + len(made.dev) + len(made.test) == 200
     assert 30 < len(made.test) < 70
     assert split_leakage(made.train, made.test).folded == 0
-    assert made.facts["test"]["count"] == len(made.test)
-    assert made.facts["test"]["leaks"]["folded"] == 0
+    assert made.metadata["test"]["count"] == len(made.test)
+    assert made.metadata["test"]["leaks"]["folded"] == 0
     assert any(note.startswith(f"{len(made.train)} examples") for note in made.notes)
     assert [note.split(" examples")[0] for note in made.notes if " is in the training data too" in note] == [
         f"dev: no text of {len(made.dev)}",
@@ -53,7 +53,7 @@ def test_a_test_file_is_taken_whole_and_its_leaks_are_counted(tmp_path: Path):
     made = read_splits(found)
     assert len(made.test) == 21
     assert len(made.train) + len(made.dev) == 60
-    assert made.facts["test"]["leaks"]["folded"] in (0, 1)  # the last may choose weights instead of teaching
+    assert made.metadata["test"]["leaks"]["folded"] in (0, 1)  # the last may choose weights instead of teaching
 
 
 def test_test_examples_without_labels_do_not_count(tmp_path: Path):

@@ -83,7 +83,7 @@ def test_every_model_is_a_row_with_its_score_and_its_costs(made: Path):
         assert trial.milliseconds > 0
         assert trial.speed > 1
         assert trial.memory > 10_000_000
-    pretrained = RunFolder.open(made / "tiny").facts
+    pretrained = RunFolder.open(made / "tiny").metadata
     assert [trial.pretraining for trial in bert.trials] == [pretrained["seconds"]] * 2
     assert linear.trials[0].pretraining is None
     assert bert.trials[0].disk > linear.trials[0].disk
@@ -100,7 +100,7 @@ def test_the_best_is_saved_and_can_be_used(made: Path):
     assert run.classify("The 港口 was awful.")[0].label == "bad"
     values = np.load(folder / "test_parts.npy", allow_pickle=False)
     assert values.mean() == pytest.approx(found.best.score)
-    assert found.best.score == run.facts["metrics"]["test"]["accuracy"]
+    assert found.best.score == run.metadata["metrics"]["test"]["accuracy"]
 
 
 def test_the_linear_model_needs_no_torch(made: Path, tmp_path: Path):
@@ -264,7 +264,7 @@ def test_variants_are_held_against_the_whole(ablated: Path):
 
 def test_variants_have_the_same_tokenizer_and_shape(ablated: Path):
     whole, direction, fresh = (
-        RunFolder.open(ablated / "tasks" / f"{name}-0").facts
+        RunFolder.open(ablated / "tasks" / f"{name}-0").metadata
         for name in ("bert", "left-to-right", "without-pretraining")
     )
     assert whole["tokenizer"]["digest"] == direction["tokenizer"]["digest"] == fresh["tokenizer"]["digest"]
@@ -278,7 +278,7 @@ def test_variants_have_the_same_tokenizer_and_shape(ablated: Path):
 
 
 def test_examples_that_are_held_out_teach_nobody(ablated: Path):
-    facts = RunFolder.open(ablated / "tasks" / "bert-0").facts
+    facts = RunFolder.open(ablated / "tasks" / "bert-0").metadata
     sides = facts["labelled"]["sides"]
     assert sum(sides[side]["count"] for side in ("train", "dev", "test")) == 60
     assert facts["labelled"]["source"]["test_share"] == 0.2  # said in the folder

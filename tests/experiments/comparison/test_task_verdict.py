@@ -102,4 +102,4 @@ def test_the_table():
     assert (small["on disk"], small["one takes"]) == ("2 MB ◆", "20 ms")
     assert best["one takes"] == "11 ms ◆"
     assert set(broken.values()) == {"—"}
-    assert SMALL in ALL.scored
+    assert SMALL in ALL.scored_rows

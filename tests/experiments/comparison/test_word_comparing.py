@@ -40,13 +40,13 @@ def test_finished_runs_are_compared_by_words_without_a_text(runs: dict[str, Path
     with pytest.raises(InputError, match="by files of judged words"):
         fb.compare("book.txt", runs=contenders, words=files)  # pyright: ignore[reportCallIssue]
     assert [one.title for one in found] == ["word2vec", "one-hot", "N-gram"]
-    judged = found[0].judged
-    assert (judged["pairs"].covered, judged["pairs"].total) == (3, 4)
-    assert (judged["asked"].covered, judged["asked"].total) == (1, 2)
+    judged = found[0].results
+    assert (judged["pairs"].num_covered, judged["pairs"].total) == (3, 4)
+    assert (judged["asked"].num_covered, judged["asked"].total) == (1, 2)
     assert found[2].files == ()
     assert found[2].error
     facts = told(capsys, "compare", "--runs", *contenders, "--words", *files)
-    assert facts["runs"] == json.loads(json.dumps([one.facts() for one in found]))
+    assert facts["runs"] == json.loads(json.dumps([one.to_dict() for one in found]))
     printed = said(capsys, "compare", "--runs", *contenders, "--words", *files)
     for text in (
         "pairs",

@@ -27,8 +27,8 @@ def test_the_same_documents_are_held_out_as_in_a_corpus_whatever_the_tokenizer(b
     seen = split_text([book], TextFormat(), 0.2, ALL)
     corpus = prepare_corpus([book], train_tokenizer(kind, [book.read_text()]))
     split = corpus.split(0.2)
-    assert split.how == "content"
-    assert seen.documents == 200
+    assert split.method == "content"
+    assert seen.num_documents == 200
     assert (seen.num_bytes, seen.held_out_bytes) == (corpus.all_documents().num_bytes, split.held_out.num_bytes)
     texts = book.read_text().strip().split("\n\n")
     kept = [texts[np.searchsorted(corpus.documents, first)] for first, _ in split.held_out.units.tolist()]
@@ -42,7 +42,7 @@ def test_one_document_is_divided_at_the_same_place(book, tmp_path, share):
     seen = split_text([novel], TextFormat(), share, ALL)
     corpus = prepare_corpus([novel], train_tokenizer("words", [novel.read_text()]))
     split = corpus.split(share)
-    assert split.how == "position"
+    assert split.method == "position"
     assert seen.held_out_bytes == split.held_out.num_bytes
     assert novel.read_text().strip().endswith(seen.held_out.decode().strip())
 
@@ -56,7 +56,7 @@ def test_documents_in_parts_are_whole(tmp_path, monkeypatch):
     path.write_text("\n\n".join(texts))
     seen = split_text([path], TextFormat(), 0.3, ALL)
     split = prepare_corpus([path], train_tokenizer("characters", texts), workers=1).split(0.3)
-    assert seen.documents == 30
+    assert seen.num_documents == 30
     assert seen.held_out_bytes == split.held_out.num_bytes
 
 

@@ -42,7 +42,7 @@ class Corpus:
     """
 
     folder: Path
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     ids: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
@@ -61,14 +61,14 @@ class Corpus:
             facts = json.loads((folder / CORPUS_FILE).read_text())
         except (OSError, ValueError) as error:
             raise InputError(
-                "not a prepared corpus", file=folder, remedy="make one with: forebear prepare TEXT --to FOLDER"
+                "not a prepared corpus", file=folder, hint="make one with: forebear prepare TEXT --to FOLDER"
             ) from error
         if not isinstance(facts, dict) or facts.get("format") != CORPUS_FORMAT:
             told = facts.get("format") if isinstance(facts, dict) else None
             raise InputError(
                 f"a corpus of format {told!r}; this version reads {CORPUS_FORMAT!r}",
                 file=folder,
-                remedy="prepare the text again",
+                hint="prepare the text again",
             )
         arrays = {name: _mapped(folder / f"{name}.npy", told) for name, told in facts["arrays"].items()}
         opened = cls(folder, facts, **{"words": None, "entities": None, **arrays})
@@ -85,7 +85,7 @@ class Corpus:
     @property
     def key(self) -> str:
         """What this corpus is: a digest of the text and of everything that was done to it."""
-        return self.facts["key"]
+        return self.metadata["key"]
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -99,9 +99,7 @@ class Corpus:
             return Ledger.from_dict(json.loads((self.folder / LEDGER_FILE).read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             file = self.folder / LEDGER_FILE
-            raise ForebearError(
-                "the ledger is missing or damaged", file=file, remedy="prepare the text again"
-            ) from error
+            raise ForebearError("the ledger is missing or damaged", file=file, hint="prepare the text again") from error
 
     @cached_property
     def document_starts(self) -> np.ndarray:
@@ -110,10 +108,10 @@ class Corpus:
 
     def verify(self) -> None:
         """Reads every array and compares it with the digest in the corpus's facts; `open` compares shapes only."""
-        for name, told in self.facts["arrays"].items():
+        for name, told in self.metadata["arrays"].items():
             if hashlib.sha256(np.ascontiguousarray(getattr(self, name)).data).hexdigest() != told["sha256"]:
                 path = self.folder / f"{name}.npy"
-                raise ForebearError("is not what was written", file=path, remedy="prepare the text again")
+                raise ForebearError("is not what was written", file=path, hint="prepare the text again")
 
     def sentence_ids(self, number: int) -> np.ndarray:
         return self.ids[self.sentences[number] : self.sentences[number + 1]]
@@ -127,8 +125,8 @@ class Corpus:
         if self.words is not None:
             return self.words[start:end]
         if self.tokenizer.kind not in ("words", "wordpiece"):
-            remedy = "prepare the text again with --segment"
-            raise InputError(f"{self.tokenizer.kind} do not tell where words start", file=self.folder, remedy=remedy)
+            hint = "prepare the text again with --segment"
+            raise InputError(f"{self.tokenizer.kind} do not tell where words start", file=self.folder, hint=hint)
         return ~self.tokenizer.continuation_mask[self.ids[start:end]]
 
     def all_documents(self) -> Subset:
@@ -139,7 +137,7 @@ class Corpus:
         """A share of the documents set apart by what they say: a document keeps its side whatever is added to the text,
         and exact duplicates are always on the same side. Of documents too few for that, the end of the text is."""
         if not 0 <= held_out < 1:
-            raise InputError(f"the held-out share is {held_out}", remedy="choose a share between 0 and 1, such as 0.05")
+            raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if not held_out:
             return CorpusSplit(self.all_documents(), Subset(self, np.zeros((0, 2), np.int64)), "nothing")
         return split_by_content(self, held_out) or split_by_position(self, held_out)
@@ -150,12 +148,12 @@ def _mapped(path: Path, told: dict[str, Any]) -> np.ndarray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ForebearError(
-            "this part of the corpus is missing or damaged", file=path, remedy="prepare the text again"
+            "this part of the corpus is missing or damaged", file=path, hint="prepare the text again"
         ) from error
     if array.dtype.str != told["type"] or list(array.shape) != told["shape"]:
         raise ForebearError(
             f"holds {array.dtype.str} {list(array.shape)}, the corpus says {told['type']} {told['shape']}",
             file=path,
-            remedy="prepare the text again",
+            hint="prepare the text again",
         )
     return array

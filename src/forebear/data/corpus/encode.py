@@ -35,7 +35,7 @@ class DocumentEncoder:
     def __post_init__(self) -> None:
         if self.sentences not in get_args(SentenceMode):
             raise InputError(
-                f"--sentences is {self.sentences!r}", remedy=f"choose one of {', '.join(get_args(SentenceMode))}"
+                f"--sentences is {self.sentences!r}", hint=f"choose one of {', '.join(get_args(SentenceMode))}"
             )
 
     @property

@@ -98,15 +98,15 @@ class ParallelFormat:
         """(line, source, target) of all pairs; what lacks a side is dropped into the ledger. Two files must be equally
         long."""
         if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
-            remedy = "give the translations as the second file"
-            raise InputError("the same file stands for both sides", file=paths[0], remedy=remedy)
+            hint = "give the translations as the second file"
+            raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
         sources = list(find_sources(paths))
         if len(sources) > 2:
             what = f"{len(sources)} files are no parallel text"
-            raise InputError(what, remedy="give two files, line by line, or one table or JSONL file")
+            raise InputError(what, hint="give two files, line by line, or one table or JSONL file")
         if len(sources) == 2 and self.columns:
             what = "--columns means nothing to two files that are read line by line"
-            raise InputError(what, file=sources[0].name, remedy="leave it out")
+            raise InputError(what, file=sources[0].name, hint="leave it out")
         first, last = sources[0], sources[-1]
         rows = self._two_files(first, last, ledger) if len(sources) == 2 else self._one_file(first, ledger)
         books, name = ledger.stage("read"), sources[0].name
@@ -145,7 +145,7 @@ class ParallelFormat:
             f"lengths, lines seem to part at line {line:,}: {'; '.join(shown)}",
             file=one.name,
             line=line,
-            remedy="look there for a line that is missing or doubled; both files need a line for each pair",
+            hint="look there for a line that is missing or doubled; both files need a line for each pair",
         )
 
     def _lines(self, source: SourceFile, ledger: Ledger) -> Iterator[str]:
@@ -166,8 +166,8 @@ class ParallelFormat:
             try:
                 record = json.loads(text)
             except (ValueError, RecursionError) as error:
-                remedy = "one JSON object a line is expected"
-                raise InputError(f"not a JSON value: {error}", file=name, line=line, remedy=remedy) from error
+                hint = "one JSON object a line is expected"
+                raise InputError(f"not a JSON value: {error}", file=name, line=line, hint=hint) from error
             fields = fields or _fields_of(record, name, line)
             both = [_field(record, field, name, line) for field in fields]
             yield line, both[0], both[1]
@@ -182,7 +182,7 @@ class ParallelFormat:
                     continue
             if max(places) >= len(row):
                 what = f"the row has {len(row)} columns, column {max(places) + 1} is wanted"
-                raise InputError(what, file=name, line=line, remedy="mend the row, or name others with --columns")
+                raise InputError(what, file=name, line=line, hint="mend the row, or name others with --columns")
             yield line, row[places[0]], row[places[1]]
 
     def _named(self) -> tuple[str, str] | None:
@@ -190,8 +190,8 @@ class ParallelFormat:
             return None
         names = [name.strip() for name in self.columns.split(",")]
         if len(names) != 2 or not all(names) or names[0] == names[1]:
-            remedy = "name two, the one to translate from first: --columns de,en or --columns 1,2"
-            raise InputError(f"--columns is {self.columns!r}", remedy=remedy)
+            hint = "name two, the one to translate from first: --columns de,en or --columns 1,2"
+            raise InputError(f"--columns is {self.columns!r}", hint=hint)
         return names[0], names[1]
 
 
@@ -211,7 +211,7 @@ def _rows(blocks: TextBlocks, form: str) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         place = {"file": blocks.source.name, "line": reader.line_num}
-        raise InputError(f"not well-formed CSV: {error}", **place, remedy="mend the quoting") from error
+        raise InputError(f"not well-formed CSV: {error}", **place, hint="mend the quoting") from error
 
 
 def _columns(first: list[str], named: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
@@ -219,19 +219,19 @@ def _columns(first: list[str], named: tuple[str, str] | None, file: str, line: i
     if named is None:
         if len(first) < 2:
             what = "there is one column, and a pair needs two"
-            raise InputError(what, file=file, line=line, remedy="divide the sides by a tab, or give two files")
+            raise InputError(what, file=file, line=line, hint="divide the sides by a tab, or give two files")
         cells = tuple(cell.strip().lower() for cell in first[:2])
         return (0, 1), cells in NAMES or (cells[0] != cells[1] and all(map(LANGUAGE.fullmatch, cells)))
     if all(name.isdecimal() and name.isascii() for name in named):
         places = int(named[0]) - 1, int(named[1]) - 1
         if not all(0 <= place < len(first) for place in places):
             what = f"there is no column {max(map(int, named))}; the first row has {len(first)}"
-            raise InputError(what, file=file, line=line, remedy="count from 1")
+            raise InputError(what, file=file, line=line, hint="count from 1")
         return places, False
     for name in named:
         if name not in first:
             what = f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}"
-            raise InputError(what, file=file, line=line, remedy="give --columns by name, or by number from 1")
+            raise InputError(what, file=file, line=line, hint="give --columns by name, or by number from 1")
     return (first.index(named[0]), first.index(named[1])), True
 
 
@@ -249,8 +249,8 @@ def _fields_of(record: Any, file: str, line: int) -> tuple[str, str]:
         if len(texts) == 2:
             return texts[0], texts[1]
     there = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
-    remedy = "name the two fields: --columns de,en (inner ones as translation.de,translation.en)"
-    raise InputError(f"which fields are the two sides? The record has: {there}", file=file, line=line, remedy=remedy)
+    hint = "name the two fields: --columns de,en (inner ones as translation.de,translation.en)"
+    raise InputError(f"which fields are the two sides? The record has: {there}", file=file, line=line, hint=hint)
 
 
 def _field(record: Any, field: str, file: str, line: int) -> str:
@@ -258,12 +258,12 @@ def _field(record: Any, field: str, file: str, line: int) -> str:
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
             there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            remedy = "name two that there are with --columns"
-            raise InputError(f"there is no field {field!r}; there is: {there}", file=file, line=line, remedy=remedy)
+            hint = "name two that there are with --columns"
+            raise InputError(f"there is no field {field!r}; there is: {there}", file=file, line=line, hint=hint)
         value = value[key]
     if not isinstance(value, str):
         what = f"field {field!r} is {json.dumps(value)[:40]}, not text"
-        raise InputError(what, file=file, line=line, remedy="name the two fields with --columns, or mend the record")
+        raise InputError(what, file=file, line=line, hint="name the two fields with --columns, or mend the record")
     return value
 
 
@@ -313,7 +313,7 @@ def _written(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> Non
             sync_file(one)
             sync_file(two)
         if not count:
-            raise InputError("there is no pair of texts in it", file=paths[0], remedy="give text in both languages")
+            raise InputError("there is no pair of texts in it", file=paths[0], hint="give text in both languages")
         ledger.verify()
         write_json(aside / FACTS, {"format": FORMAT, "pairs": count, "ledger": ledger.to_dict()})
         if not folder.exists():  # another process may have been quicker
@@ -342,7 +342,7 @@ class TokenizerPair:
         return self.source is self.target or self.source.digest == self.target.digest
 
     @property
-    def size(self) -> int:
+    def vocab_size(self) -> int:
         return self.target.vocab_size
 
     @property
@@ -474,9 +474,9 @@ class ParallelCorpus:
         return np.stack([*(place[both] for place in places), both], axis=1)
 
     @cached_property
-    def to_dict(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         sides = (self.source, self.target)
-        counts = {name: sum(one.facts["counts"][name] for one in sides) for name in ("tokens", "bytes", "unknown")}
+        counts = {name: sum(one.metadata["counts"][name] for one in sides) for name in ("tokens", "bytes", "unknown")}
         return {"counts": {"documents": len(self.pair_rows), **counts}}
 
     def __len__(self) -> int:
@@ -502,9 +502,9 @@ class ParallelCorpus:
         """Pairs set apart by what their source says, so that all translations of a text are on one side; where that
         sets all or none apart, the last pairs are."""
         if not 0 < held_out < 1:
-            raise InputError(f"the held-out share is {held_out}", remedy="choose a share between 0 and 1, such as 0.05")
+            raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
         if len(self.pair_rows) < 2:
-            raise InputError("there is a single pair, of which nothing can be held out", remedy="give more text")
+            raise InputError("there is a single pair, of which nothing can be held out", hint="give more text")
         apart, how = held_out_pairs(np.asarray(self.source.hashes)[self.pair_rows[:, 0]], held_out)
         whole = self.all_pairs()
         train, examined = whole.select(np.flatnonzero(~apart)), whole.select(np.flatnonzero(apart))

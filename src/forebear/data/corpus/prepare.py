@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.data import sentences
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, Corpus
@@ -221,7 +221,7 @@ def prepare_corpus(
     the same text, while this tokenizer was learned, is not read again.
     """
     if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}", remedy="give a number of processes of at least 1")
+        raise InputError(f"--workers is {workers}", hint="give a number of processes of at least 1")
     segmenter = Segmenter() if segmenter is None and entities is not None else segmenter
     encoder, reading = DocumentEncoder(tokenizer, sentences, segmenter, entities), reading or TextFormat()
     seen = fingerprint_sources(paths, reading)
@@ -261,9 +261,7 @@ def prepare_corpus(
                         work, whole, shards.optional_arrays(work / atomic.SHARDS_FOLDER), tokenizer, ledger
                     )
                     if ledger.fingerprint != seen.content_digest:
-                        raise InputError(
-                            "the text changed while it was being read", file=str(paths), remedy="run again"
-                        )
+                        raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
                 except InputError:  # nothing of this can be gone on with
                     atomic.remove_work_folder(work)
                     raise
@@ -303,7 +301,7 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     if not (target / CORPUS_FILE).is_file():
-        raise InputError("exists and is no corpus", file=target, remedy="choose another folder with --to")
+        raise InputError("exists and is no corpus", file=target, hint="choose another folder with --to")
     try:
         there = Corpus.open(target)
     except ForebearError:
@@ -317,7 +315,7 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
     raise InputError(
         "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one",
         file=target,
-        remedy="add --overwrite to make it anew, or choose another folder with --to",
+        hint="add --overwrite to make it anew, or choose another folder with --to",
     )
 
 

@@ -122,8 +122,8 @@ def read_shards(folder: Path) -> Iterator[EncodedShard]:
                 arrays = {name: file[name] for name in file.files}
         except DAMAGE as error:
             path.unlink(missing_ok=True)
-            remedy = "run again to remake it"
-            raise ForebearError("a finished shard was damaged on disk", file=path, remedy=remedy) from error
+            hint = "run again to remake it"
+            raise ForebearError("a finished shard was damaged on disk", file=path, hint=hint) from error
         report = json.loads(str(arrays.pop("report")))
         ledger = Ledger.from_dict(report["ledger"])
         yield EncodedShard(**arrays, silent=report["silent"], dropped=report["dropped"], ledger=ledger)
@@ -247,7 +247,7 @@ def merge_shards(
     finally:
         joining.close()
     if not arrays["ids"]["shape"][0]:
-        raise InputError("there is no token in this text", remedy="give files that hold text, or another tokenizer")
+        raise InputError("there is no token in this text", hint="give files that hold text, or another tokenizer")
     return arrays
 
 

@@ -146,7 +146,7 @@ def split_by_position(corpus: Corpus, share: float) -> CorpusSplit:
     if total < 2:
         raise InputError(
             "the text is a single sentence, of which nothing can be held out",
-            remedy="give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
+            hint="give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
             "can take all of it: --held-out 0",
         )
     wanted = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))

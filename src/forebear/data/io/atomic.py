@@ -80,7 +80,7 @@ def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
             errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {how}",
         }
         raise ForebearError(
-            error.strerror or str(error), file=place, remedy=remedies.get(error.errno or 0, elsewhere)
+            error.strerror or str(error), file=place, hint=remedies.get(error.errno or 0, elsewhere)
         ) from error
 
 
@@ -131,9 +131,7 @@ def remove_stale_work(target: Path) -> None:
 def _locked(work: Path, how: int) -> int | None:
     """A handle that holds the folder, or None if the folder was removed meanwhile."""
     if work.exists() and not work.is_dir():
-        raise InputError(
-            "is in the way: forebear would work in it", file=work, remedy="move it, or choose another --to"
-        )
+        raise InputError("is in the way: forebear would work in it", file=work, hint="move it, or choose another --to")
     try:
         work.mkdir(parents=True, exist_ok=True)
         handle = os.open(work, os.O_RDONLY)
@@ -157,9 +155,7 @@ def begin_work(work: Path, key: str, tokenizer: Tokenizer) -> None:
     known = stored_key(work, PLAN)
     strangers = [item.name for item in work.iterdir() if not item.name.startswith(f".{PLAN}.")]
     if known is None and strangers:
-        raise InputError(
-            "is in the way: forebear would work in it", file=work, remedy="move it, or choose another --to"
-        )
+        raise InputError("is in the way: forebear would work in it", file=work, hint="move it, or choose another --to")
     if known != key:
         _emptied(work)
         write_json(work / PLAN, {"key": key})

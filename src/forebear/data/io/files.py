@@ -60,11 +60,9 @@ def explain_file_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise InputError(
-            "the file is not there (any more)", file=name, remedy="check the path and run again"
-        ) from error
+        raise InputError("the file is not there (any more)", file=name, hint="check the path and run again") from error
     except PermissionError as error:
-        raise InputError("permission denied", file=name, remedy="make the file readable, or leave it out") from error
+        raise InputError("permission denied", file=name, hint="make the file readable, or leave it out") from error
     except OSError as error:
         raise ForebearError(error.strerror or str(error), file=name) from error
 
@@ -80,9 +78,7 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
             found = True
             yield source
     if not found:
-        raise InputError(
-            "there is no file to read", remedy="name a text file, a folder, a glob, or - for standard input"
-        )
+        raise InputError("there is no file to read", hint="name a text file, a folder, a glob, or - for standard input")
 
 
 def _expanded(given: str) -> list[str]:
@@ -92,12 +88,12 @@ def _expanded(given: str) -> list[str]:
         raise InputError(
             "no such file or folder",
             file=given,
-            remedy="check the spelling; globs like 'texts/**/*.txt' are understood",
+            hint="check the spelling; globs like 'texts/**/*.txt' are understood",
         )
     matches = sorted(glob.glob(given, recursive=True))
     if not matches:
         raise InputError(
-            "nothing matches this pattern", file=given, remedy="quote the pattern and check the folder it starts from"
+            "nothing matches this pattern", file=given, hint="quote the pattern and check the folder it starts from"
         )
     return matches
 
@@ -181,7 +177,7 @@ def _not_text(path: str) -> str:
 
 def _standard_input() -> int:
     if sys.stdin is None:
-        raise InputError("there is no standard input", remedy="give it some: forebear … - < FILE")
+        raise InputError("there is no standard input", hint="give it some: forebear … - < FILE")
     return sys.stdin.fileno()
 
 
@@ -270,7 +266,7 @@ class TextBlocks:
             f"the compressed file is damaged or cut short ({error})",
             file=self.source.name,
             byte=self.compressed_bytes,
-            remedy="fetch or compress it again; what was read of it is not used",
+            hint="fetch or compress it again; what was read of it is not used",
         )
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
@@ -278,10 +274,8 @@ class TextBlocks:
         try:
             return decoder.decode(block, final)
         except UnicodeError as error:  # of the encoding as such, such as UTF-16 without its mark
-            remedy = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
-            raise InputError(
-                f"cannot be read as {self.encoding}: {error}", file=self.source.name, remedy=remedy
-            ) from error
+            hint = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
+            raise InputError(f"cannot be read as {self.encoding}: {error}", file=self.source.name, hint=hint) from error
         finally:
             _MENDING.blocks = before
 
@@ -294,7 +288,7 @@ class TextBlocks:
                 f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad)}",
                 file=self.source.name,
                 byte=offset,
-                remedy="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
+                hint="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
             )
         how, mark = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
         self.ledger.add_structure_count(f"bad bytes {how}", 0, len(bad) - len(mark.encode()))
@@ -391,5 +385,5 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
         return codecs.getincrementaldecoder(encoding)(_HANDLER)
     except LookupError:
         raise InputError(
-            f"no text encoding is called {encoding!r}", remedy="for example utf-8, gb18030, big5, utf-16, latin-1"
+            f"no text encoding is called {encoding!r}", hint="for example utf-8, gb18030, big5, utf-16, latin-1"
         ) from None

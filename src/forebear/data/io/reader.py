@@ -54,7 +54,7 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"not a JSON value: {error}", file=name, line=number, remedy="one JSON object a line is expected"
+                f"not a JSON value: {error}", file=name, line=number, hint="one JSON object a line is expected"
             ) from error
         text = _field(record, field, name, number)
         if SURROGATES.search(text):
@@ -75,7 +75,7 @@ def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
             "an escape such as \\ud800 spells half a character",
             file=blocks.source.name,
             line=line,
-            remedy="mend the record, or choose --on-bad-bytes replace or skip",
+            hint="mend the record, or choose --on-bad-bytes replace or skip",
         )
     how, mark = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
     blocks.ledger.repair(blocks.source.name, blocks.unpacked, len(SURROGATES.findall(text)), how)
@@ -91,7 +91,7 @@ def _field(record: Any, field: str, file: str, line: int) -> str:
                 f"the record has no field {field!r}; it has: {there}",
                 file=file,
                 line=line,
-                remedy="name the text's field with --field",
+                hint="name the text's field with --field",
             )
         value = value[key]
     if not isinstance(value, str):
@@ -99,7 +99,7 @@ def _field(record: Any, field: str, file: str, line: int) -> str:
             f"field {field!r} is {json.dumps(value)[:40]}, not text",
             file=file,
             line=line,
-            remedy="name the text's field with --field",
+            hint="name the text's field with --field",
         )
     return value
 
@@ -157,7 +157,7 @@ def read_text_table(blocks: TextBlocks, form: str, wanted: str) -> Iterator[Docu
                     f"the row has {len(row)} columns, column {column + 1} is wanted",
                     file=name,
                     line=number,
-                    remedy="mend the row (often a missing quote or delimiter)",
+                    hint="mend the row (often a missing quote or delimiter)",
                 )
             blocks.ledger.add_structure_count(
                 "markup and other fields", len(raw) - len(row[column]), utf8_size(raw) - utf8_size(row[column])
@@ -165,7 +165,7 @@ def read_text_table(blocks: TextBlocks, form: str, wanted: str) -> Iterator[Docu
             yield from document_parts(row[column], name, number)
     except csv.Error as error:
         raise InputError(
-            f"not well-formed {form.upper()}: {error}", file=name, line=first, remedy="mend the quoting"
+            f"not well-formed {form.upper()}: {error}", file=name, line=first, hint="mend the quoting"
         ) from error
 
 
@@ -177,7 +177,7 @@ def _column(first: list[str], wanted: str, file: str, line: int) -> tuple[int, b
                 f"there is no column {wanted}; the first row has {len(first)}",
                 file=file,
                 line=line,
-                remedy="count from 1",
+                hint="count from 1",
             )
         return int(wanted) - 1, False
     name = wanted or "text"
@@ -189,7 +189,7 @@ def _column(first: list[str], wanted: str, file: str, line: int) -> tuple[int, b
         f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}",
         file=file,
         line=line,
-        remedy="give --column NAME, or its number from 1 where there is no header",
+        hint="give --column NAME, or its number from 1 where there is no header",
     )
 
 
@@ -214,7 +214,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
                     f"{item!r} is not word/tag",
                     file=document.file,
                     line=number,
-                    remedy="use --format text for untagged text",
+                    hint="use --format text for untagged text",
                 )
             if pieces and LATIN.match(pieces[-1][-1]) and LATIN.match(word):  # these need a space between them
                 pieces.append(" ")
@@ -268,7 +268,7 @@ class TextFormat:
             if getattr(self, name) not in get_args(kind):
                 option = name.replace("_", "-")
                 raise InputError(
-                    f"--{option} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(get_args(kind))}"
+                    f"--{option} is {getattr(self, name)!r}", hint=f"choose one of {', '.join(get_args(kind))}"
                 )
 
     def identity(self) -> dict[str, str]:

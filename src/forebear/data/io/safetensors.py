@@ -61,20 +61,20 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     """(n, D) the vectors of a file, left on the disk until they are asked for."""
     target = Path(file)
     if target.suffix not in SUFFIXES:
-        remedy = "make one with: forebear embed RUN --in FILE --out vectors.npy"
-        raise InputError("vectors are read from .npy and .safetensors", file=target, remedy=remedy)
+        hint = "make one with: forebear embed RUN --in FILE --out vectors.npy"
+        raise InputError("vectors are read from .npy and .safetensors", file=target, hint=hint)
     if not target.is_file():
-        raise InputError("there is no such file", file=target, remedy="name the file that embed has written")
+        raise InputError("there is no such file", file=target, hint="name the file that embed has written")
     try:
         found = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
     except (ValueError, KeyError, TypeError, EOFError) as error:
         what = f"is no file of vectors ({error})"
         raise InputError(
-            what, file=target, remedy="write it again, with: forebear embed RUN --in FILE --out …"
+            what, file=target, hint="write it again, with: forebear embed RUN --in FILE --out …"
         ) from error
     if found.ndim != 2 or found.dtype.kind != "f" or not found.shape[1]:
         what = f"holds an array of the shape {found.shape} and type {found.dtype}, not a row of numbers for each text"
-        raise InputError(what, file=target, remedy="name the file that embed has written")
+        raise InputError(what, file=target, hint="name the file that embed has written")
     return found
 
 

@@ -115,7 +115,7 @@ def _death(process: subprocess.Popen[bytes], place: str) -> ForebearError:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     return ForebearError(
         f"a worker {how} while working on {place}",
-        remedy="often a lack of memory: run again with fewer --workers; finished shards are kept",
+        hint="often a lack of memory: run again with fewer --workers; finished shards are kept",
     )
 
 

@@ -43,11 +43,11 @@ def _refuse(columns: list[ColumnSample], asking: ColumnHints, form: LabeledForma
         likely = assign_columns(columns, replace(asking, task=None), form)[0]
     except InputError:
         likely = ""
-    remedy = "name the columns with --text-column, --choice-column and --label-column"
+    hint = "name the columns with --text-column, --choice-column and --label-column"
     if likely and likely != asking.task:
-        remedy = f"the likely task is {likely}: --task {likely}; or {remedy}"
+        hint = f"the likely task is {likely}: --task {likely}; or {hint}"
     there = ", ".join(str(column.column) for column in columns)
-    raise InputError(f"{asking.task} needs {lacking}; the columns are: {there[:300]}", file=asking.file, remedy=remedy)
+    raise InputError(f"{asking.task} needs {lacking}; the columns are: {there[:300]}", file=asking.file, hint=hint)
 
 
 def _labelled(columns: list[ColumnSample], asking: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
@@ -60,7 +60,7 @@ def _labelled(columns: list[ColumnSample], asking: ColumnHints, form: LabeledFor
         rest = [column for column in columns if column.is_text and column not in (label, *texts)]
         texts = sorted([*texts, *rest], key=columns.index) if len(rest) == 1 else texts
     if label is None and not texts:
-        raise InputError("no column holds text", file=asking.file, remedy="name it with --text-column")
+        raise InputError("no column holds text", file=asking.file, hint="name it with --text-column")
     task = asking.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
     if len(texts) != {"classification": 1, "pairs": 2}.get(task):
         raise _wrong_number(texts, asking)
@@ -80,9 +80,9 @@ def _wrong_number(texts: list[ColumnSample], asking: ColumnHints) -> InputError:
     what = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({there})"
     likely = {1: "classification", 2: "pairs"}.get(len(texts))
     if asking.task is not None and likely is not None:
-        remedy = f"the likely task is {likely}: --task {likely}; or name the columns with --text-column"
-        return InputError(f"{what}, which does not fit {asking.task}", file=asking.file, remedy=remedy)
-    return InputError(what, file=asking.file, remedy="say which: --text-column, once or twice")
+        hint = f"the likely task is {likely}: --task {likely}; or name the columns with --text-column"
+        return InputError(f"{what}, which does not fit {asking.task}", file=asking.file, hint=hint)
+    return InputError(what, file=asking.file, hint="say which: --text-column, once or twice")
 
 
 def _with_label(label: ColumnSample, asking: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:

@@ -55,18 +55,18 @@ def detect_format(
     kind           of file; None: as it looks
     """
     if task is not None and task not in TASKS:
-        raise InputError(f"no task is called {task!r}", remedy=f"choose one of {', '.join(TASKS)}")
+        raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
     if kind is not None and kind not in LABELED_FORMATS:
-        raise InputError(f"no kind of file is called {kind!r}", remedy=f"choose one of {', '.join(LABELED_FORMATS)}")
+        raise InputError(f"no kind of file is called {kind!r}", hint=f"choose one of {', '.join(LABELED_FORMATS)}")
     head = FileHead.read(next(find_sources(paths)), encoding, on_bad_bytes)
     looks, delimiter = (
         head.detect_kind(task) if kind is None else (kind, head.as_table(is_csv=True)[1] if kind == "csv" else "")
     )
     only = ONLY_FOR.get(looks)
     if task is not None and only not in (None, task):
-        remedy = f"the likely task is {only}: --task {only}"
+        hint = f"the likely task is {only}: --task {only}"
         raise InputError(
-            f"this looks like {LABELED_FORMATS[looks]}, which is not for {task}", file=head.source.name, remedy=remedy
+            f"this looks like {LABELED_FORMATS[looks]}, which is not for {task}", file=head.source.name, hint=hint
         )
     texts, choices = tuple(text_columns), tuple(choice_columns)
     asking = ColumnHints(head.source.name, task, texts, label_column, choices, several, number)
@@ -78,7 +78,7 @@ def detect_format(
     if looks == "conll":
         if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
             raise InputError(
-                "this looks like plain text, whose words have no tags", file=head.source.name, remedy=TAGGED_FORMAT_HELP
+                "this looks like plain text, whose words have no tags", file=head.source.name, hint=TAGGED_FORMAT_HELP
             )
         return _words_and_tags(head, asking, form)
     if looks in ("json", "jsonl"):
@@ -138,13 +138,13 @@ def _fields(head: FileHead, asking: ColumnHints, form: LabeledFormat) -> FormatG
         if not isinstance(record, BrokenRecord):
             found.append(record)
         elif not found and record.record is None:
-            raise InputError(record.reason, file=head.source.name, line=line, remedy="JSON objects are expected")
+            raise InputError(record.reason, file=head.source.name, line=line, hint="JSON objects are expected")
     names = list(dict.fromkeys(name for record in found for name in record))
     for outer in tuple(names):
         inner = [value for record in found if isinstance(value := record.get(outer), dict)]
         names += dict.fromkeys(f"{outer}.{name}" for value in inner for name in value)
     if not names:
-        raise InputError("its objects have no fields", file=head.source.name, remedy='write {"text": …, "label": …}')
+        raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
     columns = [ColumnSample(name, tuple(json_field(record, name) for record in found)) for name in names]
     task, form, notes = assign_columns(columns, asking, form)
     return FormatGuess(task, form, [f"{LABELED_FORMATS[form.kind]}: {notes[0]}", *notes[1:]])
@@ -159,7 +159,7 @@ def _table(head: FileHead, asking: ColumnHints, form: LabeledFormat, header: boo
     named = is_header(rows[0], rows[1:]) if header is None else header
     first, below = rows[0], rows[1:] if named else rows[:ROWS]
     if named and not below:
-        raise InputError("there is a header, and no row below it", file=file, remedy="name a file with examples in it")
+        raise InputError("there is a header, and no row below it", file=file, hint="name a file with examples in it")
     width = len(first) if named else Counter(map(len, rows)).most_common(1)[0][0]
     below = [row for row in below if len(row) == width]
     names: list[str | int] = [cell.strip() for cell in first] if named else [*range(1, width + 1)]

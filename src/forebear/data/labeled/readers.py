@@ -100,8 +100,8 @@ def _quoted(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str]
 
 
 def _unclosed(blocks: TextBlocks, line: int) -> InputError:
-    remedy = "close it, or double the quotes that stand inside a quoted cell"
-    return InputError(UNCLOSED, file=blocks.source.name, line=line, remedy=remedy)
+    hint = "close it, or double the quotes that stand inside a quoted cell"
+    return InputError(UNCLOSED, file=blocks.source.name, line=line, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ def _place(column: ColumnRef | None, header: list[str] | None, width: int, gap: 
 def _absent(column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int) -> InputError:
     there = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
     called = f"called {column!r}" if isinstance(column, str) else f"number {column}"
-    remedy = "all files of a task are written alike: mend the file, or name its columns"
-    return InputError(f"there is no column {called}; {there}", file=file, line=line, remedy=remedy)
+    hint = "all files of a task are written alike: mend the file, or name its columns"
+    return InputError(f"there is no column {called}; {there}", file=file, line=line, hint=hint)
 
 
 # Sentences, one a line, whose words have their tags behind a slash: `中国/ns 人民/n`, as in the People's Daily.
@@ -379,7 +379,7 @@ def _only_ends(cells: list[str], width: int) -> bool:
 def _number(column: ColumnRef) -> int:
     if isinstance(column, int) or (column.isascii() and column.isdecimal() and column != "0"):
         return int(column) - 1
-    raise InputError(f"no column of words and tags is called {column!r}", remedy="give its number, counted from 1")
+    raise InputError(f"no column of words and tags is called {column!r}", hint="give its number, counted from 1")
 
 
 # JSON objects with one example each: one a line, or in an array.
@@ -459,7 +459,7 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
         return line
 
     def broken(what: str) -> InputError:
-        return InputError(what, file=file, line=number(at), remedy="an array of objects is expected: [{…}, {…}]")
+        return InputError(what, file=file, line=number(at), hint="an array of objects is expected: [{…}, {…}]")
 
     if text[at : at + 1] != "[":
         raise broken("not a JSON array")
@@ -509,7 +509,7 @@ def read_squad(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
         told = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"not JSON: {error}", file=source.name, line=line, remedy=EXPECTED) from error
+        raise InputError(f"not JSON: {error}", file=source.name, line=line, hint=EXPECTED) from error
     halves = ESCAPED_SURROGATE.search(text) is not None
     del text
     make = example_builder(wanted)
@@ -529,7 +529,7 @@ def _questions(told: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
 
     def part(value: Any, kind: type, what: str) -> Any:
         if not isinstance(value, kind):
-            raise InputError(f"{what} is {shorten_value(value)}, not as in SQuAD", file=file, remedy=EXPECTED)
+            raise InputError(f"{what} is {shorten_value(value)}, not as in SQuAD", file=file, hint=EXPECTED)
         return value
 
     articles = part(told, dict, "the whole").get("data") if not isinstance(told, list) else told

@@ -49,10 +49,10 @@ class FileHead:
             lines, size = lines + block.count("\n"), size + len(block)
         text = "".join(pieces)
         if not text or text.isspace():
-            raise InputError("the file holds nothing", file=source.name, remedy="name a file with examples in it")
+            raise InputError("the file holds nothing", file=source.name, hint="name a file with examples in it")
         if text.count("\0") > len(text) / 10:
-            remedy = "if it is text at all, name its --encoding, such as utf-16-le"
-            raise InputError("many characters of it are NUL", file=source.name, remedy=remedy)
+            hint = "if it is text at all, name its --encoding, such as utf-16-le"
+            raise InputError("many characters of it are NUL", file=source.name, hint=hint)
         return cls(source, text, is_whole, blocks)
 
     @property
@@ -106,8 +106,8 @@ class FileHead:
             return "jsonl"
         if start[0] == "[":
             return "json"
-        remedy = "one object a line, an array of objects, or SQuAD's form is understood"
-        raise InputError("this JSON is of a form that is not known", file=self.source.name, remedy=remedy)
+        hint = "one object a line, an array of objects, or SQuAD's form is understood"
+        raise InputError("this JSON is of a form that is not known", file=self.source.name, hint=hint)
 
     def as_table(self, *, is_csv: bool = False) -> tuple[LabeledFileKind, str]:
         """Whether a table has quotes that quote, and what stands between its columns."""

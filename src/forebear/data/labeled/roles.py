@@ -31,7 +31,7 @@ class ColumnHints:
         if str(column).isascii() and str(column).isdecimal() and 1 <= int(column) <= width:
             return int(column)
         raise InputError(
-            f"there is no column {column}; a row has {width}", file=self.file, remedy="give its number, counted from 1"
+            f"there is no column {column}; a row has {width}", file=self.file, hint="give its number, counted from 1"
         )
 
     def find_column(self, columns: Sequence[ColumnSample], wanted: ColumnRef) -> ColumnSample:
@@ -43,9 +43,7 @@ class ColumnHints:
         if 1 <= number <= len(columns):
             return columns[number - 1]
         there = ", ".join(str(column.column) for column in columns)
-        raise InputError(
-            f"there is no column {wanted!r}; there are: {there[:300]}", file=self.file, remedy="choose one"
-        )
+        raise InputError(f"there is no column {wanted!r}; there are: {there[:300]}", file=self.file, hint="choose one")
 
 
 def column_name(column: ColumnSample) -> str:

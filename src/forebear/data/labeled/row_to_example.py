@@ -115,13 +115,11 @@ class LabeledFormat:
             else:
                 right = name in known and type(value) is type(known[name])
             if not right:
-                remedy = "it may be written by another version of forebear"
-                raise InputError(
-                    f"the form of the data says {name} = {value!r}, which is not understood", remedy=remedy
-                )
+                hint = "it may be written by another version of forebear"
+                raise InputError(f"the form of the data says {name} = {value!r}, which is not understood", hint=hint)
         if "kind" not in told:
             raise InputError(
-                "the form of the data does not say its kind", remedy=f"one of {', '.join(get_args(LabeledFileKind))}"
+                "the form of the data does not say its kind", hint=f"one of {', '.join(get_args(LabeledFileKind))}"
             )
         made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in told.items()}
         return cls(**made)
@@ -134,22 +132,20 @@ def _is_column(value: object) -> bool:
 def check_format(task: str, form: LabeledFormat) -> None:
     """Refuses a task that nobody knows, or that this form cannot teach."""
     if task not in TASKS:
-        raise InputError(f"no task is called {task!r}", remedy=f"choose one of {', '.join(TASKS)}")
+        raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
     if (only := ONLY_FOR.get(form.kind, task)) != task:
         raise InputError(
-            f"{LABELED_FORMATS[form.kind]} is not for {task}", remedy=f"the likely task is {only}: --task {only}"
+            f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=f"the likely task is {only}: --task {only}"
         )
     wanted = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
     if form.kind != "squad" and len(form.texts) != wanted:
         raise InputError(
             f"{task} reads {wanted} column{'s' * (wanted > 1)} of text, the form names {len(form.texts)}",
-            remedy="name them with --text-column",
+            hint="name them with --text-column",
         )
     if (task == "choice") != bool(form.choices):
         what = "the form names no choices" if task == "choice" else "the form names choices"
-        raise InputError(
-            f"{what}, the task is {task}", remedy="look at the file's form again, or choose another --task"
-        )
+        raise InputError(f"{what}, the task is {task}", hint="look at the file's form again, or choose another --task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +192,7 @@ class RowErrorPolicy:
     def skip(self, line: int | None, reason: str, name: str | None = None) -> None:
         row = self._row(line, reason, name)
         if self.on_bad_rows == "fail":
-            raise InputError(row.reason, file=self.file, line=line, remedy=SKIPPING)
+            raise InputError(row.reason, file=self.file, line=line, hint=SKIPPING)
         self.first = self.first or row
         self.bad.append(row)
 

@@ -33,7 +33,7 @@ from forebear.training.checkpoint import file_digest
 # Labelled data in a person's own files becomes examples: tables, JSON, SQuAD, CoNLL and word/tag, one by one.
 
 
-__all__ = ["TASKS", "RejectedRow", "LabeledFormat", "FormatGuess", "format_like", "read_examples", "detect_format"]
+__all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
 
 READERS: dict[str, Callable[[SourceFile, LabeledReadOptions], Iterator[Example]]] = {
     "tsv": readers.read_table,
@@ -72,14 +72,14 @@ def read_examples(
         ("on-bad-bytes", on_bad_bytes, get_args(OnBadBytes)),
     ):
         if value not in choices:
-            raise InputError(f"--{option} is {value!r}", remedy=f"choose one of {', '.join(choices)}")
+            raise InputError(f"--{option} is {value!r}", hint=f"choose one of {', '.join(choices)}")
     if known is not None and task in ("answering", "choice"):
         raise ValueError(f"{task} has no labels that could be known")
     if labels == "wanted" and form.label is None and form.kind != "squad":
         first = next(find_sources(paths)).name
         if task == "tagging":
-            raise InputError("its words have no tags", file=first, remedy=TAGGED_FORMAT_HELP)
-        raise InputError(f"no column of labels is known for {task}", file=first, remedy="name it with --label-column")
+            raise InputError("its words have no tags", file=first, hint=TAGGED_FORMAT_HELP)
+        raise InputError(f"no column of labels is known for {task}", file=first, hint="name it with --label-column")
     faults = RowErrorPolicy(on_bad_rows, [] if bad is None else bad, [] if mended is None else mended)
     told = frozenset(known) if known is not None and labels != "absent" else None
     return _all(paths, LabeledReadOptions(task, form, labels, told, on_bad_bytes, faults))
@@ -96,10 +96,10 @@ def _all(paths: Paths, wanted: LabeledReadOptions) -> Iterator[Example]:
         first = wanted.error_policy.first
         if first is not None:
             raise InputError(
-                f"all rows are bad; this one: {first.reason}", file=first.file, line=first.line, remedy="mend them"
+                f"all rows are bad; this one: {first.reason}", file=first.file, line=first.line, hint="mend them"
             )
         raise InputError(
-            "there are no examples in it", file=source.name, remedy="a header or blank lines alone teach nothing"
+            "there are no examples in it", file=source.name, hint="a header or blank lines alone teach nothing"
         )
 
 
@@ -191,7 +191,7 @@ def read_labeled(source: LabeledSource) -> LabeledData:
     for side, found in sides.items():
         if found:
             told = summarize_dataset(found)
-            facts[side] = told.facts()
+            facts[side] = told.to_dict()
             notes += told.notes() if side == "train" else []
     for side in ("dev", "test"):
         if sides[side]:
@@ -236,9 +236,9 @@ def trained_examples(labelled: Mapping[str, Any], found: Iterable[Example]) -> S
 
 def _nothing_held_out(source: LabeledSource, found: list[Any]) -> InputError:
     if looks := summarize_dataset(found).texts_for_labels:
-        return InputError(looks, file=source.train, remedy="name the column of the labels with --label-column")
+        return InputError(looks, file=source.train, hint="name the column of the labels with --label-column")
     what = "there are too few different examples to hold some out, by which the best weights are chosen"
-    return InputError(what, file=source.train, remedy="give more examples, or a file of them with --dev")
+    return InputError(what, file=source.train, hint="give more examples, or a file of them with --dev")
 
 
 def _unheard_of(side: str, examining: list[Any], teaching: list[Any]) -> list[str]:
@@ -298,7 +298,7 @@ def _read(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str
     for one in found if source.task == "tagging" else ():
         tag_schemes.reject_nested_tags(one.tags or (), file=path, line=one.place.line)  # pyright: ignore[reportAttributeAccessIssue]
     if not found:
-        raise InputError("holds no example", file=path, remedy="give a file with at least a few examples")
+        raise InputError("holds no example", file=path, hint="give a file with at least a few examples")
     return found
 
 
@@ -326,7 +326,7 @@ def _own_scheme(found: list[Any], path: str, scheme: Any, notes: list[str]) -> A
     own = tag_schemes.detect_scheme(written)
     if own.scheme == tag_schemes.PLAIN_SCHEME:
         what = f"its tags, such as {written[0][0]!r}, make up no names, and names ({scheme}) were learned"
-        raise InputError(what, file=path, remedy="give a file of names, or ask a run that learned such tags")
+        raise InputError(what, file=path, hint="give a file of names, or ask a run that learned such tags")
     if own.num_violations or own.scheme == scheme:
         return scheme
     notes.append(f"tags of {path} are read as {own.scheme}: {own.reason}; those learned from are {scheme}")
@@ -341,12 +341,12 @@ def _rewritten(found: list[Any], path: str, scheme: Any, source: LabeledSource, 
         if own is not None:
             if source.on_bad_tags == "fail" and (faults := tag_schemes.scheme_violations(own, scheme)):
                 place, reason = faults[0]
-                remedy = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
+                hint = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
                 what = f"word {place + 1} of the sentence, {one.words[place]!r}: {reason} ({scheme})"
                 line = one.place.line
                 if line is not None and source.form.kind == "conll":  # a word a line
                     line += place
-                raise InputError(what, file=path, line=line, remedy=remedy)
+                raise InputError(what, file=path, line=line, hint=hint)
             own, count = tag_schemes.repair_tags(own, scheme)
             repairs += count
             own = tuple(tag_schemes.to_iobes(own, scheme))

@@ -119,8 +119,8 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
     every label. Both are told in the notes.
     """
     if not (0 <= dev < 1 and 0 <= test < 1 and dev + test < 1):
-        remedy = "give shares such as 0.1, which leave something to train on"
-        raise InputError(f"the shares are {dev:g} for dev and {test:g} for test", remedy=remedy)
+        hint = "give shares such as 0.1, which leave something to train on"
+        raise InputError(f"the shares are {dev:g} for dev and {test:g} for test", hint=hint)
     kept = list(examples)
     owners = [_rank(example, seed) for example in kept]
     shares = {0: 1 - dev - test, 1: dev, 2: test}

@@ -83,7 +83,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
         some = ", ".join(sorted(other)[:5])
         raise InputError(
             f"these are not tags of entities: {some or 'most of them break every scheme'}",
-            remedy="tag each word O, or with B, I, E or S and a kind, as in B-PER",
+            hint="tag each word O, or with B, I, E or S and a kind, as in B-PER",
         )
     alike: list[Scheme] = [scheme for scheme in get_args(Scheme) if broken[scheme] == fewest]
     holds = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
@@ -133,9 +133,7 @@ def spelled(found: Iterable[Entity], words: int) -> list[str]:
     done = 0
     for first, end, kind in sorted(found):
         if not 0 <= first < end <= words:
-            raise InputError(
-                f"an entity from word {first} to {end} in a text of {words} words", remedy="mend its places"
-            )
+            raise InputError(f"an entity from word {first} to {end} in a text of {words} words", hint="mend its places")
         if first < done:
             raise _no_nesting(f"two entities share word {first + 1}")
         tail = f"-{kind}" if kind else ""
@@ -179,7 +177,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     """The letter and the kind of a tag in IOBES; an error for any other."""
     role, kind = _split(tag)
     if tag[:1] != role or (role == "O" and tag != "O"):
-        raise InputError(f"{tag!r} is no tag of IOBES", remedy="give O, or B, I, E or S with a kind, as in B-PER")
+        raise InputError(f"{tag!r} is no tag of IOBES", hint="give O, or B, I, E or S with a kind, as in B-PER")
     return role, kind
 
 
@@ -218,7 +216,7 @@ def _no_nesting(what: str, file: str | None = None, line: int | None = None) -> 
         f"{what}: entities inside others cannot be learned with one tag a word",
         file=file,
         line=line,
-        remedy="keep one entity for each word, the outermost or the innermost, or make a data set for each layer",
+        hint="keep one entity for each word, the outermost or the innermost, or make a data set for each layer",
     )
 
 
@@ -254,7 +252,7 @@ def _written(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     if scheme not in SCHEME_LETTERS:
         raise InputError(
             f"no scheme of tags is called {scheme!r}",
-            remedy=f"choose one of {', '.join((*SCHEME_LETTERS, PLAIN_SCHEME))}",
+            hint=f"choose one of {', '.join((*SCHEME_LETTERS, PLAIN_SCHEME))}",
         )
     return [_right(*three, scheme) for three in _threes(tags)]
 
@@ -263,7 +261,7 @@ def _refuse_faults(tags: Sequence[str], scheme: AnyScheme) -> None:
     if wrong := scheme_violations(tags, scheme):
         place, reason = wrong[0]
         more = f" (and {len(wrong) - 1} more faults)" if len(wrong) > 1 else ""
-        raise InputError(f"word {place + 1}: {reason}{more}", remedy="mend the tags, or have them repaired")
+        raise InputError(f"word {place + 1}: {reason}{more}", hint="mend the tags, or have them repaired")
 
 
 def _reason(tags: Sequence[str], place: int, scheme: AnyScheme) -> str:

@@ -99,7 +99,7 @@ def char_spec(
 ) -> TokenizerSpec:
     """These characters, special tokens among them, in id order: a merge table without merges."""
     if "unknown" not in specials:
-        raise InputError("characters need a token for unknown ones", remedy="give `specials` the role 'unknown'")
+        raise InputError("characters need a token for unknown ones", hint="give `specials` the role 'unknown'")
     model = {
         "type": "BPE",
         "dropout": None,

@@ -39,16 +39,16 @@ def _found(path: Path) -> Path:
     """The file to read for a path, which may be a folder."""
     if not path.is_dir():
         if not path.exists():
-            raise InputError("there is no such file", file=path, remedy=ACCEPTED)
+            raise InputError("there is no such file", file=path, hint=ACCEPTED)
         return path
     for name in ("tokenizer.json", "vocab.txt", *(first for first, _ in PAIRS)):
         if (path / name).is_file():
             return path / name
     if pieces := [*path.glob("*.model"), *path.glob("*.vocab")]:
         what = f"{pieces[0].name} is SentencePiece's, which is not read, and there is no tokenizer.json"
-        remedy = "have it written where transformers is: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
-        raise InputError(what, file=path, remedy=remedy)
-    raise InputError("the folder has no tokenizer", file=path, remedy=ACCEPTED)
+        hint = "have it written where transformers is: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+        raise InputError(what, file=path, hint=hint)
+    raise InputError("the folder has no tokenizer", file=path, hint=ACCEPTED)
 
 
 def _pair_of(file: Path) -> tuple[Path, Path] | None:
@@ -58,7 +58,7 @@ def _pair_of(file: Path) -> tuple[Path, Path] | None:
             pair = file.with_name(first), file.with_name(second)
             for part in pair:
                 if not part.is_file():
-                    raise InputError(f"{file.name} needs {part.name} beside it", file=part, remedy=ACCEPTED)
+                    raise InputError(f"{file.name} needs {part.name} beside it", file=part, hint=ACCEPTED)
             return pair
     return None
 
@@ -67,18 +67,16 @@ def _text(file: Path) -> str:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}", file=file, remedy="check the path and its rights"
-        ) from None
+        raise InputError(f"cannot be read: {error.strerror}", file=file, hint="check the path and its rights") from None
     if not content.strip():
-        raise InputError("the file is empty", file=file, remedy="take it from its publisher again")
+        raise InputError("the file is empty", file=file, hint="take it from its publisher again")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = "not a text file in UTF-8, so no vocabulary (a pickle or a SentencePiece .model is not read)"
-        raise InputError(what, file=file, byte=error.start, remedy=ACCEPTED) from None
+        raise InputError(what, file=file, byte=error.start, hint=ACCEPTED) from None
     if "\0" in text:
-        raise InputError("not a text file, so no vocabulary", file=file, byte=content.index(0), remedy=ACCEPTED)
+        raise InputError("not a text file, so no vocabulary", file=file, byte=content.index(0), hint=ACCEPTED)
     return text
 
 
@@ -86,9 +84,9 @@ def _parsed(file: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", file=file, line=error.lineno, remedy=ACCEPTED) from None
+        raise InputError(f"not JSON: {error.msg}", file=file, line=error.lineno, hint=ACCEPTED) from None
     except RecursionError:
-        raise InputError("not a tokenizer: JSON nested too deeply", file=file, remedy=ACCEPTED) from None
+        raise InputError("not a tokenizer: JSON nested too deeply", file=file, hint=ACCEPTED) from None
 
 
 # -- tokenizer.json
@@ -98,7 +96,7 @@ def _from_json(blueprint: Any, file: Path) -> Tokenizer:
     """Ours, or a foreign one, of which kind and roles are told from its model and the names of its special tokens."""
     model = blueprint.get("model") if isinstance(blueprint, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
-        raise InputError("JSON, but not a tokenizer.json", file=file, remedy=ACCEPTED)
+        raise InputError("JSON, but not a tokenizer.json", file=file, hint=ACCEPTED)
     blueprint = blueprint | {name: blueprint.get(name, absent) for name, absent in ABSENT.items()} | UNUSED
     model = blueprint["model"] = {"type": _type_of(model), **model}
     try:
@@ -114,7 +112,7 @@ def _from_json(blueprint: Any, file: Path) -> Tokenizer:
         raise
     except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
         what = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
-        raise InputError(what, file=file, remedy="take the file from its publisher again") from None
+        raise InputError(what, file=file, hint="take the file from its publisher again") from None
     return made
 
 
@@ -128,7 +126,7 @@ def _type_of(model: dict[str, Any]) -> str:
 
 
 def _broken(file: Path, what: str) -> NoReturn:
-    raise InputError(what, file=file, remedy="take the file from its publisher again")
+    raise InputError(what, file=file, hint="take the file from its publisher again")
 
 
 def _told(blueprint: TokenizerSpec, file: Path) -> dict[str, Any]:
@@ -170,12 +168,12 @@ def _bert(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
     for number, token in enumerate(tokens, 1):
         if token in line_of:
             what = f"the token {token!r} stands twice, first as number {line_of[token]}"
-            raise InputError(what, file=file, line=number, remedy="take the vocabulary from its publisher again")
+            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
         line_of[token] = number
     roles = _roles(line_of)
     if "unknown" not in roles:
         what = "no token for unknown words ([UNK]), so no BERT vocabulary"
-        raise InputError(what, file=file, remedy=f"add a line [UNK], or give another file: {ACCEPTED}")
+        raise InputError(what, file=file, hint=f"add a line [UNK], or give another file: {ACCEPTED}")
     guessed = lower is None
     lower = not any(_has_capital(token) for token in tokens) if lower is None else lower
     facts = {"source": file.name, "lower_guessed": guessed}
@@ -189,15 +187,15 @@ def _ernie(file: Path, lines: list[str]) -> list[str]:
         token, tab, digits = line.rpartition("\t")
         if not tab or not re.fullmatch("[0-9]{1,9}", digits):
             what = f"{line[:40]!r} is not `token <tab> id` as the first line is"
-            raise InputError(what, file=file, line=number, remedy="take the vocabulary from its publisher again")
+            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
         if int(digits) in tokens:
             what = f"id {digits} is given twice, to {tokens[int(digits)]!r} and {token!r}"
-            raise InputError(what, file=file, line=number, remedy="take the vocabulary from its publisher again")
+            raise InputError(what, file=file, line=number, hint="take the vocabulary from its publisher again")
         tokens[int(digits)] = token
     for expected in range(len(tokens)):
         if expected not in tokens:
             what = f"no token has id {expected}; ids must be 0, 1, 2, … without holes"
-            raise InputError(what, file=file, remedy="take the vocabulary from its publisher again")
+            raise InputError(what, file=file, hint="take the vocabulary from its publisher again")
     return [tokens[i] for i in range(len(tokens))]
 
 
@@ -214,7 +212,7 @@ def _gpt2(encoder: Path, merging: Path) -> TokenizerSpec:
     vocabulary = _parsed(encoder, _text(encoder))
     whole = isinstance(vocabulary, dict) and all(type(i) is int for i in vocabulary.values())
     if not whole:
-        raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, remedy=ACCEPTED)
+        raise InputError("not a vocabulary: wanted one object of token: id", file=encoder, hint=ACCEPTED)
     merges = []
     for number, line in enumerate(_text(merging).split("\n"), 1):
         line = line.removesuffix("\r")
@@ -223,19 +221,19 @@ def _gpt2(encoder: Path, merging: Path) -> TokenizerSpec:
         parts = line.split(" ")
         if len(parts) != 2 or not all(part in vocabulary for part in (*parts, "".join(parts))):
             what = f"{line[:40]!r} is not a merge of two tokens of {encoder.name} into a third"
-            remedy = "the two files belong together: take both from the same publisher"
-            raise InputError(what, file=merging, line=number, remedy=remedy)
+            hint = "the two files belong together: take both from the same publisher"
+            raise InputError(what, file=merging, line=number, hint=hint)
         merges.append(parts)
     from tokenizers import pre_tokenizers
 
     missing = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(vocabulary))
     if missing and any(token.endswith("</w>") for token in vocabulary):
         what = "its pieces end words with </w>, as in GPT of 2018, whose words spaCy has cut: that is not done here"
-        remedy = "give the tokenizer.json of openai-gpt: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
-        raise InputError(what, file=encoder, remedy=remedy)
+        hint = "give the tokenizer.json of openai-gpt: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
+        raise InputError(what, file=encoder, hint=hint)
     if missing:
         what = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
-        raise InputError(what, file=encoder, remedy=ACCEPTED)
+        raise InputError(what, file=encoder, hint=ACCEPTED)
     made = bpe.bpe_spec(vocabulary, merges, specials=_roles(vocabulary), facts={"source": encoder.name})
     for token in made["added_tokens"]:
         token["lstrip"] = token["content"] == "<mask>"  # RoBERTa's takes the space before it

@@ -302,7 +302,7 @@ class Tokenizer:
     def id_to_token(self, id: int) -> str:  # noqa: A002 - the word for it
         """The token of an id."""
         if not 0 <= id < self.vocab_size:
-            raise InputError(f"no token has id {id}", remedy=f"ids of this tokenizer are 0 to {self.vocab_size - 1}")
+            raise InputError(f"no token has id {id}", hint=f"ids of this tokenizer are 0 to {self.vocab_size - 1}")
         return self._tokens[id]
 
     def token_to_id(self, token: str) -> int | None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import forebear
+from forebear._version import __version__
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def build_tokenizer_spec(
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    own = {"kind": kind, "roles": roles, "version": forebear.__version__, **facts}
+    own = {"kind": kind, "roles": roles, "version": __version__, **facts}
     return {
         "version": "1.0",
         "truncation": None,
@@ -80,7 +80,7 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
     for step in steps:
         if step not in known:
             raise InputError(
-                f"no normalisation step named {step!r}", remedy=f"the steps are: {', '.join(NORMALIZE_STEPS)}"
+                f"no normalisation step named {step!r}", hint=f"the steps are: {', '.join(NORMALIZE_STEPS)}"
             )
     parts = [part for step in steps for part in known[step]]
     if len(parts) > 1:
@@ -175,7 +175,7 @@ def spec_tokens(blueprint: TokenizerSpec, file: str | os.PathLike[str] | None = 
             raise InputError(
                 f"{what}; ids must be 0, 1, 2, … without holes",
                 file=file,
-                remedy="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
+                hint="take the vocabulary from its publisher again, or train one with `forebear tokenizer train`",
             )
     return [token for token, _ in pairs]
 

@@ -36,9 +36,7 @@ class TrainingSample:
 
     def __init__(self, texts: Iterable[str], limit: int, total: int | None) -> None:
         if limit < 1:
-            raise InputError(
-                f"a limit of {limit} characters leaves nothing to learn from", remedy="give a limit above 0"
-            )
+            raise InputError(f"a limit of {limit} characters leaves nothing to learn from", hint="give a limit above 0")
         self._texts, self._limit, self._total = texts, limit, total
         self.texts = self.seen = self.taken = 0
         self._how = "all"
@@ -100,14 +98,14 @@ def train_tokenizer(
     """
     ways = {"words": _words, "characters": _characters, "wordpiece": _wordpiece, "bytepair": _bytepair}
     if kind not in ways:
-        raise InputError(f"no kind of tokenizer named {kind!r}", remedy=f"the kinds are: {', '.join(ways)}")
+        raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(ways)}")
     for name, number in (("size", size), ("min_count", min_count)):
         if number is not None and number < 1:
-            raise InputError(f"{name} is {number}", remedy=f"give a {name} above 0")
+            raise InputError(f"{name} is {number}", hint=f"give a {name} above 0")
     chosen = dict(specials if specials is not None else GPT2_SPECIALS if kind == "bytepair" else BERT_SPECIALS)
     least = len(set(chosen.values())) + (256 if kind == "bytepair" else 1)
     if size is not None and size < least:
-        raise InputError(f"size is {size}", remedy=f"{kind} needs at least {least}, of which some are special tokens")
+        raise InputError(f"size is {size}", hint=f"{kind} needs at least {least}, of which some are special tokens")
     make_normalizer(normalise)  # speaks up about an unknown step before any work is done
     if kind != "wordpiece" and lower and "lower" not in normalise:
         normalise = (*normalise, "lower")
@@ -119,9 +117,7 @@ def train_tokenizer(
         options["lower"] = "lower" in normalise or lower is not False
     made = ways[kind](sample, **options)
     if not sample.taken:
-        raise InputError(
-            "there is no text to learn a tokenizer from", remedy="check the paths, --format and --encoding"
-        )
+        raise InputError("there is no text to learn a tokenizer from", hint="check the paths, --format and --encoding")
     return made
 
 
@@ -172,7 +168,7 @@ def _spaced_words(
         spoken = word_level.count_whitespace_words(sample)
     else:
         deque(sample, maxlen=0)  # they pass
-        spoken = once.spoken
+        spoken = once.word_counts
     if not word_level.are_plain_words(spoken.words):
         counts = word_level.split_counts(spoken, "spaces")
         kept = vocabulary.order_vocabulary(counts, specials=specials.values(), size=size, min_count=min_count)
@@ -274,7 +270,7 @@ def extend_vocabulary(
         return tokenizer, {}
     if tokenizer.kind not in KINDS:
         what = f"words cannot be added to a tokenizer of the kind {tokenizer.kind!r}"
-        raise InputError(what, remedy="it spells every word already: train on without adding any")
+        raise InputError(what, hint="it spells every word already: train on without adding any")
     made: TokenizerSpec = copy.deepcopy(tokenizer.spec)
     normalised, pieces = blueprints.preprocessing_steps(
         made["normalizer"], made["pre_tokenizer"] or {"type": "WhitespaceSplit"}
@@ -285,7 +281,7 @@ def extend_vocabulary(
         parts = pieces(word)
         if len(parts) != 1:
             what = f"{word!r} is cut into {len(parts)} parts before the vocabulary is asked"
-            raise InputError(what, remedy="add words without spaces and punctuation, and Han one by one")
+            raise InputError(what, hint="add words without spaces and punctuation, and Han one by one")
         if parts[0] not in vocabulary:
             new[parts[0]] = tokenizer.encode(word).ids.tolist()
             vocabulary[parts[0]] = len(vocabulary)
@@ -295,5 +291,5 @@ def extend_vocabulary(
     for word in () if found else new:
         if len(longer.encode(word).ids) != 1:
             what = f"{word!r} is cut by the segmenter before the vocabulary is asked"
-            raise InputError(what, remedy="add words as the segmenter finds them, or leave it out")
+            raise InputError(what, hint="add words as the segmenter finds them, or leave it out")
     return longer, new

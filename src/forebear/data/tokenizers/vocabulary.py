@@ -136,7 +136,7 @@ def _first(specials: Iterable[str], size: int | None) -> tuple[list[str], int | 
     if size is not None and size <= len(first):
         raise InputError(
             f"a vocabulary of {size} has no room beside its {len(first)} special tokens",
-            remedy=f"ask for a size above {len(first)}",
+            hint=f"ask for a size above {len(first)}",
         )
     return first, None if size is None else size - len(first)
 

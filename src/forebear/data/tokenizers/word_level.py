@@ -37,7 +37,7 @@ def word_pretokenizer(split: str) -> dict[str, Any]:
     "punctuation": runs of word characters (letters, marks, digits, _) or one other character; "spaces": white space.
     """
     if split not in WORD_SPLITS:
-        raise InputError(f"no way to split words named {split!r}", remedy=f"the ways are: {', '.join(WORD_SPLITS)}")
+        raise InputError(f"no way to split words named {split!r}", hint=f"the ways are: {', '.join(WORD_SPLITS)}")
     pattern = {"Regex": r"\w+|[^\w\s" + SEPARATOR + "]"}
     words = {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True}
     if split == "punctuation":
@@ -128,9 +128,7 @@ def word_tokenizer_spec(
 ) -> TokenizerSpec:
     """These words, special tokens among them, in id order; all others are the unknown token."""
     if "unknown" not in specials:
-        raise InputError(
-            "a word vocabulary needs a token for unknown words", remedy="give `specials` the role 'unknown'"
-        )
+        raise InputError("a word vocabulary needs a token for unknown words", hint="give `specials` the role 'unknown'")
     model = {
         "type": "WordLevel",
         "vocab": dict(zip(tokens, range(len(tokens)), strict=True)),

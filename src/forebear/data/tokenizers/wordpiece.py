@@ -109,7 +109,7 @@ def wordpiece_spec(
 ) -> TokenizerSpec:
     """WordPiece over these tokens in id order."""
     if "unknown" not in specials:
-        raise InputError("a WordPiece vocabulary needs a token for unknown words", remedy="give `specials` 'unknown'")
+        raise InputError("a WordPiece vocabulary needs a token for unknown words", hint="give `specials` 'unknown'")
     model = {
         "type": "WordPiece",
         "unk_token": specials["unknown"],

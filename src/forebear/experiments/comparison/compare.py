@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.data.corpora import TextSource, is_corpus
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import fingerprint_sources
@@ -89,8 +89,8 @@ def compare(
         from forebear.experiments.comparison.trials import compare_words
 
         if texts or set(words) != {"runs", "words"}:
-            remedy = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
-            raise InputError("without a task, runs are compared by files of judged words", remedy=remedy)
+            hint = "compare(runs=[…], words=[…]) and nothing else; or say which task they are adapted to: task="
+            raise InputError("without a task, runs are compared by files of judged words", hint=hint)
         return compare_words(words["runs"], words["words"])
     if task is None:
         return compare_on_text(texts, **words)
@@ -132,7 +132,7 @@ def compare_on_text(
     names = model_names(only, size or {})
     chosen = seed_list(seeds)
     if not source.paths:
-        raise InputError("nothing to compare", remedy="give at least one text")
+        raise InputError("nothing to compare", hint="give at least one text")
     refuse_stdin(source.paths)
     settings = {
         "time": parse_duration(DEFAULT_TIME if time is None else time),
@@ -155,14 +155,14 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     """Which seeds, where so many are wanted, or these."""
     chosen = list(range(seeds)) if isinstance(seeds, int) else sorted(set(seeds))
     if not chosen:
-        raise InputError("nothing to compare", remedy="give at least one seed")
+        raise InputError("nothing to compare", hint="give at least one seed")
     return chosen
 
 
 def refuse_stdin(paths: Iterable[str]) -> None:
     if any(path in STDIN for path in paths):
         raise InputError(
-            "standard input can be read only once", remedy="save the text in a file: it is read several times"
+            "standard input can be read only once", hint="save the text in a file: it is read several times"
         )
 
 
@@ -171,7 +171,7 @@ def text_key(source: TextSource) -> str:
     return (
         Corpus.open(source.paths[0]).key
         if is_corpus(source)
-        else fingerprint_sources(source.paths, source.reading).text
+        else fingerprint_sources(source.paths, source.reading).content_digest
     )
 
 
@@ -184,16 +184,16 @@ def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], also
     names = able if milestones is None else list(dict.fromkeys(milestones))
     for name in (*names, *sizes):
         if name not in LINEAGE:
-            raise InputError(f"no milestone named {name!r}", remedy=suggest(name, LINEAGE))
+            raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
         if name not in able:
             from_tags = model_spec(name).learns_from == "tags"
             other = "words and their tags" if from_tags else "texts and their translations"
             what = f"{name} learns from {other}: it cannot be compared with those that read text"
-            raise InputError(what, remedy=f"choose among: {', '.join(able)}")
+            raise InputError(what, hint=f"choose among: {', '.join(able)}")
     for name, size in sizes.items():
         kind = model_spec(name)
         if size not in kind.sizes:
-            raise InputError(f"{name} has no size {size!r}", remedy=suggest(size, kind.sizes))
+            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, kind.sizes))
     return names
 
 
@@ -218,8 +218,8 @@ def _begun(
         settings["seeds"] = sorted({*there.settings["seeds"], *seeds})  # what is there already stays in the table
         return replace(there, settings=settings, limit=limit, finished=False)
     if not overwrite and (there is not None or read_comparison(folder).get("task")):
-        remedy = "add --overwrite to replace it, or choose another folder with --to"
-        raise InputError("holds a comparison on another text or with other settings", file=folder, remedy=remedy)
+        hint = "add --overwrite to replace it, or choose another folder with --to"
+        raise InputError("holds a comparison on another text or with other settings", file=folder, hint=hint)
     hardware = run_folder.hardware_info()
     facts: dict[str, Any] = {
         "machine": f"{hardware['cores']} cores of {hardware['processor']}",
@@ -289,7 +289,7 @@ def _gone_on(
     except KeyboardInterrupt as error:
         done = sum(trial.finished for row in made.rows for trial in row.trials)
         what = f"interrupted; {done} finished, and what was begun is kept"
-        raise UserInterrupt(what, file=folder, remedy="the same command goes on") from error
+        raise UserInterrupt(what, file=folder, hint="the same command goes on") from error
     finally:
         write(made, folder)
     return made

@@ -43,7 +43,7 @@ def split_text(
     """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
     hashes, sizes = document_hashes(paths, reading)
     if not len(sizes):
-        raise InputError("there is no text to compare on", remedy="give files that hold text")
+        raise InputError("there is no text to compare on", hint="give files that hold text")
     apart = held_out_mask(hashes, share)
     by_content, total = bool(apart.any() and not apart.all()), int(sizes.sum())
     border = round(total * (1 - share))
@@ -114,6 +114,6 @@ def _xz(text: bytes) -> int:
 def _numbered(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
     """Documents, or their parts, with the number of the document."""
     number = 0
-    for document, goes_on in with_continuation(reading.read(find_sources(paths), Ledger())):
+    for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
         yield number, document
         number += not goes_on

@@ -83,7 +83,7 @@ def runs(folders: Sequence[str], taken: Sequence[str]) -> list[ModelOrigin]:
     for folder in folders:
         run = RunFolder.open(folder)
         if "weights" not in run.metadata:
-            raise InputError("is not finished", file=folder, remedy=f"finish it first: {run.resume_command}")
+            raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
         used = {*taken, *(one.name for one in made)}
         own = Path(folder).absolute().name
         name = next(one for one in (own, *(f"{own}-{number}" for number in range(2, 1000))) if one not in used)
@@ -115,7 +115,7 @@ def ablations(names: Sequence[str], size: str | None, tokenizer: str | None) -> 
     kind: Any = model_spec(REFERENCE_MODEL)
     entry = LINEAGE[REFERENCE_MODEL]
     if size is not None and size not in kind.sizes:
-        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", remedy=suggest(size, kind.sizes))
+        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", hint=suggest(size, kind.sizes))
     bert = asdict(kind(**kind.sizes[size or kind.size]))
     cutting = tokenizer or kind.tokenizer
     own: dict[str, Any] = {"milestone": REFERENCE_MODEL, "size": size, "tokenizer": cutting}
@@ -161,7 +161,7 @@ def ablations(names: Sequence[str], size: str | None, tokenizer: str | None) -> 
     }
     for name in names:
         if name not in variants:
-            raise InputError(f"BERT has no part called {name!r} to leave out", remedy=suggest(name, variants))
+            raise InputError(f"BERT has no part called {name!r} to leave out", hint=suggest(name, variants))
     whole = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=entry.idea, **own)
     return [whole, *(variants[name] for name in dict.fromkeys(names))]
 
@@ -181,9 +181,7 @@ def comparison_rows(
     """
     if ablate:
         if given or only:
-            raise InputError(
-                "--ablate compares variants of BERT, and nobody else", remedy="leave out --only and --runs"
-            )
+            raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
         names = [REFERENCE_MODEL]
         found = ablations(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
     else:
@@ -193,10 +191,10 @@ def comparison_rows(
         found = [replace(one, tokenizer=None if one.is_counting else tokenizer) for one in milestones(names, sizes)]
         found += runs(given, names)
     if strangers := [name for name in sizes if name not in names]:
-        raise InputError(f"--size of {strangers[0]}, which does not take part", remedy="leave it out")
+        raise InputError(f"--size of {strangers[0]}, which does not take part", hint="leave it out")
     if not texts and (missing := [one.name for one in found if not (one.given or one.is_counting)]):
-        remedy = "give a text before --task, or finished runs with --runs"
-        raise InputError(f"there is no text to pre-train {missing[0]} on", remedy=remedy)
+        hint = "give a text before --task, or finished runs with --runs"
+        raise InputError(f"there is no text to pre-train {missing[0]} on", hint=hint)
     return found
 
 
@@ -206,9 +204,7 @@ def comparison_rows(
 def with_test_split(source: LabeledSource, share: float) -> LabeledSource:
     """The same; where no file is for the test, this share of the examples is, by what they say."""
     if source.test is None and not 0 < share < 1:
-        raise InputError(
-            f"--test-share is {share}", remedy="give a share between 0 and 1, such as 0.2, or a --test file"
-        )
+        raise InputError(f"--test-share is {share}", hint="give a share between 0 and 1, such as 0.2, or a --test file")
     return replace(source, test_share=0.0 if source.test is not None else share)
 
 
@@ -219,8 +215,8 @@ def read_splits(source: LabeledSource) -> LabeledData:
     if not tested:
         few = "there are too few examples to hold some out for a test"
         what = "no test example has a label" if source.test else few
-        remedy = "give examples with labels: --test FILE"
-        raise InputError(what, file=source.test or source.train, remedy=remedy)
+        hint = "give examples with labels: --test FILE"
+        raise InputError(what, file=source.test or source.train, hint=hint)
     return replace(found, test=tested)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear import __version__
+from forebear._version import __version__
 from forebear.data.corpora import TextSource, is_corpus
 from forebear.data.corpus.prepare import document_hashes
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
@@ -90,7 +90,7 @@ def compare_on_task(
     chosen = compare.seed_list(seeds)
     if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
         what = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
-        raise InputError(what, remedy="leave them out; --adapt-time is for learning the task")
+        raise InputError(what, hint="leave them out; --adapt-time is for learning the task")
     name, train = task
     file, notes = labeled_source(
         os.fspath(train),
@@ -152,8 +152,8 @@ def _begun(
         settings["seeds"] = sorted({*there.settings["seeds"], *seeds})  # what is there already stays in the table
         return replace(there, settings=settings, finished=False)
     if compare.read_comparison(folder) and not wanted.overwrite:
-        remedy = "add --overwrite to replace it, or choose another folder with --to"
-        raise InputError("holds a comparison on other data or with other settings", file=folder, remedy=remedy)
+        hint = "add --overwrite to replace it, or choose another folder with --to"
+        raise InputError("holds a comparison on other data or with other settings", file=folder, hint=hint)
     if wanted.source.paths and not is_corpus(wanted.source):
         document_hashes(wanted.source.paths, wanted.source.reading)  # what is wrong with it is told once, and now
     data = contenders.read_splits(wanted.labelled)
@@ -174,7 +174,7 @@ def _facts(wanted: _TaskTrialSettings, data: LabeledData, notes: list[str]) -> d
         "command": wanted.command,
         "files": wanted.labelled.files(),
         "examples": {side: len(found) for side, found in sides.items()},
-        "leaks": data.facts.get("test", {}).get("leaks", {}),
+        "leaks": data.metadata.get("test", {}).get("leaks", {}),
         "notes": notes,
     }
 
@@ -206,7 +206,7 @@ def _gone_on(
     except KeyboardInterrupt as error:
         done = sum(trial.finished for row in made.rows for trial in row.trials)
         what = f"interrupted; {done} finished, and what was begun is kept"
-        raise UserInterrupt(what, file=folder, remedy="the same command goes on") from error
+        raise UserInterrupt(what, file=folder, hint="the same command goes on") from error
     finally:
         write(made, folder)
     return made

@@ -302,12 +302,12 @@ def _run(job: TextTrialSpec) -> str:
     what, reason = (what, "") if "pairs" in job.settings else askable(what, corpus)
     reset_peak_ram()
     run = Run(run_pretraining(what, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))
-    if reason and "unasked" not in run.to_dict:
+    if reason and "unasked" not in run.metadata:
         note = f"{reason}: no question about two halves was asked"
-        run.folder.update(unasked=reason, notes=[*run.to_dict.get("notes", []), note])
-    if "peak_memory" not in run.to_dict:
+        run.folder.update(unasked=reason, notes=[*run.metadata.get("notes", []), note])
+    if "peak_memory" not in run.metadata:
         run.folder.update(peak_memory=peak_ram())
-    if job.words and "words_judged" not in run.to_dict:
+    if job.words and "words_judged" not in run.metadata:
         run.folder.update(words_judged=_judged(run, job.words))
     if "next" not in run.heads:
         return ""
@@ -335,7 +335,7 @@ def askable(what: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
         what.spec.objective(corpus.tokenizer).check(corpus.split(what.recipe.held_out).train)
     except InputError as error:
         alone: Any = {"pairs": "none"}
-        return replace(what, spec=replace(what.spec, **alone)), error.what
+        return replace(what, spec=replace(what.spec, **alone)), error.message
     return what, ""
 
 
@@ -388,10 +388,10 @@ def compare_words(runs: Sequence[str | os.PathLike[str]], files: Sequence[str | 
 
 
 def _word_comparing_judged(run: Run, files: Sequence[str | os.PathLike[str]]) -> WordEvalRow:
-    entry = LINEAGE[run.to_dict["milestone"]]
+    entry = LINEAGE[run.metadata["milestone"]]
     try:
         found = tuple(run.measure_words(list(files)))
     except InputError as error:
-        return WordEvalRow(str(run.folder.path), entry.title, entry.year, None, error=error.what)
+        return WordEvalRow(str(run.folder.path), entry.title, entry.year, None, error=error.message)
     words = len(run.word_table.words) if "analogy" in run.capabilities else None
     return WordEvalRow(str(run.folder.path), entry.title, entry.year, words, found)

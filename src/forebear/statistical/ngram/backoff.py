@@ -160,7 +160,7 @@ class BackoffTable:
         if self.uniform_log_prob is not None and self.ngrams.order > 1:
             raise InputError(
                 "adding to each count gives no back-off model, and files of n-grams can hold no other",
-                remedy='pretrain with smoothing "kneser-ney"',
+                hint='pretrain with smoothing "kneser-ney"',
             )
         single = np.flatnonzero(which)
         ngrams = [single[:, None], *(self.ngrams.write_out(n) for n in range(2, self.ngrams.order + 1))]

@@ -234,7 +234,7 @@ def load_counts(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.nd
 
 
 def corrupt_error(name: str, what: str) -> ForebearError:
-    return ForebearError(f"the array {name!r} of the n-gram model {what}", remedy="use an earlier checkpoint")
+    return ForebearError(f"the array {name!r} of the n-gram model {what}", hint="use an earlier checkpoint")
 
 
 # How often each n-gram occurs: counted batch by batch, the same whatever the batches were.

@@ -303,7 +303,7 @@ class NgramStore:
         return float(told[0]), float(weight)
 
     def _damaged(self, what: str) -> ForebearError:
-        return ForebearError(what, file=self.file, remedy=AGAIN if self.file else "train again")
+        return ForebearError(what, file=self.file, hint=AGAIN if self.file else "train again")
 
     # -- making
 
@@ -341,9 +341,9 @@ class NgramStore:
             made = cls(**{name: arrays[name] for name in _NAMES}, **facts, file=file)
             right = told["format"] == FORMAT and (weights is None or told["weights"] == weights) and made._is_whole()
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ForebearError("is no table of n-grams, or a damaged one", file=file, remedy=AGAIN) from error
+            raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=AGAIN) from error
         if not right:
-            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, remedy=AGAIN)
+            raise ForebearError("is a table of other n-grams, or a damaged one", file=file, hint=AGAIN)
         return made
 
     def verify(self) -> None:

@@ -39,7 +39,7 @@ class NgramModel:
     """
 
     heads = ("next",)
-    pseudo = False  # scores are factors of the probability of a row
+    is_pseudo_likelihood = False  # scores are factors of the probability of a row
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class NgramModel:
     def add_batch(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
         if self.is_imported:
-            remedy = "to count, choose --smoothing kneser-ney, add or none"
+            hint = "to count, choose --smoothing kneser-ney, add or none"
             raise InputError(
-                "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", remedy=remedy
+                "smoothing 'given' means probabilities from elsewhere: there are no counts to add to", hint=hint
             )
         if not len(lengths):
             return
@@ -101,7 +101,7 @@ class NgramModel:
             if wrong >= len(tokens):
                 raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
             what = f"the text holds the id {targets[wrong]}, which this model never predicts"
-            raise InputError(what, remedy="prepare the text with the tokenizer of this run")
+            raise InputError(what, hint="prepare the text with the tokenizer of this run")
         self._changed()
 
     def _changed(self) -> None:
@@ -203,7 +203,7 @@ class NgramModel:
         """Answers from a table that was made before; its state is loaded by `later` where that does not suffice."""
         fits = table.order == self.order and table.sizes[0] == self.vocab_size
         if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
-            raise ForebearError("is a table of another model", file=table.file, remedy="remove it")
+            raise ForebearError("is a table of another model", file=table.file, hint="remove it")
         self._settled, self._later = table, later
 
     def build_store(self, file: Path) -> NgramStore | None:

@@ -373,34 +373,34 @@ class NgramConfig:
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= HIGHEST:
-            remedy = f"choose an order from 1 to {HIGHEST}, such as 3"
-            raise InputError(f"an n-gram model of order {self.order}", remedy=remedy)
+            hint = f"choose an order from 1 to {HIGHEST}, such as 3"
+            raise InputError(f"an n-gram model of order {self.order}", hint=hint)
         if self.smoothing not in SMOOTHINGS:
-            raise InputError(f"no smoothing is named {self.smoothing!r}", remedy=f"there are: {', '.join(SMOOTHINGS)}")
+            raise InputError(f"no smoothing is named {self.smoothing!r}", hint=f"there are: {', '.join(SMOOTHINGS)}")
         if self.smoothing == "add" and not 0 < self.add_k < float("inf"):
             raise InputError(
-                f"k is {self.add_k}", remedy='add something above 0 to each count, or choose smoothing "none"'
+                f"k is {self.add_k}", hint='add something above 0 to each count, or choose smoothing "none"'
             )
         if self.min_count and self.smoothing not in PRUNING:
             what = f"smoothing {self.smoothing!r} has no use for --prune"
-            raise InputError(what, remedy=f"choose --smoothing {' or '.join(PRUNING)}")
+            raise InputError(what, hint=f"choose --smoothing {' or '.join(PRUNING)}")
 
     @property
     def min_count(self) -> tuple[int, ...]:
         """How often n-grams of each length have to occur; none: once."""
         parts = self.min_counts.replace(",", " ").split()
         if not all(part.isdecimal() and part.isascii() for part in parts):
-            remedy = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
-            raise InputError(f"--prune {self.min_counts!r}", remedy=remedy)
+            hint = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
+            raise InputError(f"--prune {self.min_counts!r}", hint=hint)
         most = [int(part) for part in parts]
         if most and most[0]:
             what = f"--prune {self.min_counts!r} would leave out single tokens"
-            raise InputError(what, remedy="begin with 0; --vocabulary makes a smaller vocabulary")
+            raise InputError(what, hint="begin with 0; --vocabulary makes a smaller vocabulary")
         if most != sorted(most):
             what = (
                 f"--prune {self.min_counts!r}: a longer n-gram would stay without the shorter ones that it is made of"
             )
-            raise InputError(what, remedy="give numbers that do not fall")
+            raise InputError(what, hint="give numbers that do not fall")
         return tuple(count + 1 for count in most) if any(most) else ()
 
     def levels(
@@ -408,9 +408,9 @@ class NgramConfig:
         counts: NgramCounts,
         predictable: np.ndarray,
         end: int,
-        discounts: list[smoothing.Discounts],
+        discounts: list[Discounts],
         room: ArrayPool = UNBOUNDED_POOL,
-    ) -> smoothing.Levels:
+    ) -> LogProbLevels:
         """Probabilities, length by length; Kneser–Ney's discounts are put into that list before the first."""
         discounts.clear()
         if self.smoothing == "none":
