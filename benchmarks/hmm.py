@@ -51,7 +51,7 @@ class Text:
 def ours(text: Text, states: int) -> HMMModel:
     model = HMMModel(states=states, vocabulary=text.vocabulary, end=END, smoothing=0.0)
     model.prepass(np.bincount(text.targets, minlength=text.vocabulary))
-    model.begin(0)
+    model.initialize(0)
     arrays = model.arrays()
     arrays["moves"][:, -1] = 0.0  # an end as probable from everywhere says nothing of the state
     arrays["moves"] *= (1 - ENDS) / arrays["moves"].sum(1, keepdims=True)

@@ -10,7 +10,7 @@ from side_by_side import DATA
 from forebear.embeddings.evaluation import MOST_FREQUENT, AnalogySet, read_word_eval_file, solve
 from forebear.embeddings.lexicon import Lexicon
 from forebear.embeddings.word_table import WordVectors
-from forebear.tasks.metrics import spearman
+from forebear.numerics import spearman
 
 FILES = ("EN-WS-353-ALL.txt", "EN-MTurk-771.txt", "questions-words.txt")
 CHINESE_FILES = ("zh-wordsim-240.txt", "zh-wordsim-297.txt", "CA8/morphological.txt", "CA8/semantic.txt")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from ngram_peers import KenLM, programs, timed
 
-from forebear.data.corpora import TextSource, prepare_source
+from forebear.data.source import TextSource, prepare_source
 from forebear.models.ngram import NgramSpec
 from forebear.objectives.batch import BatchKey
 from forebear.statistical.array_pool import tune_malloc

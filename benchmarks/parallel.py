@@ -37,12 +37,11 @@ from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import BatchKey
-from forebear.training.distributed import Buckets
+from forebear.training.distributed import AllReduceSync, MultiProcessLearner
 from forebear.training.gradient import DeviceConfig, GradientLearner
-from forebear.training.leading import Leading
-from forebear.training.line import Leader
 from forebear.training.settings import Recipe
-from forebear.training.shared_memory import SharedMemory
+from forebear.training.shared_memory import SharedMemorySync
+from forebear.training.worker_processes import WorkerPool
 
 ALONE, THREADS, MEMORY, GLOO = "one process", "one process, two threads", "two processes", "two processes over gloo"
 
@@ -81,7 +80,7 @@ def prepared(kind: str, vocabulary: int, size: int):
 @contextmanager
 def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int]]]:
     """The learners by name, all of the same weights, with the number of threads that each has."""
-    lines = [Leader(2), Leader(2)]
+    lines = [WorkerPool(2), WorkerPool(2)]
 
     def learner(threads: int) -> GradientLearner:
         network = case.milestone.build(tokenizer)
@@ -91,8 +90,8 @@ def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int
         made: dict[str, tuple[Any, int]] = {
             ALONE: (learner(1), 1),
             THREADS: (learner(2), 2),
-            MEMORY: (Leading(learner(1), lines[0], SharedMemory), 1),
-            GLOO: (Leading(learner(1), lines[1], Buckets), 1),
+            MEMORY: (MultiProcessLearner(learner(1), lines[0], SharedMemorySync), 1),
+            GLOO: (MultiProcessLearner(learner(1), lines[1], AllReduceSync), 1),
         }
         for one, _ in made.values():
             one.begin()
@@ -106,7 +105,7 @@ def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int
 
 def busy(learner: Any) -> list[float]:
     """Seconds of the processor that each process has taken so far."""
-    others = learner.line.processes if isinstance(learner, Leading) else []
+    others = learner.connection.processes if isinstance(learner, MultiProcessLearner) else []
     stats = [Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split() for one in others]
     tick = os.sysconf("SC_CLK_TCK")
     return [time.process_time(), *((int(stat[11]) + int(stat[12])) / tick for stat in stats)]

@@ -44,7 +44,7 @@ class Telling(TrainingCallback):
     def __init__(self) -> None:
         self.last = 0.0
 
-    def report(self, report: Any) -> None:
+    def on_progress(self, report: Any) -> None:
         if report.held_out and time.monotonic() - self.last > 20:
             self.last = time.monotonic()
             figures = ", ".join(f"{name} {value:.3f}" for name, value in report.held_out.items())

@@ -32,7 +32,7 @@ from their_loop import fine_tuned
 
 import forebear as fb
 from forebear.data.labeled.source import detect_format, read_examples
-from forebear.inference.examining import evaluate_task
+from forebear.inference.measure import evaluate_task
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"
 TASKS = DATA / "tasks"

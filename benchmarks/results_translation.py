@@ -35,8 +35,8 @@ class Keeping(Telling):
         self.run, self.to, self.left = run, to, list(MINUTES)
         to.mkdir(parents=True, exist_ok=True)
 
-    def report(self, report: Any) -> None:
-        super().report(report)
+    def on_progress(self, report: Any) -> None:
+        super().on_progress(report)
         if not self.left or report.seconds < 60 * self.left[0]:
             return
         self.left = [minute for minute in self.left if 60 * minute > report.seconds]

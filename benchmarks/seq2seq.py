@@ -27,8 +27,7 @@ from side_by_side import alternated, machine, sgemm, told, write_figures
 from translate import LONGER, MORE, texts
 
 import forebear as fb
-from forebear.data.corpora import TextSource
-from forebear.data.parallel_corpora import TokenizerPairOptions, prepare_parallel_corpus
+from forebear.data.source import TextSource, TokenizerPairOptions, prepare_parallel_corpus
 from forebear.inference.run import Run
 from forebear.inference.translate import translate_texts
 from forebear.objectives.batch import Batch, BatchKey

@@ -130,7 +130,7 @@ def told(label: str, words: int, mine: list[float], others: list[float], operati
 def operations(ours: Ours, milestone: Word2VecSpec) -> float:
     """Floating-point operations of skip-gram in an epoch: for each pair and each target a product and two changes."""
     model, lengths = ours.network.model, np.diff(ours.source.spans).ravel()
-    looked_at = model.counts @ (model._kept / ALWAYS) / lengths.sum()
+    looked_at = model.counts @ (model._keep_probs / ALWAYS) / lengths.sum()
     reach = np.arange(1, milestone.window + 1)
     rows = lengths[:, None] * looked_at  # words of a document that are looked at, about
     pairs = np.maximum(2 * reach * rows - reach * (reach + 1), 0).mean(1).sum()

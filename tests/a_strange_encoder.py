@@ -29,7 +29,7 @@ class Recurrent(Encoder):
         if layers:
             yield from self.gru.parameters()
 
-    def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments=None, kept=None) -> States:
+    def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments=None, positions=None) -> States:
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.embedding(tokens)
         packed = nn.utils.rnn.pack_sequence(list(x.split(list(rows))), enforce_sorted=False)

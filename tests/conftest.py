@@ -1,8 +1,10 @@
-"""What holds for every test: which are run by default, in which order, at what cost; and the real data, if any."""
+"""What holds for every test: which run by default, at what cost, in which precision; and the real data, if any."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,15 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
-LONG = ("test_every_command_succeeds", "test_the_demo_runs_and_goes_on")  # first, so that nobody waits for them at last
-EXAMPLES = 25  # of one property in a default run; a test may ask for fewer
-TOLD, REFUSED = 5.0, 10.0  # CPU seconds of one test that is not marked slow: from here on told, and a failure
+LONGEST_TESTS = ("test_a_block_succeeds", "test_the_demo_runs_and_goes_on")  # first, so that nobody waits at the end
+MAX_EXAMPLES = 25  # of one property in a default run; a test may ask for fewer
+SLOW_SECONDS, MAX_SECONDS = 5.0, 10.0  # CPU seconds of a test without the marker `slow`: reported; a failure
+COSTS_FILE = ROOT / ".results" / "test-costs.json"
+CRASH_TESTS = ("test_every_deed_of_a_save", "test_killed", "test_finishing", "test_full_disk")  # these sync their files
 COST = "cpu_seconds"
 
 settings.register_profile("all", derandomize=True, deadline=None)  # the same examples every time
-settings.register_profile("sample", settings.get_profile("all"), max_examples=EXAMPLES)
+settings.register_profile("sample", settings.get_profile("all"), max_examples=MAX_EXAMPLES)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,8 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    chosen = "all" if config.getoption("--all") else "sample"
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", chosen))
+    profile = "all" if config.getoption("--all") else "sample"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", profile))
 
 
 @pytest.fixture(scope="session")
@@ -38,72 +42,126 @@ def data() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def float32_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training takes bfloat16 where the processor multiplies it in hardware: here results must not depend on that."""
+    if (gradient := sys.modules.get("forebear.training.gradient")) is not None:
+        monkeypatch.setattr(gradient, "_has_bfloat16", lambda name: False)
+
+
+@pytest.fixture(autouse=True)
+def no_sync(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files reach the disk only in tests about crashes: a killed process loses nothing that it has written."""
+    if request.node.path.stem not in CRASH_TESTS:
+        monkeypatch.setattr(os, "fsync", lambda number: None)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: getattr(item, "originalname", item.name) not in LONG)  # all others stay in their order
+    items.sort(key=lambda item: getattr(item, "originalname", item.name) not in LONGEST_TESTS)  # stable
     if config.getoption("--all"):
         return
     for item in items:
-        with_fewer_examples(item)
+        limit_examples(item)
     if config.getoption("-m") or any("::" in argument for argument in config.args):
-        return  # who chooses by marker or by name gets what was chosen
-    if slow := [item for item in items if item.get_closest_marker("slow")]:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        return  # tests chosen by marker or by name are run
+    left_out = {item for item in items if item.get_closest_marker("slow")} | unsampled(items)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
-def with_fewer_examples(item: pytest.Item) -> None:
-    """A property whose test says itself how many examples it wants is content with the profile's number."""
+def unsampled(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The cases of tests marked `sample` that a default run leaves out.
+
+    `sample(n)` keeps n cases, spread evenly; `sample` keeps as few as show every value of every parameter.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for group in cases.values():
+        marker = group[0].get_closest_marker("sample")
+        assert marker is not None
+        kept = spread(group, marker.args[0]) if marker.args else covering(group)
+        left_out |= set(group) - set(kept)
+    return left_out
+
+
+def spread(group: list[pytest.Item], number: int) -> list[pytest.Item]:
+    return [group[index * len(group) // number] for index in range(min(number, len(group)))]
+
+
+def covering(group: list[pytest.Item]) -> list[pytest.Item]:
+    """Greedy: the case with most values that were not seen yet, until there is none."""
+    values = {
+        item: {(name, repr(value)) for name, value in getattr(item, "callspec").params.items()}  # noqa: B009
+        for item in group
+    }
+    seen: set[tuple[str, str]] = set()
+    kept: list[pytest.Item] = []
+    while new := max((len(values[item] - seen) for item in group), default=0):
+        item = next(item for item in group if len(values[item] - seen) == new)
+        kept.append(item)
+        seen |= values[item]
+    return kept
+
+
+def limit_examples(item: pytest.Item) -> None:
+    """Caps the number of examples of a property whose test asks for more than the profile."""
     test = getattr(item, "obj", None)
     test = getattr(test, "__func__", test)
-    wanted = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way to ask a test
-    if wanted is not None and wanted.max_examples > settings.default.max_examples:
-        test._hypothesis_internal_use_settings = settings(wanted, max_examples=settings.default.max_examples)
+    requested = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way to ask a test
+    if requested is not None and requested.max_examples > settings.default.max_examples:
+        test._hypothesis_internal_use_settings = settings(requested, max_examples=settings.default.max_examples)
 
 
-# What a test costs, in CPU seconds of its process and of those it started: a busy machine does not change them much.
+# The cost of a test: CPU seconds of its process and of those it started. A busy machine does not change them much.
 
 
-def spent() -> float:
+def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    item.stash[BEGUN] = spent()
+    item.stash[START] = cpu_seconds()
     return (yield)
 
 
-BEGUN = pytest.StashKey[float]()
+START = pytest.StashKey[float]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
     report: pytest.TestReport = yield
     if report.when == "call":
-        cost = spent() - item.stash[BEGUN]
+        cost = cpu_seconds() - item.stash[START]
         report.user_properties.append((COST, cost))
-        if cost > REFUSED and report.passed and not exempt(item):
+        if cost > MAX_SECONDS and report.passed and not may_be_slow(item):
             report.outcome = "failed"
             report.longrepr = (
-                f"{item.nodeid} took {cost:.1f} CPU seconds, with its fixtures; more than {TOLD:.0f} are for tests\n"
-                "that are marked slow. Remedy: a smaller model or text, a run that tests share, or the marker, with a\n"
-                "sample of it left unmarked."
+                f"{item.nodeid} took {cost:.1f} CPU seconds, with its fixtures. More than {SLOW_SECONDS:.0f} are for\n"
+                "tests that are marked slow. Hint: a smaller model or text, a run that tests share, or the marker,\n"
+                "with a sample of it left unmarked."
             )
     return report
 
 
-def exempt(item: pytest.Item) -> bool:
+def may_be_slow(item: pytest.Item) -> bool:
     return bool(item.config.getoption("--all") or item.get_closest_marker("slow"))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The ten tests that cost most, and what all cost together."""
+    """Prints the ten tests that cost most and the sum, and writes the cost of each test to a file."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
-    told = [dict(getattr(report, "user_properties", ())).get(COST) for report in reports]
-    costs = sorted(((cost, report.nodeid) for cost, report in zip(told, reports, strict=True) if cost), reverse=True)
+    costs = [(dict(getattr(report, "user_properties", ())).get(COST), report.nodeid) for report in reports]
+    costs = sorted(((cost, name) for cost, name in costs if cost), reverse=True)
     if not costs or costs[0][0] < 0.5:
         return
+    COSTS_FILE.parent.mkdir(exist_ok=True)
+    COSTS_FILE.write_text(json.dumps({name: round(cost, 3) for cost, name in costs}, indent=0) + "\n", encoding="utf-8")
     terminalreporter.section(f"CPU seconds: {sum(cost for cost, _ in costs):.0f} in all, most of them in")
     for cost, name in costs[:10]:
-        note = "  <- should be marked slow" if cost > TOLD and not config.getoption("--all") else ""
+        note = "  <- should be marked slow" if cost > SLOW_SECONDS and not config.getoption("--all") else ""
         terminalreporter.line(f"{cost:8.1f}  {name}{note}")

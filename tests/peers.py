@@ -64,7 +64,7 @@ def peer_of(name: str, **numbers: Any) -> Any:
 
 
 def model_of(milestone: str, fields: Mapping[str, Any], vocabulary: int = VOCABULARY) -> Model:
-    tokenizer: Any = SimpleNamespace(size=vocabulary)
+    tokenizer: Any = SimpleNamespace(vocab_size=vocabulary)
     return model_spec(milestone)(**fields).build(tokenizer)
 
 
@@ -160,4 +160,4 @@ def our_pulls(model: Model, milestone: str, rows: Rows, before: int, depth: int)
     pulls = {
         name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in model.named_parameters()
     }
-    return to_hf_names(FAMILIES[milestone].name_map, pulls, depth=depth, before=before)
+    return to_hf_names(FAMILIES[milestone].name_map, pulls, depth=depth, num_offset_rows=before)

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from forebear.data.corpora import TextSource
+from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
 from forebear.experiments.explain import model_capabilities
+from forebear.experiments.unused_settings import settings_kind
 from forebear.inference.run import Run
 from forebear.registry import LINEAGE, model_spec, tag_only_models, text_models
-from forebear.settings.resolve import settings_kind
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
 
@@ -80,7 +80,7 @@ def settings(name: str, **changes: Any) -> dict[str, Any]:
         "counting": {"epochs": 1, "batch": 300},
         "only counts": {"epochs": 1, "batch": 300},
         "recounting": {"epochs": 30, "batch": 300},
-        "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1},
+        "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1, "precision": "float32"},
         "searching": {"epochs": 30, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
     }[settings_kind(model_spec(name))]
@@ -145,7 +145,7 @@ class Notes(TrainingCallback):
     def __init__(self) -> None:
         self.words: list[str] = []
 
-    def note(self, words: str) -> None:
+    def on_note(self, words: str) -> None:
         self.words.append(words)
 
 

@@ -53,6 +53,7 @@ def theirs(peer: Any, prompts: list[np.ndarray], beams: int, penalty: float, sto
     return [pairs[first : first + beams] for first in range(0, len(pairs), beams)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("stopping", STOPPING)
 @pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (4, 1.0), (4, 0.0), (5, 2.0), (3, -0.5)])
 def test_the_same_texts_and_scores(beams, penalty, stopping):

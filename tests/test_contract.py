@@ -154,6 +154,7 @@ def test_it_learns(run: Run):
     assert run.metadata["metrics"]["held_out"]["nats_per_token"] < 0.8 * run.metadata["unigram_nats"]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "kind"), of_every_kind())
 def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path):
     more = {"steps": 150, "rate": 5e-3} if name in (*HIDING, "seq2seq_attention") else {}
@@ -161,6 +162,7 @@ def test_it_learns_from_every_kind_of_token(name: str, kind: str, tmp_path: Path
     assert facts["metrics"]["held_out"]["nats_per_token"] < facts["unigram_nats"]
 
 
+@pytest.mark.sample(8)
 def test_a_saved_run_answers_alike(run: Run):
     again = Run.open(run.folder.path)
     for one, other in zip(
@@ -251,7 +253,7 @@ class Stopping(TrainingCallback):
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.at:
             import os
             import signal
@@ -260,6 +262,7 @@ class Stopping(TrainingCallback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_interrupted_run_ends_where_an_unbroken_one_does(name: str, tmp_path: Path):
     once = name in ("ngram", "onehot")  # they see every text once
@@ -283,6 +286,7 @@ def test_an_interrupted_run_ends_where_an_unbroken_one_does(name: str, tmp_path:
     assert len(CheckpointStore(broken.path / "checkpoints").list_all()) == 1
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_gives_the_same_bits(name: str, tmp_path: Path):
     few = {"steps": 8} if name in NEURAL else {}
@@ -292,6 +296,7 @@ def test_the_same_seed_gives_the_same_bits(name: str, tmp_path: Path):
         assert weights(trained(name, tmp_path, to="three", seed=5, **few)) != two
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", NEURAL)
 def test_accumulation_changes_nothing(name: str, tmp_path: Path):
     """A step of 8 rows at once and one row at a time: the same weights, but for rounding."""
@@ -305,6 +310,7 @@ def test_accumulation_changes_nothing(name: str, tmp_path: Path):
         assert one[tensor].numpy() == pytest.approx(other[tensor].numpy(), abs=1e-3)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rerun_repeats_every_bit(name: str, tmp_path: Path):
     run = trained(name, tmp_path, **({"time": 0.1} if name in [*NEURAL, *TABLES] else {}))

@@ -98,7 +98,6 @@ def test_the_package_may_stand_in_the_working_folder(tmp_path: Path, monkeypatch
     (source / "forebear").symlink_to(Path(forebear.__file__).parent)
     set_traps(source)
     monkeypatch.chdir(source)
-    monkeypatch.setattr(forebear, "__file__", str(source / "forebear" / "__init__.py"))
     others = [path for path in sys.path if not (Path(path) / "forebear").exists()]
     monkeypatch.setattr(sys, "path", [str(source), *others])
     program = "import forebear.data.io.workers; import forebear, random; print(forebear.__file__)"

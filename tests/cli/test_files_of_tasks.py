@@ -162,7 +162,7 @@ def test_mistakes_are_told_in_words(capsys: Captured):
     from forebear.cli.measure import _draw
     from forebear.cli.output import make_console
     from forebear.data.labeled.examples import TaggedExample
-    from forebear.inference.examining import Misprediction, TaskEvaluation
+    from forebear.inference.measure import Misprediction, TaskEvaluation
     from forebear.tasks.task import Judgment
 
     verdicts = [

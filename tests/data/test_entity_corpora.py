@@ -9,7 +9,6 @@ import pytest
 from corpora import contents, named, read
 from forebear.cli.main import main
 from forebear.data.cleaning import CleaningRules, clean_documents, write_documents
-from forebear.data.corpora import TextSource, prepare_source, reopen_corpus
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
 from forebear.data.corpus.prepare import prepare_corpus
@@ -18,6 +17,7 @@ from forebear.data.io.documents import Document
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
 from forebear.data.segmentation import Segmenter
+from forebear.data.source import TextSource, prepare_source, reopen_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 

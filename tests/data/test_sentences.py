@@ -240,6 +240,7 @@ UNITS += [".[1]", ".[", ".[12", "( . ", ". .", ".a", "Mr. ", "一. ", "1.", "！
 HOSTILE = [(unit, mode) for unit in UNITS for mode in MODES[: 3 : 1 if unit.endswith((" ", "\n", "\u2029")) else 3]]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("unit", "mode"), HOSTILE)
 def test_time_is_linear_on_hostile_text(unit: str, mode: SentenceMode):
     """Quadratic time would take minutes on a million characters; the slowest of these takes seconds under any load."""

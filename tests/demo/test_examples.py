@@ -8,7 +8,7 @@ from math import log
 
 import pytest
 
-from forebear.demo import grammar, senses, world
+from forebear.demo import grammar, world
 from forebear.demo.labeled_examples import (
     TASKS,
     DemoLabeledText,
@@ -20,7 +20,7 @@ from forebear.demo.labeled_examples import (
     _matching,
     demo_examples,
 )
-from forebear.demo.lexicon import RandomSource
+from forebear.demo.words import RandomSource
 from forebear.errors import InputError
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])
@@ -177,7 +177,7 @@ def test_senses_share_the_word_and_are_labelled_by_its_meaning(language: str):
 
     def meant(word: str, text: str) -> set[str]:
         found = set()
-        for sense in senses.sense_sentences(language)[word]:
+        for sense in world.sense_sentences(language)[word]:
             for node in rules[f"sense.{word}.{sense}"].choice.nodes:
                 fixed = [part.text for part in getattr(node, "nodes", [node]) if isinstance(part, grammar.LiteralNode)]
                 if all(part.strip(" .,。，").lower() in text.lower() for part in fixed):

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from forebear.demo import grammar
-from forebear.demo.grammar import DemoGrammar, GenerationState
-from forebear.demo.lexicon import (
+from forebear.demo.grammar import DemoGrammar, GenerationState, parse_rules
+from forebear.demo.words import (
     ChoiceProbabilities,
+    DemoLexicon,
     LexiconEntry,
     RandomSource,
     make_lexicon,
-    noun_lexicon,
+    parse_lexicon_file,
+    section_lexicon,
     zipf_weights,
 )
 from forebear.errors import ForebearError
@@ -32,11 +34,17 @@ PEOPLE = make_lexicon(
     ],
     [3.0, 2.0, 1.0],
 )
-THINGS = noun_lexicon("thing", "apple | 苹果 | 个\nleaf/leaves | 叶子 | 片")
+
+
+def nouns(name: str, rows: str) -> DemoLexicon:
+    return section_lexicon(parse_lexicon_file(f"[{name}] nouns\n{rows}", "words.txt")[name])
+
+
+THINGS = nouns("thing", "apple | 苹果 | 个\nleaf/leaves | 叶子 | 片")
 
 
 def made(*rules: str) -> DemoGrammar:
-    return DemoGrammar("en", {"person": PEOPLE, "thing": THINGS}, ["\n".join(rules)])
+    return DemoGrammar("en", {"person": PEOPLE, "thing": THINGS}, parse_rules("\n".join(rules), "en", "rules.txt"))
 
 
 def written(grammar: DemoGrammar, number: int) -> tuple[str, float]:
@@ -143,4 +151,17 @@ def test_mistakes_in_rules_are_named(rules: list[str], complaint: str):
 
 def test_things_of_one_name_are_refused():
     with pytest.raises(ForebearError, match=r"\['pear'\] twice in 'en'"):
-        noun_lexicon("fruit", "pear | 梨 | 个\npear | 鸭梨 | 个")
+        nouns("fruit", "pear | 梨 | 个\npear | 鸭梨 | 个")
+
+
+def test_mistakes_in_files_are_named_with_file_and_line():
+    with pytest.raises(ForebearError, match=r"^rules\.txt:3: en grammar, rule 'top': nothing is named 'nobody'"):
+        made("top", "    it rains.", "    <nobody> came.")
+    with pytest.raises(ForebearError, match=r"^rules\.txt:1: an alternative before the first rule"):
+        made("    it rains.")
+    with pytest.raises(ForebearError, match=r"^words\.txt:3: 3 cells separated by \| are expected, found 2"):
+        nouns("fruit", "pear | 梨 | 个\napple | 苹果")
+    with pytest.raises(ForebearError, match=r"^words\.txt:1: the first entry is not below a heading"):
+        parse_lexicon_file("pear | 梨 | 个", "words.txt")
+    with pytest.raises(ForebearError, match=r"^words\.txt:1: no type of lexicon is called 'fruits'"):
+        section_lexicon(parse_lexicon_file("[fruit] fruits", "words.txt")["fruit"])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import islice, pairwise
 from math import isclose, log2
+from pathlib import Path
 
 import pytest
 
 from forebear.demo import grammar, world
-from forebear.demo.lexicon import past_participle, past_tense, plural, present_participle, with_article
+from forebear.demo.labeled_examples import write_demo_tasks
+from forebear.demo.words import past_participle, past_tense, plural, present_participle, with_article
 from forebear.errors import InputError
 
 BOTH = pytest.mark.parametrize("language", ["en", "zh"])
@@ -223,3 +227,15 @@ def test_inflections():
 def test_a_language_that_is_not_spoken_is_refused():
     with pytest.raises(InputError, match="'fr'"):
         world.make_story("fr", 0, 0)  # type: ignore[arg-type]
+
+
+def _sha256(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def test_stories_and_task_files_are_those_of_version_0_1(tmp_path: Path):
+    """Results measured on the demo's text and tasks stay comparable only while no byte of them changes."""
+    stories = (world.make_story("both", 0, number).text for number in range(1000))
+    assert _sha256(stories) == "d43bb1888c46de4b9f643fc65842005f64350ba1a5cb99977514d848a45f66c6"
+    written = write_demo_tasks(tmp_path, 40, 20, seed=1)
+    assert _sha256(file.read_text(encoding="utf-8") for pair in written.values() for file in pair) == "7d983b2b9d89085fb02c5fcb69a0119c88fc8145cd30ffc2c88c61e6ebd55880"

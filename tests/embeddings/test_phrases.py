@@ -97,5 +97,5 @@ def test_only_phrases_that_have_a_vector_are_told():
 def test_what_is_seen_too_seldom_for_a_word_is_no_phrase():
     tokens, others = ["new", "york", *(f"w{n}" for n in range(4000))], list(range(2, 4002))
     text = [[0, 1, *others[part::20]] for part in range(20)]
-    assert len(vectors_of(text, tokens, passes=1, least=20).phrases.pairs) == 1
-    assert len(vectors_of(text, tokens, passes=1, least=21).phrases.pairs) == 0
+    assert len(vectors_of(text, tokens, passes=1, min_count=20).phrases.pairs) == 1
+    assert len(vectors_of(text, tokens, passes=1, min_count=21).phrases.pairs) == 0

@@ -82,6 +82,7 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 # -- the beginning
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["bert", "albert", "roberta", "gpt2"])
 def test_training_begins_with_the_weights_of_the_run(name: str, parents: Callable[..., RunFolder], tmp_path: Path):
     parent = parents(name)
@@ -243,7 +244,7 @@ def test_a_run_that_is_not_there(tmp_path: Path):
 class Stopping(TrainingCallback):
     """Interrupts once a step is reached."""
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= 10:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -329,6 +330,7 @@ def test_the_same_again_is_opened_and_other_words_are_another_run(parents: Calla
             continued(parents(), tmp_path, other)
 
 
+@pytest.mark.sample(8)
 def test_a_rerun_repeats_every_bit(parents: Callable[..., RunFolder], tmp_path: Path):
     run = continued(parents(), tmp_path, ["zebra"], steps=8)
     again = pipeline.repeat_run(run.path, tmp_path / "again")

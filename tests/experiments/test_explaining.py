@@ -58,7 +58,7 @@ def test_activations_are_what_a_network_with_numbers_keeps():
     """The estimate is made of shapes alone; here torch tells what it keeps when it really computes."""
     _, tokenizer = sample_batch(GPT2Spec(**SMALL))
     weight = model_size(GPT2Spec(**SMALL), tokenizer, batch=64)
-    network = GPT2Spec(**SMALL).network(tokenizer).initialize(0)
+    network = GPT2Spec(**SMALL).build(tokenizer).initialize(0)
     own = {parameter.data_ptr() for parameter in network.parameters()}
     kept = {}
 

@@ -33,14 +33,14 @@ def test_new_words_are_added_behind_the_old(name: str, tmp_path: Path):
     old = trained(name, tmp_path, to="old", steps=30)
     new = grown(name, old, tmp_path / "new", steps=1, rate=1e-12)
     before, after = Run(old).word_table, Run(new).word_table
-    assert "wolf" not in before.bucket_rows
+    assert "wolf" not in before.rows
     assert {"wolf", "lake"} <= set(after.words)
     tokens = [RunFolder.open(run.path).tokenizer.vocabulary() for run in (old, new)]
     assert tokens[1][: len(tokens[0])] == tokens[0]
     assert np.allclose(before.vector("river"), after.vector("river"), atol=1e-6)  # pyright: ignore[reportArgumentType]
     assert after.counts is not None
     assert before.counts is not None
-    assert after.counts[after.bucket_rows["cat"]] > before.counts[before.bucket_rows["cat"]]
+    assert after.counts[after.rows["cat"]] > before.counts[before.rows["cat"]]
     assert any("new words have vectors that begin by chance" in note for note in new.metadata["notes"])
 
 
@@ -112,9 +112,9 @@ def test_what_only_counts_counts_on(tmp_path: Path):
     before, after = Run(old).word_table, Run(new).word_table
     assert before.counts is not None
     assert after.counts is not None
-    assert after.counts[after.bucket_rows["river"]] == before.counts[before.bucket_rows["river"]]
-    assert after.counts[after.bucket_rows["cat"]] > before.counts[before.bucket_rows["cat"]]
-    assert after.counts[after.bucket_rows["wolf"]] > 0
+    assert after.counts[after.rows["river"]] == before.counts[before.rows["river"]]
+    assert after.counts[after.rows["cat"]] > before.counts[before.rows["cat"]]
+    assert after.counts[after.rows["wolf"]] > 0
     assert any("new words have places of their own" in note for note in new.metadata["notes"])
 
 

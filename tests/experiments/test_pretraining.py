@@ -11,7 +11,7 @@ import pytest
 import forebear as fb
 import small_runs
 from forebear.cli.main import main
-from forebear.data.corpora import TextSource
+from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import pipeline
 from forebear.experiments.plan import RECIPE_FILE_KEYS, plan_pretraining
@@ -169,6 +169,7 @@ def test_a_corpus_is_taken_as_it_is_or_not_at_all(tmp_path: Path, monkeypatch: p
         plan_pretraining("gpt2", place, source=TextSource((), sentences="lines"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", small_runs.READING)
 def test_a_run_begun_from_python_can_be_told_on_the_command_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

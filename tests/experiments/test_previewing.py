@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forebear.data.corpora import prepare_source
+from forebear.data.source import prepare_source
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import plan_pretraining
@@ -51,7 +51,7 @@ def words():
 
 
 def test_figures_by_hand(words):
-    end, unknown, (a, b) = words.roles["end"], words.unknown, (words.id("a"), words.id("b"))
+    end, unknown, (a, b) = words.special_roles["end"], words.unk_id, (words.token_to_id("a"), words.token_to_id("b"))
     batch = Batch(
         {"tokens": np.array([end, a, b, a, unknown]), "lengths": np.array([3, 2]), "segments": np.arange(5)},
         {"token": np.array([-1, a, -1, -1, b]), "label": np.array([1, -1])},

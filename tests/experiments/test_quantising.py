@@ -41,6 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory):
         yield folder
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["gpt2", "bert", "classifier", "translator"])
 def test_it_is_smaller_and_its_cost_is_told(home: Path, name: str):
     told = json.loads((home / f"{name}-8" / "run.json").read_text())["quantised"]
@@ -147,6 +148,7 @@ def test_damaged_integers_are_refused(home: Path):
         Run.open(home / "damaged").generate("The")
 
 
+@pytest.mark.slow
 def test_a_run_whose_text_is_gone_is_measured_on_other_text(home: Path, tmp_path: Path):
     folder = fb.load(home / "gpt2").export(tmp_path / "there")
     imported = fb.import_run(folder, to=tmp_path / "imported")

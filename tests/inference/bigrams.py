@@ -9,23 +9,23 @@ import numpy as np
 class Tabled:
     """log P(next given last) from a table (V, V); context and cost are as asked."""
 
-    pseudo = False
+    is_pseudo_likelihood = False
 
     def __init__(self, table, context=None):
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.asarray(table, np.float64))
-        self.context = context
+        self.max_length = context
         self.batches = []  # how many rows came at once
 
     @property
-    def vocabulary(self):
+    def vocab_size(self):
         return len(self.logs)
 
     def score(self, rows):
         self.batches.append(len(rows))
         return [self.logs[np.asarray(row[:-1]), np.asarray(row[1:])] for row in rows]
 
-    def follow(self, rows):
+    def next_log_probs(self, rows):
         return np.stack([self.logs[row[-1]] for row in rows])
 
     def read(self, rows, room):
@@ -38,17 +38,17 @@ class Reading:
     def __init__(self, predictor, rows, room):
         self.predictor, self.rows, self.room = predictor, [list(row) for row in rows], room
 
-    def next(self):
+    def next_logits(self):
         return self.predictor.next_log_probs([np.array(row) for row in self.rows]).astype(np.float32)
 
-    def take(self, ids):
+    def append(self, ids):
         assert len(ids) == len(self.rows) > 0
         self.room -= 1
         assert self.room > 0, "the last token need not be read"
         for row, i in zip(self.rows, ids, strict=True):
             row.append(int(i))
 
-    def keep(self, rows):
+    def select(self, rows):
         self.rows = [list(self.rows[n]) for n in rows]
 
 
@@ -56,10 +56,10 @@ class Dreaming(Tabled):
     """Scores that depend on every token of a row: rows that are mixed up or cut give other texts."""
 
     def __init__(self, vocabulary, spread=2.0, context=None):
-        self._size, self.spread, self.context, self.batches = vocabulary, spread, context, []
+        self._size, self.spread, self.max_length, self.batches = vocabulary, spread, context, []
 
     @property
-    def vocabulary(self):
+    def vocab_size(self):
         return self._size
 
     def _logs(self, row):
@@ -71,7 +71,7 @@ class Dreaming(Tabled):
         self.batches.append(len(rows))
         return [np.array([self._logs(row[:n])[row[n]] for n in range(1, len(row))]) for row in rows]
 
-    def follow(self, rows):
+    def next_log_probs(self, rows):
         return np.stack([self._logs(row) for row in rows])
 
 

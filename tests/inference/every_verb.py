@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from forebear.experiments.unused_settings import settings_kind
 from forebear.inference.run import Run
 from forebear.registry import model_spec
-from forebear.settings.resolve import settings_kind
 from labelled_texts import adapted
 from small_runs import NAMES, text, trained
 

@@ -148,6 +148,7 @@ def test_the_template_is_in_the_language_of_the_labels(words: Tokenizer):
 # -- it works
 
 
+@pytest.mark.slow
 def test_a_run_that_has_read_reviews_tells_new_ones(tmp_path, monkeypatch: pytest.MonkeyPatch):
     """Nobody labelled anything: what a review says about itself is enough, in either language."""
     praise, blame = ["lovely", "charming", "brilliant", "moving"], ["dreadful", "boring", "stupid", "clumsy"]

@@ -20,7 +20,7 @@ END = 0
 def every_text(predictor: Dreaming, prompt: list[int], most: int, penalty: float) -> list[Hypothesis]:
     """All texts of up to `most` tokens, best first: the definition."""
     found = []
-    others = [token for token in range(predictor.vocabulary) if token != END]
+    others = [token for token in range(predictor.vocab_size) if token != END]
     for length in range(1, most + 1):
         lasts = [END, *others] if length == most else [END]
         for ids in itertools.product(*[others] * (length - 1), lasts):
@@ -83,13 +83,13 @@ def test_one_beam_is_the_likeliest_token_each_time(vocabulary):
     for first in range(vocabulary if vocabulary < 10 else 20):
         row = [first]
         while len(row) < 13 and (len(row) == 1 or row[-1] != END):
-            row.append(int(predictor.follow([np.array(row)])[0].argmax()))
+            row.append(int(predictor.next_log_probs([np.array(row)])[0].argmax()))
         ((found,),) = found_by(predictor, [[first]], beams=1, lengths=[12])
         assert list(found.ids) + [END] * found.is_finished == row[1:]
 
 
 def test_of_equals_the_smaller_ids_are_taken():
-    even = SimpleNamespace(next=lambda: np.zeros((1, 1000), np.float32), keep=None, take=None)
+    even = SimpleNamespace(next_logits=lambda: np.zeros((1, 1000), np.float32), select=None, append=None)
     ((*found,),) = beam_search(even, 1, end=999, beams=3, best=3, lengths=[1])
     assert [one.ids for one in found] == [(0,), (1,), (2,)]
 
@@ -151,6 +151,6 @@ def test_senseless_searches_are_refused(wrong):
 
 
 def test_scores_that_are_no_numbers_are_refused():
-    broken = SimpleNamespace(next=lambda: np.full((1, 9), np.nan, np.float32))
+    broken = SimpleNamespace(next_logits=lambda: np.full((1, 9), np.nan, np.float32))
     with pytest.raises(ForebearError, match="no numbers"):
         beam_search(broken, 1, end=0, beams=2, lengths=[4])

@@ -18,7 +18,7 @@ from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
 from forebear.experiments import distill, pipeline, plan
 from forebear.experiments.distill import parameters, smaller
-from forebear.inference.examining import evaluate_task
+from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
 from forebear.models.albert import AlbertSpec
 from forebear.models.bert import BertSpec
@@ -64,7 +64,7 @@ class Killer(TrainingCallback):
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.at:
             raise Killed
 
@@ -220,6 +220,7 @@ def test_the_price_is_told_side_by_side(school: Path, tmp_path: Path, capsys: py
     assert f"{student['parameters']:,}" in drawn
 
 
+@pytest.mark.slow
 def test_a_student_of_less_than_half_keeps_nearly_all_and_beats_the_same_student_alone(tmp_path: Path):
     """Few examples, and texts without labels of which the teacher says what it thinks."""
     source, _ = labeled_source(str(write(tmp_path / "many.tsv", 400, seed=10)))

@@ -13,7 +13,7 @@ from forebear.data.labeled.source import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
 from forebear.experiments import distill, pipeline
-from forebear.inference.examining import evaluate_task
+from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
 from forebear.models.bert import BertSpec
 from forebear.training.run_folder import RunFolder
@@ -48,6 +48,7 @@ def write(file: Path, count: int, seed: int = 0) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_vectors_of_words_keep_nearly_all_and_beat_themselves_alone(school: Path, tmp_path: Path):
     how: dict[str, Any] = {"threads": 1, "steps": 120, "evaluate_every": 40, "share": 0.9, "compare": True}
     how |= {"student": school / "word2vec", "texts": school / "texts.txt"}

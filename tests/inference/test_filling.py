@@ -27,7 +27,7 @@ class Recording(Dreaming):
         super().__init__(tokenizer.vocab_size)
         self.mask, self.asked = tokenizer.special_roles["mask"], []
 
-    def fill(self, rows: list[np.ndarray]) -> list[np.ndarray]:
+    def mask_log_probs(self, rows: list[np.ndarray]) -> list[np.ndarray]:
         self.asked += [row.tolist() for row in rows]
         return [
             np.array([self._logs([place, *row]) for place in np.flatnonzero(row == self.mask)]).reshape(-1, self._size)

@@ -101,19 +101,19 @@ def test_special_tokens_never_fill_a_blank(tokenizer):
 
 
 def test_where_all_are_too_many_a_shortlist_is_tried_and_said(words, monkeypatch):
-    predictor = Dreaming(words.size, context=64)
+    predictor = Dreaming(words.vocab_size, context=64)
     exact = what_follows(predictor, words, "the ____ sat", top=3)
     monkeypatch.setattr(next, "AFFORDABLE", 20)
     few = what_follows(predictor, words, "the ____ sat", top=3)
     assert few.num_considered == 5  # rows of four tokens
     assert few.num_fitting == exact.num_fitting > 5
-    end = words.roles["end"]
-    after = np.exp(predictor.follow([np.array([end, words.id("the")])])[0])
-    fitting = [i for i in range(words.size) if i not in words.specials]
+    end = words.special_roles["end"]
+    after = np.exp(predictor.next_log_probs([np.array([end, words.id("the")])])[0])
+    fitting = [i for i in range(words.vocab_size) if i not in words.special_ids]
     likeliest = sorted(after[fitting], reverse=True)[:5]
     assert few.covered_mass == pytest.approx(sum(likeliest) / after[fitting].sum())
     assert what_follows(predictor, words, "the ____ sat", among=7).num_considered == 7
-    cheap = Dreaming(words.size, context=None)
+    cheap = Dreaming(words.vocab_size, context=None)
     assert what_follows(cheap, words, "the ____ sat").num_considered == few.num_fitting
 
 
@@ -130,7 +130,7 @@ def test_wishes_without_sense_are_refused(words):
         with pytest.raises(InputError) as caught:
             what_follows(uniform(words), words, text, **how)
         assert caught.value.hint
-    nothing = Tabled(np.full((words.size, words.size), math.nan))
+    nothing = Tabled(np.full((words.vocab_size, words.vocab_size), math.nan))
     with pytest.raises(Exception, match="no numbers"):
         what_follows(nothing, words, "the")
 

@@ -11,7 +11,7 @@ PROMPTS = ["the cat", "", "a dog sat on the", "你好", "the cat sat on the mat 
 
 
 def texts(results):
-    return [(result.text, result.ended, result.ids) for result in results]
+    return [(result.text, result.stop_reason, result.ids) for result in results]
 
 
 @pytest.mark.parametrize("how", [{}, {"temperature": 0}, {"top_k": 5, "repetition_penalty": 1.3}, {"top_p": 1.0}])
@@ -50,7 +50,7 @@ def test_rows_that_end_early_leave_the_others_alone(words):
 
 
 def test_seeds_and_samples_differ_and_repeat(words):
-    predictor = Dreaming(words.size, spread=1)
+    predictor = Dreaming(words.vocab_size, spread=1)
     first = texts(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
     assert first == texts(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
     assert len(set(first)) == 3
@@ -102,15 +102,15 @@ def test_special_tokens_are_never_said(tokenizer):
 
 
 def test_entries_beyond_the_tokenizer_are_never_said(words):
-    padded = np.full((words.size + 8, words.size + 8), 1e-9)
-    padded[:, words.size :] = 1
+    padded = np.full((words.vocab_size + 8, words.vocab_size + 8), 1e-9)
+    padded[:, words.vocab_size :] = 1
     padded[:, words.id("cat")] = 1e-6
     (result,) = sample_texts(Tabled(padded), words, "the", temperature=0, length=5)
     assert result.ids == (words.id("cat"),) * 5
 
 
 def test_only_unknown_is_possible(words):
-    table = np.zeros((words.size, words.size))
+    table = np.zeros((words.vocab_size, words.vocab_size))
     table[:, words.unk_id] = 1
     (result,) = sample_texts(Tabled(table), words, "the", length=2)
     assert result.ids == (words.unk_id, words.unk_id)
@@ -126,9 +126,9 @@ def test_stop_strings_end_a_text_before_them(words):
 
 
 def test_a_penalty_keeps_from_saying_things_twice(words):
-    logs = np.full(words.size, -3.0)
+    logs = np.full(words.vocab_size, -3.0)
     logs[[words.id("the"), words.id("cat"), words.id("dog")]] = -2.0, -2.1, -2.2
-    predictor = Tabled(np.tile(np.exp(logs), (words.size, 1)))
+    predictor = Tabled(np.tile(np.exp(logs), (words.vocab_size, 1)))
     (plain,) = sample_texts(predictor, words, "the", temperature=0, length=3)
     (penalised,) = sample_texts(predictor, words, "the", temperature=0, length=3, repetition_penalty=2)
     assert plain.text == " the the the"
@@ -138,5 +138,5 @@ def test_a_penalty_keeps_from_saying_things_twice(words):
 @pytest.mark.parametrize("wrong", [{"length": 0}, {"samples": 0}, {"seed": -1}, {"stop": ["a", ""]}, {"batch": 0}])
 def test_senseless_wishes_are_refused(words, wrong):
     with pytest.raises(InputError) as caught:
-        sample_texts(Dreaming(words.size), words, "the", **wrong)
+        sample_texts(Dreaming(words.vocab_size), words, "the", **wrong)
     assert caught.value.hint

@@ -72,6 +72,7 @@ def test_minilm_does_not_fill(minilm: Path, tmp_path: Path):
         run.fill("the cat ____ on the mat")
 
 
+@pytest.mark.slow
 def test_minilm_of_integers_has_nearly_the_same_vectors(minilm: Path, tmp_path: Path):
     run = fb.import_run(minilm, to=tmp_path / "minilm")
     small = fb.quantize(run, to=tmp_path / "small", limit=20_000)

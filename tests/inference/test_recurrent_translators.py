@@ -40,6 +40,7 @@ def chinese(count: int, seed: int) -> list[tuple[str, str]]:
     return [(one, "".join(CHINESE[word] for word in two.split())) for one, two in sentences(count, seed)]
 
 
+@pytest.mark.slow
 def test_the_language_is_learned_and_long_sentences_need_attention(home: Path):
     tested = list(map(list, zip(*chinese(60, 9), strict=True)))
     found = {name: evaluate_translations(Run.open(home / name), *tested) for name in ("looking", "plain")}

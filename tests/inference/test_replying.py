@@ -41,13 +41,13 @@ class Reciting(Tabled):
 
     def __init__(self, tokenizer: Tokenizer, text: str, prompt: str) -> None:
         self.ids = [*tokenizer.encode(text).ids.tolist(), tokenizer.special_roles["end"]]
-        self.begins, self._size, self.context = len(tokenizer.encode(prompt).ids) + 1, tokenizer.vocab_size, None
+        self.begins, self._size, self.max_length = len(tokenizer.encode(prompt).ids) + 1, tokenizer.vocab_size, None
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         return self._size
 
-    def follow(self, rows):
+    def next_log_probs(self, rows):
         told = np.full((len(rows), self._size), -50.0)
         for line, row in zip(told, rows, strict=True):
             line[self.ids[len(row) - self.begins]] = 0.0

@@ -47,11 +47,11 @@ def test_tokens_say_where_they_stand(tokenizer):
 
 def test_unknown_text_is_charged_its_spelling(words):
     (one,) = score_texts(uniform(words), words, "the zebra 斑马")
-    known = -math.log2(1 / words.size)
+    known = -math.log2(1 / words.vocab_size)
     spelled = [(5 + 1) * math.log2(257), (6 + 1) * math.log2(257)]
     assert [token.bits for token in one.tokens] == pytest.approx([known, known + spelled[0], known + spelled[1]])
     assert one.bits_per_byte == pytest.approx((3 * known + sum(spelled)) / 16)
-    assert one.perplexity == pytest.approx(words.size)  # its own: as the run sees it
+    assert one.perplexity == pytest.approx(words.vocab_size)  # its own: as the run sees it
 
 
 def test_what_is_impossible_is_valid_json(words):
@@ -102,7 +102,7 @@ def test_ranks_are_by_probability_and_shared_by_equals(words):
 
 
 def test_scores_that_are_no_numbers_are_told(words):
-    broken = Tabled([[math.nan] * words.size] * words.size)
+    broken = Tabled([[math.nan] * words.vocab_size] * words.vocab_size)
     with pytest.raises(ForebearError, match="no numbers"):
         score_texts(broken, words, "the cat")
 

@@ -23,7 +23,7 @@ PROMPTS = ["the cat", "", "a dog sat on the", "你好", "the cat sat on the mat 
 
 
 def texts(results):
-    return [(result.text, result.ended, result.ids) for result in results]
+    return [(result.text, result.stop_reason, result.ids) for result in results]
 
 
 def test_one_beam_is_the_likeliest_token_each_time(tokenizer):
@@ -78,7 +78,7 @@ def test_batching_changes_nothing(tokenizers, network, lengths, batch, length, h
 
 def test_log_p_is_the_run_s_own(words):
     """Of a text that ended: what `score` says of its tokens and its end."""
-    predictor, end = Dreaming(words.size), words.roles["end"]
+    predictor, end = Dreaming(words.vocab_size), words.special_roles["end"]
     for one in beam_search_texts(predictor, words, PROMPTS, beams=4, best=4, length=8, length_penalty=0.7):
         prompt = [end, *words.encode(one.prompt).ids.tolist()]
         row = np.array([*prompt, *one.ids, *([end] if one.stop_reason == "end" else [])])
@@ -100,12 +100,12 @@ def test_beams_see_beyond_the_likeliest_next_token(words):
 
 
 def test_special_and_unknown_tokens_are_never_said(words):
-    wish = np.full((words.size, words.size), 1e-6)
-    wish[:, [*words.specials]] = 1.0
-    wish[:, words.roles["end"]] = 1e-9
+    wish = np.full((words.vocab_size, words.vocab_size), 1e-6)
+    wish[:, [*words.special_ids]] = 1.0
+    wish[:, words.special_roles["end"]] = 1e-9
     for one in beam_search_texts(Tabled(wish), words, ["", "the"], beams=3, best=3, length=4):
-        assert not set(one.ids) & words.specials
-    only = np.zeros((words.size, words.size))
+        assert not set(one.ids) & words.special_ids
+    only = np.zeros((words.vocab_size, words.vocab_size))
     only[:, words.unknown] = 1
     (one,) = beam_search_texts(Tabled(only), words, "the", beams=2, length=2)
     assert one.ids == (words.unknown, words.unknown)
@@ -177,13 +177,13 @@ def test_a_choice_of_words_is_the_product_of_its_tokens(words):
 )
 def test_senseless_wishes_are_refused(words, wrong, complaint):
     with pytest.raises(InputError, match=complaint) as caught:
-        generate_texts(Dreaming(words.size), words, "the", **wrong)
+        generate_texts(Dreaming(words.vocab_size), words, "the", **wrong)
     assert caught.value.hint
 
 
 def test_a_blank_is_for_ask(words):
     with pytest.raises(InputError, match="blank") as caught:
-        choose_continuations(Dreaming(words.size), words, ["the", "the ____ sat"], choices=["cat", "dog"])
+        choose_continuations(Dreaming(words.vocab_size), words, ["the", "the ____ sat"], choices=["cat", "dog"])
     assert caught.value.line == 2
 
 

@@ -44,6 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 TESTED = sentences(60, 9)
 
 
+@pytest.mark.slow
 def test_it_has_learned_the_language(run: Run):
     told = evaluate_translations(run, *map(list, zip(*TESTED, strict=True)))
     assert told.bleu > 90
@@ -66,7 +67,7 @@ def test_figures_are_sacrebleus():
 @given(st.integers(1, 5), st.integers(20, 4000), st.permutations(range(12)))
 def test_batches_and_order_change_nothing(run: Run, beams: int, at_once: int, order: list[int]):
     texts = [TESTED[number][0] for number in order]
-    together = translate_texts(run.translator, run.folder.tokenizer_pair, texts, beams=beams, at_once=at_once)
+    together = translate_texts(run.translator, run.folder.tokenizer_pair, texts, beams=beams, batch_tokens=at_once)
     for text, found in zip(texts, together, strict=True):
         (alone,) = run.translate(text, beams=beams)
         assert found.text == alone.text
@@ -129,6 +130,7 @@ def test_what_makes_no_sense_is_refused(run: Run):
         run.require("generate")
 
 
+@pytest.mark.slow
 def test_english_into_chinese_has_a_vocabulary_for_each_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     lines = [f"{en}\t{''.join(CHINESE[word] for word in en.split())}" for _, en in sentences(1500, 1)]

@@ -27,7 +27,7 @@ class Bag(torch.nn.Module):
         super().__init__()
         self.embedding, self.width, self.depth = InputEmbedding(7, 3, positions=8, placing="none"), 3, 0
 
-    def forward(self, tokens, lengths, segments=None, kept=None) -> States:
+    def forward(self, tokens, lengths, segments=None, positions=None) -> States:
         rows = tuple(lengths.tolist())
         return States([self.embedding(tokens, rows)], rows)
 

@@ -34,6 +34,7 @@ WAYS = [("bert", task, {}) for task in ASKED] + [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("milestone", "task", "how"), WAYS)
 def test_what_words_add_is_what_the_score_gains(milestone: str, task: str, how: dict[str, Any], runs: Runs):
     run = runs(milestone, task, **how)

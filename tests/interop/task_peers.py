@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from forebear.data.io.atomic import file_digest
 from forebear.data.labeled.examples import ChoiceExample, LabeledExample, QuestionExample, TaggedExample
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
@@ -20,7 +21,6 @@ from forebear.interop import hf_tasks
 from forebear.registry import model_spec
 from forebear.tasks.task import task_from_json
 from forebear.training.adaptation import Adaptation
-from forebear.training.checkpoint import file_digest
 from forebear.training.run_folder import RunFolder
 from peers import BACK, BOTH_WAYS, VOCABULARY
 

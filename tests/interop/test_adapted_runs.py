@@ -115,6 +115,7 @@ GRID += [
 ]
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(("milestone", "task"), GRID)
 def test_every_task_to_transformers_and_back(milestone: str, task: str, cutters: dict[str, Tokenizer], tmp_path: Path):
     run = run_for(milestone, task, cutters[milestone], tmp_path / "run")
@@ -236,6 +237,6 @@ def test_settled_weights_answer_in_their_own_units():
 def test_own_words_are_fields_of_tasks():
     """What a folder may say of a task beside labels: nothing that no task has."""
     fields = {name for task in TASKS.values() for name in task_from_json(task).to_dict()}
-    assert set(hf_tasks.OWN) <= fields
+    assert set(hf_tasks.TASK_FIELDS) <= fields
     told: Any = SimpleNamespace(built={}, dropout="", shape="choice", speaks=False)
     assert hf_tasks.task_config(told, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}

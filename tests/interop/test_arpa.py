@@ -195,7 +195,7 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
     for row in rows:
         model.add_batch(np.array(row[:-1]), np.array([len(row) - 1]), np.array(row[1:]))
     path = tmp_path / "model.arpa"
-    arpa.write_arpa(path, WORDS, *model.to_arpa(), end=0, unknown=unknown)
+    arpa.write_arpa(path, WORDS, *model.to_arpa(), eos_id=0, unk_id=unknown)
     told = arpa.read_arpa(path)
     assert told.notes == []
     assert "\t</s>\t0\n" in path.read_text(encoding="utf-8")  # nothing comes after the end
@@ -214,14 +214,14 @@ def test_written_and_read_again(tmp_path: Path, unknown: int | None):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path):
     path = written(tmp_path, "before")
     with pytest.raises(ForebearError, match="outside 0 to 1"):
-        arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [7]])], [np.zeros(2)], [], end=0, unknown=None)
+        arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [7]])], [np.zeros(2)], [], eos_id=0, unk_id=None)
     assert path.read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_probability_zero_is_written_as_minus_99(tmp_path: Path):
     path = tmp_path / "model.arpa"
-    arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [1]])], [np.array([0, -np.inf])], [], end=0, unknown=None)
+    arpa.write_arpa(path, ["</s>", "a"], [np.array([[0], [1]])], [np.array([0, -np.inf])], [], eos_id=0, unk_id=None)
     assert "-99\ta\n" in path.read_text()
     read = arpa.read_arpa(path)
     assert read.log_probs[0][read.words.index("a")] == -np.inf
@@ -230,5 +230,5 @@ def test_probability_zero_is_written_as_minus_99(tmp_path: Path):
 
 def test_a_sure_thing_that_rounding_made_surer(tmp_path: Path):
     path = tmp_path / "model.arpa"
-    arpa.write_arpa(path, ["</s>"], [np.array([[0]])], [np.array([2e-16])], [], end=0, unknown=None)
+    arpa.write_arpa(path, ["</s>"], [np.array([[0]])], [np.array([2e-16])], [], eos_id=0, unk_id=None)
     assert arpa.read_arpa(path).log_probs[0][0] == 0

@@ -158,7 +158,7 @@ def _sound(folder: Path) -> Path:
 
 @pytest.mark.parametrize("quickly", [False, True])
 def test_a_line_without_end(tmp_path: Path, monkeypatch, quickly: bool):
-    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 1 << 16)
+    monkeypatch.setattr(arpa, "BLOCK_BYTES", 1 << 16)
     path = tmp_path / "m.gz"
     path.write_bytes(gzip.compress(SOUND.replace(b"\ta\t", b"\t" + b"a" * (1 << 23) + b"\t")))
     with pytest.raises(InputError, match="does not end") as refused:
@@ -168,7 +168,7 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch, quickly: bool):
 
 @pytest.mark.parametrize("quickly", [False, True])
 def test_a_fault_far_into_a_file_has_its_line(tmp_path: Path, monkeypatch, quickly: bool):
-    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 512)
+    monkeypatch.setattr(arpa, "BLOCK_BYTES", 512)
     words = [f"w{i}" for i in range(1000)]
     lines = ["\\data\\", "ngram 1=1002", "ngram 2=1000", "", "\\1-grams:", "-1\t<s>", "-1\t</s>"]
     lines += [

@@ -119,12 +119,12 @@ def made(words: int, order: int, size: int, seed: int = 0) -> tuple[list[str], l
 def test_lines_across_blocks(tmp_path: Path, monkeypatch, order: int, packed: bool, change):
     """With small blocks, little room at first and few odd lines at a time, everything that is done twice is done."""
     words, ngrams, logs = made(300, order, 500)
-    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0)
+    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], eos_id=1, unk_id=0)
     content = change((tmp_path / "m").read_bytes()).replace(b"-0.1", b"-0_0.1")  # Python's form: odd lines
     (tmp_path / "m").write_bytes(gzip.compress(content) if packed else content)
     whole = assert_same(tmp_path / "m")
-    monkeypatch.setattr(arpa, "ARPA_LINES_BLOCK", 997)
-    monkeypatch.setattr(arpa, "LEAST", 8)
+    monkeypatch.setattr(arpa, "BLOCK_BYTES", 997)
+    monkeypatch.setattr(arpa, "MIN_CAPACITY", 8)
     monkeypatch.setattr(arpa_reading, "ODD", 3)
     parts = assert_same(tmp_path / "m")
     assert all(map(np.array_equal, whole.ngrams + whole.log_probs, parts.ngrams + parts.log_probs))
@@ -196,9 +196,9 @@ def test_the_same_bytes_are_written(tmp_path: Path, monkeypatch, order: int, unk
     words[5] = words[5] + " \\何"
     ngrams[-1] = np.append(ngrams[-1], [[1, *range(2, order + 1)]], axis=0) if order > 1 else ngrams[-1]
     logs[-1] = np.append(logs[-1], -np.inf) if order > 1 else logs[-1]
-    monkeypatch.setattr(arpa, "BLOCK", 64)
+    monkeypatch.setattr(arpa, "BLOCK_NGRAMS", 64)
     for name, quickly in (("quick", True), ("plain", False)):
-        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=unknown, quickly=quickly)
+        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], eos_id=1, unk_id=unknown, quickly=quickly)
     assert (tmp_path / "quick").read_bytes() == (tmp_path / "plain").read_bytes()
     assert arpa.ArpaLineReader(tmp_path / "quick").read_header() == [
         len(rows) + (n == 0) * (1 if unknown == 0 else 2) for n, rows in enumerate(ngrams)
@@ -208,7 +208,7 @@ def test_the_same_bytes_are_written(tmp_path: Path, monkeypatch, order: int, unk
 def test_packed_where_the_name_says_so(tmp_path: Path):
     words, ngrams, logs = made(50, 2, 100)
     for name in ("m.arpa", "m.arpa.gz", "m.arpa.zst"):
-        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], end=1, unknown=0)
+        arpa.write_arpa(tmp_path / name, words, ngrams, logs, logs[:-1], eos_id=1, unk_id=0)
     plain = (tmp_path / "m.arpa").read_bytes()
     assert gzip.decompress((tmp_path / "m.arpa.gz").read_bytes()) == plain
     told = [arpa.read_arpa(tmp_path / name) for name in ("m.arpa", "m.arpa.gz", "m.arpa.zst")]
@@ -217,7 +217,7 @@ def test_packed_where_the_name_says_so(tmp_path: Path):
 
 def test_reading_takes_little_more_memory_than_the_arrays(tmp_path: Path):
     words, ngrams, logs = made(1000, 4, 60_000)
-    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], end=1, unknown=0, quickly=True)
+    arpa.write_arpa(tmp_path / "m", words, ngrams, logs, logs[:-1], eos_id=1, unk_id=0, quickly=True)
     arpa.read_arpa(tmp_path / "m", quickly=True)  # which loads the loops
     fields = sum(rows.size + 2 * len(rows) for rows in ngrams)
     tracemalloc.start()
@@ -225,4 +225,4 @@ def test_reading_takes_little_more_memory_than_the_arrays(tmp_path: Path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sum(map(len, told.ngrams)) > 150_000
-    assert peak < 8 * fields + 4 * arpa.ARPA_LINES_BLOCK
+    assert peak < 8 * fields + 4 * arpa.BLOCK_BYTES

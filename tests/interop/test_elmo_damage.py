@@ -165,7 +165,7 @@ def test_bytes_that_were_changed_make_no_other_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("gone", "said", "remedy"),
+    ("gone", "said", "hint"),
     [
         ("options.json", "there is no options.json", "published with"),
         ("lm_weights.hdf5", "no file of weights", "put the weights there"),

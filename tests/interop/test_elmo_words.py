@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.interop.elmo_hdf5 import ELMO_MARKERS, NEVER, add_marker_rows, drop_extra_rows, vocabulary_lines
+from forebear.interop.elmo_hdf5 import ELMO_MARKERS, UNPREDICTABLE_SCORE, add_marker_rows, drop_extra_rows, vocabulary_lines
 
 TOKEN, SCORES = "encoder.embedding.token.weight", "heads.next.softmax.scores"
 
@@ -44,9 +44,9 @@ def test_marks_that_are_added_are_read_as_the_end_and_never_said():
         f"{SCORES}.bias": np.ones(2),
     }
     lines = vocabulary_lines(["<|end|>", "a"], {"start": 0, "end": 0})
-    made = add_marker_rows(tensors, lines, 0, one_border=True)
+    made = add_marker_rows(tensors, lines, 0, shared_boundary=True)
     assert np.array_equal(made[TOKEN], tensors[TOKEN][[0, 1, 0, 0]])
-    assert made[f"{SCORES}.bias"].tolist() == [1, 1, NEVER, NEVER]
+    assert made[f"{SCORES}.bias"].tolist() == [1, 1, UNPREDICTABLE_SCORE, UNPREDICTABLE_SCORE]
     back = drop_extra_rows(made, 2)
     assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
 
@@ -55,7 +55,7 @@ def test_where_one_token_does_both_a_text_begins_as_it_ends():
     table = np.arange(261.0)[:, None]
     tensors = {"encoder.embedding.character.weight": table}
     lines = vocabulary_lines(["<S>", "</S>", "<UNK>"], {"start": 0, "end": 1, "unknown": 2})
-    made = add_marker_rows(tensors, lines, 1, one_border=True)["encoder.embedding.character.weight"]
+    made = add_marker_rows(tensors, lines, 1, shared_boundary=True)["encoder.embedding.character.weight"]
     assert made[256] == made[257] == table[257]
     assert table[256] == 256
-    assert add_marker_rows(tensors, lines, 1, one_border=False)["encoder.embedding.character.weight"] is table
+    assert add_marker_rows(tensors, lines, 1, shared_boundary=False)["encoder.embedding.character.weight"] is table

@@ -98,6 +98,7 @@ CUT = {"gpt": "bytepair", "bert": "wordpiece", "ernie": "wordpiece", "roberta": 
 AUTO = {"next": "AutoModelForCausalLM", "token": "AutoModelForMaskedLM", "token pair": "AutoModelForPreTraining"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("milestone", CUT)
 def test_every_run_to_transformers_and_back(milestone: str, tmp_path: Path):
     """AutoTokenizer and AutoModel open it, cut a text and answer alike; back again it is the same to the bit."""
@@ -136,7 +137,7 @@ def _digest_of(run: Run, folder: Path) -> str:
     """Of its weights, written anew: a file of the same tensors is the same file."""
     from safetensors.torch import save_file
 
-    from forebear.training.checkpoint import file_digest
+    from forebear.data.io.atomic import file_digest
 
     save_file(run.network.tensors(), folder / "again.safetensors")
     return file_digest(folder / "again.safetensors")

@@ -100,7 +100,7 @@ def test_much_text_is_parsed_by_the_loops_and_alike(tmp_path: Path, monkeypatch:
     path = planted(tmp_path, [f"w{row}" for row in range(500)])
     plain = fb.import_run(path, to=tmp_path / "plain")
     compiled = []
-    monkeypatch.setattr(word_vectors, "MUCH", 0)
+    monkeypatch.setattr(word_vectors, "COMPILED_MIN_BYTES", 0)
     monkeypatch.setattr("forebear.kernels.float_text.compile_kernel", lambda loops: compiled.append(1) or loops)
     fast = fb.import_run(path, to=tmp_path / "fast")
     assert compiled
@@ -150,7 +150,7 @@ FASTTEXT = (793712314).to_bytes(4, "little") + (12).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "what", "remedy"),
+    ("name", "content", "what", "hint"),
     [
         ("nothing.vec", b"", "the file is empty", "fetch or write it again"),
         ("blank.txt", b"\n \n", "the file is empty", "fetch or write it again"),
@@ -240,7 +240,7 @@ def test_every_run_with_words_is_exported(tmp_path: Path, milestone: str):
 
 
 def test_what_is_large_is_told_before_it_is_written(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(word_vectors, "LARGE", 300)
+    monkeypatch.setattr(word_vectors, "LARGE_EXPORT_BYTES", 300)
     path, text = planted(tmp_path, [f"w{number}" for number in range(90)]), tmp_path / "text.txt"
     text.write_text("\n\n".join(f"w{number} w{number // 2}" for number in range(90)), encoding="utf-8")
     fb.import_run(path, to=tmp_path / "run")

@@ -205,8 +205,8 @@ def drawn(milestone: str) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("milestone", FAMILIES)
 def test_the_table_is_read_both_ways_to_the_bit(milestone):
     table, tensors = FAMILIES[milestone].name_map, drawn(milestone)
-    theirs = to_hf_names(table, tensors, depth=DEPTH, before=2)
-    again, report = to_our_names(table, theirs, depth=DEPTH, before=2)
+    theirs = to_hf_names(table, tensors, depth=DEPTH, num_offset_rows=2)
+    again, report = to_our_names(table, theirs, depth=DEPTH, num_offset_rows=2)
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], value) for name, value in tensors.items())
     assert (report.num_matched, report.heads, report.missing, report.skipped_tensors) == (

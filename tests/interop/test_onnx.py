@@ -52,6 +52,7 @@ def answered(file: Path, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return dict(zip(names, session.run(names, given), strict=True))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("milestone", "kind", "names"),
     [
@@ -78,6 +79,7 @@ def test_what_transformers_says_of_the_same_weights(
             assert found[name][places] == pytest.approx(theirs[other].numpy()[places], abs=1e-4), name
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("milestone", "task", "how"),
     [
@@ -115,20 +117,20 @@ def left(folder: Path) -> list[str]:
 
 
 def test_a_file_that_differs_gets_no_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(onnx, "CLOSE", -1.0)
+    monkeypatch.setattr(onnx, "MAX_RELATIVE_DIFFERENCE", -1.0)
     with pytest.raises(ForebearError, match="differs by"):
         run.export(tmp_path / "task.onnx", format="onnx")
     assert left(tmp_path) == ["run"]
 
 
 def test_what_cannot_be_is_refused_before_any_work(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(onnx, "_write", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr(onnx, "_write_model", lambda *_: pytest.fail("it worked"))
     with pytest.raises(InputError, match="ONNX file's name"):
         run.export(tmp_path / "task.bin", format="onnx")
     (tmp_path / "task.json").touch()
     with pytest.raises(InputError, match="exists already"):
         run.export(tmp_path / "task.onnx", format="onnx")
-    monkeypatch.setattr(onnx, "LARGEST", 1000)
+    monkeypatch.setattr(onnx, "MAX_MODEL_BYTES", 1000)
     with pytest.raises(InputError, match="2 GB"):
         run.export(tmp_path / "other.onnx", format="onnx")
     monkeypatch.setattr(onnx, "find_spec", lambda name: None)

@@ -310,7 +310,7 @@ def test_nothing_is_left_where_writing_fails(tmp_path: Path, monkeypatch: pytest
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(word_vectors.text, "write", full)
+    monkeypatch.setattr(word_vectors.text, "write_text_vectors", full)
     with pytest.raises(OSError, match="No space"):
         write_word_vectors(path, "glove", ["a"], table(1, 2))
     assert path.read_text(encoding="utf-8") == "before"

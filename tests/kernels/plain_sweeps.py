@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.embeddings.ways import word2vec_variant
+from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_reference as plainly
 from forebear.kernels.tables import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, hash_seeds, keep_probabilities, next_random
@@ -34,7 +34,7 @@ def small_way(
     rows = [[word, *rng.integers(VOCABULARY, VOCABULARY + 8, word % 4)] for word in range(VOCABULARY)]
     spelling = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
     way = word2vec_variant(
-        counts, allowed, kept=kept, window=window, mean=mean, negatives=negatives, power=0.75,
+        counts, allowed, keep_probs=kept, window=window, mean=mean, negatives=negatives, power=0.75,
         spelling=spelling if spelled else None,
     )  # fmt: skip
     return way, kept

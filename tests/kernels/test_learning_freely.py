@@ -43,6 +43,7 @@ def compare(
         assert not one[:, width:].any()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(SOME))
 def test_loops_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool):
     compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=False)

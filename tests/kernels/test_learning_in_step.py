@@ -7,13 +7,14 @@ import pytest
 from plain_sweeps import LENGTHS, small_tables, small_text, small_way
 from test_learning_freely import OTHERS, compare, mostly
 
-from forebear.embeddings.ways import word2vec_variant
+from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_threads
 from forebear.kernels.tables import aligned_table
 from forebear.kernels.word2vec_sampling import keep_probabilities
 from forebear.kernels.word2vec_threads import STILL, train_word2vec
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("mean", "negatives", "spelled"), mostly(OTHERS))
 def test_loops_in_step_do_what_their_twin_does(mean: bool, negatives: int, spelled: bool):
     compare(mean=mean, negatives=negatives, spelled=spelled, width=37, in_step=True, rate=0.02)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forebear.data.corpora import TextSource
+from forebear.data.source import TextSource
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments.pipeline import run_pretraining
@@ -24,7 +24,7 @@ BERT = ("bert", "ernie", "roberta", "albert")
 
 
 def network(milestone: Any, entries: int | None = None):
-    tokenizer: Any = SimpleNamespace(size=entries or type(milestone).entries)
+    tokenizer: Any = SimpleNamespace(vocab_size=entries or type(milestone).entries)
     return milestone.network(tokenizer)
 
 

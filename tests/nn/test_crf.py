@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from forebear.nn.crf import FORBIDDEN, CRFLayer
+from forebear.nn.crf import FORBIDDEN_SCORE, CRFLayer
 from forebear.nn.layers import initial_values
 
 LENGTHS = [3, 0, 1, 5, 1, 0, 4]
@@ -36,7 +36,7 @@ def emitted(words: int, *, labels: int = K, kind=torch.float64, spread: float = 
 def weighed(crf: CRFLayer, emissions: torch.Tensor, path: tuple[int, ...]) -> float:
     """The score of one way to label a row, by hand."""
     learned = {name: value.detach() for name, value in crf.named_parameters()}
-    moves, start, end = (torch.from_numpy(costs) for costs in crf._costs)
+    moves, start, end = (torch.from_numpy(costs) for costs in crf._mask_scores)
     score = learned["start_bias"][path[0]] + start[path[0]] + learned["end_bias"][path[-1]] + end[path[-1]]
     score = score + sum(emissions[word, label] for word, label in enumerate(path))
     for here, there in pairwise(path):
@@ -148,7 +148,7 @@ def test_rows_that_people_labelled_against_the_rules_have_a_finite_loss():
     crf, emissions = made(kind=torch.float32), emitted(3, kind=torch.float32).requires_grad_()
     cost = crf.loss(emissions, [3], torch.tensor([2, 0, 2]))  # starts with 2, and 2 follows 0
     cost.backward()
-    assert -FORBIDDEN < float(cost.detach()) < -3 * FORBIDDEN
+    assert -FORBIDDEN_SCORE < float(cost.detach()) < -3 * FORBIDDEN_SCORE
     assert all(bool(torch.isfinite(p.grad).all()) for p in [emissions, *crf.parameters()])
 
 

@@ -116,9 +116,9 @@ def test_only_what_differs_is_moved(monkeypatch):
     reader.append(np.array([1, 2, 1]))
     reader.next_logits()
     parting = []
-    plain = kv_cache.TransformerDecodingState._parting
+    plain = kv_cache.TransformerDecodingState._first_differences
     monkeypatch.setattr(
-        kv_cache.TransformerDecodingState, "_parting", lambda *args: parting.append(plain(*args)) or parting[-1]
+        kv_cache.TransformerDecodingState, "_first_differences", lambda *args: parting.append(plain(*args)) or parting[-1]
     )
     reader.select(np.array([1, 1, 0]))  # the first takes the token 2, the third has what the first had
     assert parting == [[9, 10]]
@@ -140,13 +140,13 @@ def test_taking_twice_and_keeping_none():
 
 def test_samples_of_one_prompt_read_it_once(monkeypatch):
     read: list[int] = []
-    plain = kv_cache.TransformerDecodingState._read_whole
+    plain = kv_cache.TransformerDecodingState._encode_texts
 
     def counted(self, texts, into):
         read.extend(map(len, texts))
         return plain(self, texts, into)
 
-    monkeypatch.setattr(kv_cache.TransformerDecodingState, "_read_whole", counted)
+    monkeypatch.setattr(kv_cache.TransformerDecodingState, "_encode_texts", counted)
     monkeypatch.setattr(kv_cache, "AT_ONCE", 8)  # and prompts beyond what is read at once
     one, two = rows_of(7, 5)
     follow_along(decoder_model(), [one, two, one, one], 4, 4, {})

@@ -16,7 +16,7 @@ FIELDS = {"width": 24, "depth": 3, "heads": 4, "context": 32}
 
 
 def network(name: str, **more: Any) -> Model:
-    tokenizer: Any = SimpleNamespace(size=50)
+    tokenizer: Any = SimpleNamespace(vocab_size=50)
     made = model_spec(name)(**FIELDS, **more).build(tokenizer).initialize(1)
     torch.manual_seed(2)
     with torch.no_grad():

@@ -104,7 +104,7 @@ def test_permuting_a_row_without_positions_permutes_its_states():
 @pytest.mark.parametrize("placing", ["learned", "sinusoid", "none"])
 def test_the_context_holds_and_rows_are_continued_however_they_are_placed(placing):
     model, rows = filled(placing), rows_of(5, 9)
-    assert model.encoder.context == 24
+    assert model.encoder.max_length == 24
     with pytest.raises(InputError, match="longer than the context of 24"):
         model.logits(inputs(rows_of(25)))
     reader = TransformerCausalLM(model).read(rows, 3)

@@ -39,7 +39,7 @@ def test_the_twin_gives_what_the_transformer_gives(name: str):
     twin = PackedEncoder(model.encoder)
     for kept in (None, torch.tensor([0, 9, 12, 30, 55])):
         inputs = inputs_for(model, rows)
-        expected, found = model.encoder(**inputs, kept=kept), twin(**inputs, kept=kept)
+        expected, found = model.encoder(**inputs, positions=kept), twin(**inputs, positions=kept)
         assert len(found.layers) == len(expected.layers)
         assert found.lengths == expected.lengths
         for one, other in zip(found.layers, expected.layers, strict=True):

@@ -29,7 +29,7 @@ def corpus_of(
         ids = np.arange(FIRST, FIRST + starts[-1])
     made = Corpus(
         folder=Path("memory"),
-        facts={"made_from": {"tokenizer": tokenizer.digest if tokenizer else ""}},
+        metadata={"made_from": {"tokenizer": tokenizer.digest if tokenizer else ""}},
         ids=ids,
         sentences=starts,
         documents=np.concatenate(([0], np.cumsum([len(sentences) for sentences in documents]))),

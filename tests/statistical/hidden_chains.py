@@ -46,7 +46,7 @@ def chains(model: HMMParameters, row: Sequence[int]) -> Iterator[tuple[tuple[int
 def taught(model: HMMModel, rows: Sequence[Sequence[int]], seed: int = 0) -> HMMModel:
     """The model with these texts met, and first values."""
     model.prepass(np.bincount(laid(rows)[2], minlength=model.vocab_size))
-    model.begin(seed)
+    model.initialize(seed)
     return model
 
 

@@ -123,6 +123,7 @@ def test_rows_in_any_company_have_the_same_bits():
         assert np.array_equal(model.step_states([many[number]])[0], together[3][number])
 
 
+@pytest.mark.slow
 def test_a_row_of_a_million_tokens():
     model = tables(3, 4)
     row = np.append([END], np.random.default_rng(1).choice(WORDS, 1_000_000))

@@ -126,13 +126,13 @@ def test_a_vocabulary_of_one_word():
     model = HMMModel(states=3, vocabulary=2, end=1, smoothing=0.1)
     rows = [[0, 0], [0]]
     model.prepass(np.array([3, 2]))
-    model.begin(0)
+    model.initialize(0)
     model.accumulate(*laid(rows))
     model.update()
     assert np.exp(model.next_log_probs([np.array([1])])).sum() == pytest.approx(1)
     only_end = HMMModel(states=2, vocabulary=1, end=0, smoothing=0.1)
     only_end.prepass(np.array([4]))
-    only_end.begin(0)
+    only_end.initialize(0)
     assert only_end.accumulate(np.zeros(4, int), np.ones(4, int), np.zeros(4, int)) == 0
     assert np.exp(only_end.next_log_probs([np.array([0])])).tolist() == [[1]]
 

@@ -89,7 +89,7 @@ def test_losses_equal_scikit_learn(seed, classes):
     )  # fmt: skip
     assert brier(probable, targets) == pytest.approx(wanted, abs=1e-12)
     several = rng.random((20, classes)) < 0.5
-    each = probabilities(logits, sigmoid=True)
+    each = probabilities(logits, is_sigmoid=True)
     loss = np.mean([peer.log_loss(several[:, one], each[:, one], labels=[0, 1]) for one in every])
     assert log_loss(logits, several) == pytest.approx(loss, abs=1e-12)
     assert brier(each, several) == pytest.approx(np.mean((each - several) ** 2), abs=1e-12)

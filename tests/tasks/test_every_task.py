@@ -34,6 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", SOME)
 def test_a_saved_run_answers_alike(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
@@ -54,6 +55,7 @@ def test_a_saved_run_answers_alike(name: str, task: str, runs: dict[str, Path], 
     assert again == told
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", FEW)
 def test_it_does_not_matter_who_stands_beside_whom(
@@ -92,6 +94,7 @@ def test_an_epoch_shows_every_example_once(task: str, alike: bool, runs: dict[st
     np.testing.assert_array_equal(first.inputs["tokens"], again.inputs["tokens"])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", FEW)
 def test_accumulation_changes_nothing(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
@@ -165,6 +168,7 @@ def test_a_head_that_reads_the_first_token_begins_with_what_was_learned_of_it(ru
     assert ready.learner.model.heads["label"].pool.weight.equal(pooler)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [*ENCODING, *TABLES])
 def test_every_network_learns_a_task_from_nothing(name: str, tmp_path: Path):
     """Whether a sentence is scrambled: what a bag of words cannot know, in English here."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import forebear as fb
-from forebear.demo.worked import ASKED, write_worked
+from worked_examples import ASKED, write_worked
 
 pytestmark = pytest.mark.slow
 

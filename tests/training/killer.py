@@ -98,7 +98,7 @@ class Leash(TrainingCallback):
 
         CheckpointStore.save = saved
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.share * (report.total or 0):
             self.reached, trainer.SHARE_OF_SAVING = True, 0
 

@@ -29,7 +29,7 @@ IN_PROCESS = {"crf": True, "steps": STEPS, "evaluate_every": 5}
 class Pressing(TrainingCallback):
     """Interrupts like Ctrl-C once something was learned."""
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step == 10:
             os.kill(os.getpid(), signal.SIGINT)
 

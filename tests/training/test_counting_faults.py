@@ -39,6 +39,7 @@ def test_counts_that_were_joined_on_the_disk_are_those_of_memory(parts: None, tm
     assert not list((tmp_path / "parts").glob(".counts*"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("room", [40, 90, 150])
 def test_a_disk_that_fills_while_counts_are_joined(
     room: int,
@@ -58,6 +59,7 @@ def test_a_disk_that_fills_while_counts_are_joined(
     assert not list(run.path.glob(".counts*"))
 
 
+@pytest.mark.slow
 def test_killed_while_counts_are_on_the_disk(tmp_path: Path):
     """What was counted since the last save is counted again, and nothing of it is left behind."""
     (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
@@ -99,6 +101,7 @@ pretraining.pretrain(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{sett
     assert not list(killed.path.glob(".counts*"))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "witten-bell", "stupid", "add", "none"])
 @pytest.mark.parametrize(
     "words",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forebear.data.corpora import reopen_corpus
+from forebear.data.source import reopen_corpus
 from forebear.experiments import pipeline
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
@@ -75,7 +75,7 @@ def test_saves_follow_the_clock(tmp_path: Path):
         class Looking(Notes):
             there = False
 
-            def report(self, report: ProgressReport) -> None:
+            def on_progress(self, report: ProgressReport) -> None:
                 self.there = self.there or bool(CheckpointStore(tmp_path / name / "checkpoints").list_all())
 
         looking = Looking()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from breaking_disk import BreakingDisk, Crash, Way, breaking
 
+from forebear.data.io.atomic import file_digest
 from forebear.errors import ForebearError
 from forebear.experiments import pipeline
-from forebear.training.checkpoint import CheckpointStore, file_digest
+from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import sampled, trained, weights
@@ -65,7 +66,7 @@ class Ending(TrainingCallback):
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.step:
             raise RuntimeError("broken off")
 

@@ -27,6 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("moment", range(8))
 def test_a_kill_at_the_end_changes_nothing(
     moment: int, whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -53,7 +53,7 @@ def test_a_full_disk(book: Path, small_disk: Path):
     whole = trained("gpt2", book.parent, to="whole", **changes)
 
     class Filling(TrainingCallback):
-        def report(self, report: ProgressReport) -> None:
+        def on_progress(self, report: ProgressReport) -> None:
             if report.step == 20:
                 fill(small_disk)
 
@@ -67,6 +67,7 @@ def test_a_full_disk(book: Path, small_disk: Path):
     assert weights(pipeline.resume_pretraining(run.path)) == weights(whole)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("room", [0, 16, 48, 96, 160, 300, 450, 600, 900])
 @pytest.mark.parametrize("name", WAYS)
 def test_wherever_the_disk_is_full(name: str, room: int, book: Path, small_disk: Path, tmp_path: Path):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import InputError
+from forebear.settings.units import parse_count, parse_duration
 from forebear.training.schedule import Schedule, is_eval_step
-from forebear.training.settings import Recipe, merge_recipe, parse_count, parse_duration, read_recipe
+from forebear.training.settings import Recipe, merge_recipe, read_recipe
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_what_is_no_amount(text: str):
 
 
 def test_the_rate_rises_stays_and_falls():
-    pace = Schedule.for_recipe(Recipe(steps=100, warmup=10, cooldown=0.5), epoch=7, seconds_a_step=1)
+    pace = Schedule.for_recipe(Recipe(steps=100, warmup=10, cooldown=0.5), steps_per_epoch=7, seconds_per_step=1)
     shares = [pace.lr_fraction(step) for step in range(100)]
     assert shares[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert shares[10:50] == [1.0] * 40
@@ -53,12 +54,12 @@ def test_the_rate_rises_stays_and_falls():
     [(Recipe(steps=12), 12), (Recipe(tokens=1000, batch=100), 10), (Recipe(epochs=3), 21), (Recipe(epochs=0.5), 4)],
 )
 def test_budgets(recipe: Recipe, total: int):
-    assert Schedule.for_recipe(recipe, epoch=7, seconds_a_step=1).total == total
+    assert Schedule.for_recipe(recipe, steps_per_epoch=7, seconds_per_step=1).total == total
 
 
 def test_a_time_is_kept_whatever_the_speed():
     """Steps slow down half way: what is left of the time still decides how many more there are."""
-    pace = Schedule.for_recipe(Recipe(time=100, cooldown=0.4), epoch=7, seconds_a_step=0.1)
+    pace = Schedule.for_recipe(Recipe(time=100, cooldown=0.4), steps_per_epoch=7, seconds_per_step=0.1)
     assert pace.warmup == 100
     seconds, step = 0.0, 0
     while not pace.is_over(step):
@@ -66,13 +67,13 @@ def test_a_time_is_kept_whatever_the_speed():
         seconds += 0.1 if step < 300 else 0.2
         pace.fix_total_steps(step, seconds)
     assert seconds == pytest.approx(100, rel=0.1)
-    exact = Schedule.for_recipe(Recipe(steps=pace.total, warmup=pace.warmup, fall=pace.fall), epoch=7, seconds_a_step=9)
+    exact = Schedule.for_recipe(Recipe(steps=pace.total, warmup=pace.warmup, fall=pace.fall), steps_per_epoch=7, seconds_per_step=9)
     assert [exact.lr_fraction(at) for at in range(step)] == [pace.lr_fraction(at) for at in range(step)]
 
 
 def test_a_short_time_has_a_short_warm_up():
     given = [(30, 10), (12, 6), (300, 30), (5000, 100)]
-    assert [Schedule.for_recipe(Recipe(time=time), epoch=7, seconds_a_step=1).warmup for time, _ in given] == [
+    assert [Schedule.for_recipe(Recipe(time=time), steps_per_epoch=7, seconds_per_step=1).warmup for time, _ in given] == [
         w for _, w in given
     ]
 

@@ -18,10 +18,9 @@ import pytest
 from command_line import Captured, refused
 from forebear.errors import ForebearError, InputError, UserInterrupt
 from forebear.experiments import pipeline
-from forebear.training.line import Leader
 from forebear.training.run_folder import MetricsLog, RunFolder
-from forebear.training.together import ProcessGroup, launch_processes
 from forebear.training.trainer import ProgressReport
+from forebear.training.worker_processes import ProcessGroup, WorkerPool, launch_processes
 from labelled_texts import file_of
 from small_runs import Notes, plan, text, trained, weights
 
@@ -53,7 +52,7 @@ class At(Notes):
         super().__init__()
         self.step, self.deed = step, deed
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.step:
             self.step = sys.maxsize
             self.deed()
@@ -73,8 +72,8 @@ def losses(run: RunFolder) -> list[Any]:
 
 def of(group: ProcessGroup) -> list[subprocess.Popen[bytes]]:
     """The other processes."""
-    assert isinstance(group.line, Leader)
-    return group.line.processes
+    assert isinstance(group.connection, WorkerPool)
+    return group.connection.processes
 
 
 def test_a_run_of_two_processes_is_that_of_one_and_is_made_again_by_one(whole: RunFolder, folder: Path):
@@ -159,6 +158,7 @@ def reached(run: Path) -> int:
     return max((line["step"] for line in MetricsLog(run / "metrics.jsonl").read_lines()), default=0)
 
 
+@pytest.mark.slow
 def test_no_process_outlives_the_first_and_ctrl_c_saves(folder: Path):
     longer = command(folder, "run", "--processes", 2, steps=100_000)
     for how, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
@@ -189,6 +189,7 @@ def torchrun(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_torchrun_starts_the_processes(whole: RunFolder, folder: Path):
     done = torchrun(folder, *command(folder, "run"), "--json")
     assert done.returncode == 0, done.stderr
@@ -196,6 +197,7 @@ def test_torchrun_starts_the_processes(whole: RunFolder, folder: Path):
     assert weights(RunFolder.open(folder / "run")) == weights(whole)
 
 
+@pytest.mark.slow
 def test_what_is_refused_ends_all_that_torchrun_started(tmp_path: Path):
     done = torchrun(tmp_path, *command(tmp_path, "run"))
     assert done.returncode == 1  # torchrun's own, whatever ours is

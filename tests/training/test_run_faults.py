@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from forebear.cli.main import main
+from forebear.data.io.atomic import file_digest
 from forebear.errors import ForebearError, InputError
 from forebear.experiments import pipeline
 from forebear.inference.run import Run
-from forebear.training.checkpoint import file_digest
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import NEURAL, WAYS, Notes, opened, plan, text, trained, weights
@@ -25,7 +25,7 @@ class Breaking(TrainingCallback):
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def report(self, report: ProgressReport) -> None:
+    def on_progress(self, report: ProgressReport) -> None:
         if report.step >= self.at:
             raise RuntimeError("crash")
 
@@ -191,6 +191,7 @@ TEARS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("tear", TEARS)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_torn_checkpoint_is_passed_over(name: str, tear: str, book: Path):
@@ -248,7 +249,7 @@ def test_a_second_process_is_refused(book: Path):
     told: list[str] = []
 
     class Meanwhile(TrainingCallback):
-        def report(self, report: ProgressReport) -> None:
+        def on_progress(self, report: ProgressReport) -> None:
             if report.step == 20:
                 code = "import sys; from forebear.experiments import pipeline; pipeline.resume_pretraining(sys.argv[1])"
                 done = subprocess.run(
@@ -268,7 +269,7 @@ def test_a_torn_best_checkpoint_is_not_published(book: Path):
     best = trained("gpt2", book.parent, to="whole", **changes).metadata["best_step"]
 
     class Tearing(Notes):
-        def report(self, report: ProgressReport) -> None:
+        def on_progress(self, report: ProgressReport) -> None:
             if report.step == best + 10:
                 _flip(book.parent / "run" / "checkpoints" / f"{best:08d}" / "weights.safetensors")
 

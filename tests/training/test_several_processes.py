@@ -17,24 +17,22 @@ from forebear.errors import ForebearError
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import IGNORE_INDEX, Batch
-from forebear.training.distributed import Buckets
+from forebear.training.distributed import AllReduceSync, GradientSync, MultiProcessLearner, ShardedSync
 from forebear.training.gradient import DeviceConfig, GradientLearner
-from forebear.training.leading import Leading, Way
-from forebear.training.line import Leader
 from forebear.training.settings import Recipe
-from forebear.training.sharded import Sharded
-from forebear.training.shared_memory import SharedMemory
+from forebear.training.shared_memory import SharedMemorySync
+from forebear.training.worker_processes import WorkerPool
 
-EXACT = [SharedMemory, Buckets]
-WAYS = [*EXACT, Sharded]
+EXACT = [SharedMemorySync, AllReduceSync]
+WAYS = [*EXACT, ShardedSync]
 FIELDS: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "context": 12}
 STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def line() -> Iterator[Leader]:
+def line() -> Iterator[WorkerPool]:
     """A second process, for all tests of this file: it may learn one thing after another."""
-    made = Leader(2)
+    made = WorkerPool(2)
     yield made
     made.close()
     if torch.distributed.is_initialized():
@@ -44,10 +42,10 @@ def line() -> Iterator[Leader]:
 
 def learner(milestone: Any = GPT2Spec, *, dropout: float = 0.0, **recipe: Any) -> GradientLearner:
     torch.set_num_threads(1)
-    tokenizer: Any = SimpleNamespace(size=40)
+    tokenizer: Any = SimpleNamespace(vocab_size=40)
     made = milestone(**FIELDS, dropout=dropout)
     settings = Recipe(steps=1, threads=1, **({"clip": 1e6} | recipe))
-    return GradientLearner(made.network(tokenizer), settings, DeviceConfig("cpu", 1, "float32"))
+    return GradientLearner(made.build(tokenizer), settings, DeviceConfig("cpu", 1, "float32"))
 
 
 def batch(step: int, milestone: Any = GPT2Spec, rows: int = 7) -> Batch:
@@ -83,12 +81,15 @@ def close(one: Any, other: Any) -> bool:
     return True
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", EXACT)
 @pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
-def test_two_processes_are_one_that_divides_its_steps(line: Leader, tmp_path: Path, way: type[Way], milestone: Any):
+def test_two_processes_are_one_that_divides_its_steps(
+    line: WorkerPool, tmp_path: Path, way: type[GradientSync], milestone: Any
+):
     """Weights, moments, losses and held-out losses, with dropout too."""
     alone = learner(milestone, dropout=0.1, accumulate=2)
-    led = Leading(learner(milestone, dropout=0.1), line, way)
+    led = MultiProcessLearner(learner(milestone, dropout=0.1), line, way)
     alone.initialize()
     led.initialize()
     assert taught(led, milestone) == taught(alone, milestone)
@@ -97,11 +98,12 @@ def test_two_processes_are_one_that_divides_its_steps(line: Leader, tmp_path: Pa
     assert taught(led, milestone, first=STEPS) == taught(alone, milestone, first=STEPS)  # and on, after a look
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("milestone", [GPT2Spec, BertSpec])
-def test_sharded_processes_nearly_are(line: Leader, tmp_path: Path, milestone: Any):
+def test_sharded_processes_nearly_are(line: WorkerPool, tmp_path: Path, milestone: Any):
     """A slice of a vector ends elsewhere, and its last numbers are rounded otherwise."""
     alone = learner(milestone, dropout=0.1, accumulate=2)
-    led = Leading(learner(milestone, dropout=0.1), line, Sharded)
+    led = MultiProcessLearner(learner(milestone, dropout=0.1), line, ShardedSync)
     alone.initialize()
     led.initialize()
     assert close(taught(led, milestone), taught(alone, milestone))
@@ -111,38 +113,40 @@ def test_sharded_processes_nearly_are(line: Leader, tmp_path: Path, milestone: A
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_gradients_are_clipped_as_by_one(line: Leader, tmp_path: Path, way: type[Way]):
+def test_gradients_are_clipped_as_by_one(line: WorkerPool, tmp_path: Path, way: type[GradientSync]):
     """Norms of shards are added up in another order."""
-    alone, led = learner(clip=0.01, accumulate=2), Leading(learner(clip=0.01), line, way)
+    alone, led = learner(clip=0.01, accumulate=2), MultiProcessLearner(learner(clip=0.01), line, way)
     for one in (alone, led):
         one.initialize()
         one.step(batch(0), 0, 1.0)
-    as_good = close if way is Sharded else same
+    as_good = close if way is ShardedSync else same
     assert as_good(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_several_save_one_goes_on_with_and_back(line: Leader, tmp_path: Path, way: type[Way]):
-    alone, first, last = learner(accumulate=2), learner(accumulate=2), Leading(learner(), line, way)
+def test_what_several_save_one_goes_on_with_and_back(line: WorkerPool, tmp_path: Path, way: type[GradientSync]):
+    alone, first, last = learner(accumulate=2), learner(accumulate=2), MultiProcessLearner(learner(), line, way)
     alone.initialize()
     taught(alone)
     taught(alone, first=STEPS)
-    led = Leading(learner(), line, way)
+    led = MultiProcessLearner(learner(), line, way)
     led.initialize()
     taught(led)
     saved(led, tmp_path / "two")
     first.load(tmp_path / "two")
     taught(first, first=STEPS)
     assert same(saved(first, tmp_path / "then-one"), saved(alone, tmp_path / "alone"))
-    last = Leading(learner(), line, way)
+    last = MultiProcessLearner(learner(), line, way)
     last.load(tmp_path / "two")
     taught(last, first=STEPS)
     assert same(saved(last, tmp_path / "then-two"), saved(alone, tmp_path / "alone-too"))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_batch_of_one_row_leaves_nothing_to_do_for_the_others(line: Leader, tmp_path: Path, way: type[Way]):
-    alone, led = learner(), Leading(learner(), line, way)
+def test_a_batch_of_one_row_leaves_nothing_to_do_for_the_others(
+    line: WorkerPool, tmp_path: Path, way: type[GradientSync]
+):
+    alone, led = learner(), MultiProcessLearner(learner(), line, way)
     alone.initialize()
     led.initialize()
     assert taught(led, rows=1) == taught(alone, rows=1)
@@ -151,8 +155,8 @@ def test_a_batch_of_one_row_leaves_nothing_to_do_for_the_others(line: Leader, tm
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_step_that_is_no_number_is_taken_by_none(line: Leader, tmp_path: Path, way: type[Way]):
-    led = Leading(learner(), line, way)
+def test_a_step_that_is_no_number_is_taken_by_none(line: WorkerPool, tmp_path: Path, way: type[GradientSync]):
+    led = MultiProcessLearner(learner(), line, way)
     led.initialize()
     before = saved(led, tmp_path / "before")
     assert np.isnan(led.step(replace(batch(0), weights={"next": float("nan")}), 0, 1.0)["next"])
@@ -161,12 +165,12 @@ def test_a_step_that_is_no_number_is_taken_by_none(line: Leader, tmp_path: Path,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_frozen_stays(line: Leader, tmp_path: Path, way: type[Way]):
+def test_what_is_frozen_stays(line: WorkerPool, tmp_path: Path, way: type[GradientSync]):
     made = [learner(accumulate=2), learner()]
     for one in made:
         for parameter in one.model.encoder.embedding.parameters():
             parameter.requires_grad_(False)
-    alone, led = made[0], Leading(made[1], line, way)
+    alone, led = made[0], MultiProcessLearner(made[1], line, way)
     alone.initialize()
     led.initialize()
     assert taught(led) == taught(alone)
@@ -203,10 +207,12 @@ def test_a_step_too_large_for_memory_is_divided(tmp_path: Path, monkeypatch: pyt
     ]
 
 
-@pytest.mark.parametrize("way", [SharedMemory, Buckets])
-def test_all_divide_what_is_too_large_for_one(line: Leader, way: type[Way], monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("way", [SharedMemorySync, AllReduceSync])
+def test_all_divide_what_is_too_large_for_one(
+    line: WorkerPool, way: type[GradientSync], monkeypatch: pytest.MonkeyPatch
+):
     """Only the first process lacks memory; the other has to do its part anew."""
-    whole, led = learner(), Leading(learner(), line, way)
+    whole, led = learner(), MultiProcessLearner(learner(), line, way)
     whole.initialize()
     led.initialize()
     expected = taught(whole)
@@ -238,15 +244,15 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.M
 
 
 def test_three_add_up_in_their_order_and_a_failure_of_one_is_told(tmp_path: Path):
-    three = Leader(3)
+    three = WorkerPool(3)
     try:
-        alone, led = learner(accumulate=3), Leading(learner(), three, SharedMemory)
+        alone, led = learner(accumulate=3), MultiProcessLearner(learner(), three, SharedMemorySync)
         alone.initialize()
         led.initialize()
         assert taught(led) == taught(alone)
         assert same(saved(led, tmp_path / "led"), saved(alone, tmp_path / "alone"))
-        three.tell(["what nobody understands"] * 2)
+        three.send(["what nobody understands"] * 2)
         with pytest.raises(ForebearError, match=r"in process [12]: nobody knows what to do"):
-            three.answers()
+            three.receive_answers()
     finally:
         three.kill()

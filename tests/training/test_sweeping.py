@@ -14,7 +14,7 @@ from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
 from forebear.inference.run import Run
 from forebear.training.run_folder import MetricsLog
-from forebear.training.together import ProcessGroup
+from forebear.training.worker_processes import ProcessGroup
 from small_runs import TABLES, Notes, plan, text, trained, weights
 
 LEARNED = [name for name in TABLES if name != "onehot"]
@@ -37,6 +37,7 @@ def test_several_threads_learn_too(name: str, tmp_path: Path):
     assert last.metadata["metrics"]["held_out"]["loss"] < 0.9 * first.metadata["metrics"]["held_out"]["loss"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [{}, {"architecture": "cbow"}, {"output": "tree"}, {"subwords": True}, {"phrases": 1}])
 def test_every_kind_of_word2vec_learns(kind: dict, tmp_path: Path):
     kind = {"sample": 0.0, **kind}  # of so small a text little would be left
@@ -109,6 +110,7 @@ def test_a_text_without_two_words_side_by_side(tmp_path: Path):
             )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", TABLES)
 def test_word_vectors_are_learned_and_asked_without_torch(name: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text())

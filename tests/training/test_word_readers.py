@@ -43,6 +43,7 @@ def table(folder: Path | RunFolder) -> np.ndarray:
     ]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_serves_every_task(reader: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch):
@@ -146,6 +147,7 @@ def test_an_adapted_run_teaches_another_task_what_its_reader_knows(runs: dict[st
     assert other.is_finished
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", READERS)
 def test_it_learns_whether_a_sentence_answers_a_question(reader: str, runs: dict[str, Path], tmp_path: Path):
     from forebear.demo.labeled_examples import demo_examples, lines

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from forebear.experiments.plan import AdaptPlan
     from forebear.training.run_folder import RunFolder
-    from forebear.training.together import ProcessGroup
+    from forebear.training.worker_processes import ProcessGroup
     from forebear.training.trainer import TrainingCallback
 
 Task = Literal["classification", "pairs", "tagging", "answering", "choice"]
@@ -146,7 +146,7 @@ def adapt(
     from forebear.data.labeled.source import labeled_source
     from forebear.experiments import pipeline as using
     from forebear.experiments.tag_plans import implied_task
-    from forebear.training.together import launch_processes
+    from forebear.training.worker_processes import launch_processes
 
     with launch_processes(processes, shard=shard) as group, watching(speaking) as watcher:
         if group is None:

@@ -380,7 +380,7 @@ class ExampleStream:
     def _has_tags(self, file: Path) -> bool:
         """Whether words are to be tagged, and those of this file plainly have tags with them, whatever its name."""
         from forebear.data.io.files import find_sources
-        from forebear.data.labeled.recognising import FileHead
+        from forebear.data.labeled.detect_format import FileHead
 
         if str(file) == STDIN_PATH or self.run.task is None or self.run.task.name != "tagging":
             return False

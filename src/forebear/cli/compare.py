@@ -200,7 +200,7 @@ def compare(
     overwrite
         Replace another comparison at --to.
     """
-    from forebear.data.corpora import TextSource
+    from forebear.data.source import TextSource
 
     if on_task.runs and words and on_task.task is None and not texts:
         given = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
@@ -261,7 +261,7 @@ def _on_text(texts: list[str], words: dict[str, Any], speaking: Output) -> None:
     from forebear.experiments.comparison.verdict import text_conclusions
 
     with comparison_progress(speaking) as hear:
-        found = compare_on_text(texts, **words, hear=hear)
+        found = compare_on_text(texts, **words, on_progress=hear)
     to = words["to"]
     facts = {
         **found.to_dict(),
@@ -279,8 +279,7 @@ def _on_task(
     examples: ComparisonDataOptions,
     speaking: Output,
 ) -> None:
-    from forebear.experiments.comparison.compare import COMPARISON_PAGE
-    from forebear.experiments.comparison.task_comparing import compare_on_task, usage_command
+    from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare_on_task, usage_command
     from forebear.experiments.comparison.verdict import task_conclusions
 
     assert on_task.task is not None
@@ -296,7 +295,7 @@ def _on_task(
             ablate=on_task.ablate.split(",") if on_task.ablate else (),
             form=examples.form(),
             labelled=examples.settings(),
-            hear=hear,
+            on_progress=hear,
             **words,
         )
     to = words["to"]

@@ -179,7 +179,7 @@ def _draw_finding(console: Console, finding: Issue) -> None:
     colour = COLOURS[finding.severity]
     console.print(f"[{colour}]{finding.severity:>8}[/]  {escape(finding.what)}", soft_wrap=True)
     if finding.hint:
-        console.print(f"          → {escape(finding.remedy)}", soft_wrap=True)
+        console.print(f"          → {escape(finding.hint)}", soft_wrap=True)
 
 
 # `forebear prepare`: text becomes a corpus on disk.

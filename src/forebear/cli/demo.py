@@ -152,7 +152,7 @@ def demo(
     from forebear.experiments.comparison.compare import COMPARISON_PAGE, compare
     from forebear.experiments.comparison.verdict import text_conclusions
     from forebear.registry import model_spec, text_models
-    from forebear.training.settings import parse_duration
+    from forebear.settings.units import parse_duration
 
     with explain_disk_errors(to):
         to.mkdir(parents=True, exist_ok=True)

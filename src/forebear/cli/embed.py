@@ -172,9 +172,9 @@ def _save(run: Run, file: Path, lines: Iterable[InputLine], how: dict[str, Any],
     """All vectors in a file, a group of texts at a time."""
     import json
 
+    from forebear.data.io.atomic import file_digest
     from forebear.data.io.safetensors import write_vectors
     from forebear.inference.embed import embed_texts
-    from forebear.training.checkpoint import file_digest
 
     def groups() -> Iterator[np.ndarray]:
         count = 0

@@ -72,7 +72,7 @@ def imported(
     """
     from forebear.interop import convert
     from forebear.interop.word_vectors import VectorFileOptions
-    from forebear.training.settings import parse_count
+    from forebear.settings.units import parse_count
 
     vectors: VectorFileOptions = {}
     if form is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelFormat
     from forebear.data.io.reader import TextFormat
     from forebear.embeddings.evaluation import AnalogyAccuracy, AnalogyEval, SimilarityEval
-    from forebear.inference.examining import TaskEvaluation
+    from forebear.inference.measure import TaskEvaluation
     from forebear.inference.run import Run
 
 # How good word vectors are, for people: agreement with what people say of pairs, and analogies by section.
@@ -228,7 +228,7 @@ def measure(
     on_bad_tags
         Tagging: tags that break their scheme.
     """
-    from forebear.training.settings import parse_count
+    from forebear.settings.units import parse_count
 
     require_output_folder(errors)
     require_output_folder(out)
@@ -369,7 +369,7 @@ def measure_task_command(
     run: Run, files: list[str], errors: Path | None, speaking: Output, *, on_bad_rows: str, on_bad_tags: str
 ) -> None:
     """Measures a run on a file of examples and tells what was found."""
-    from forebear.inference.examining import evaluate_task, write_mispredictions
+    from forebear.inference.measure import evaluate_task, write_mispredictions
 
     if len(files) != 1:
         raise InputError(f"{len(files)} files of examples", hint="give one file at a time")

@@ -18,11 +18,11 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebear.data.corpora import TextSource
+    from forebear.data.source import TextSource
     from forebear.experiments.plan import AdaptPlan as TaskPlan
     from forebear.experiments.plan import PretrainPlan
     from forebear.training.run_folder import RunFolder
-    from forebear.training.together import ProcessGroup
+    from forebear.training.worker_processes import ProcessGroup
 
 
 @Parameter(name="*")
@@ -213,7 +213,7 @@ def pretrain(
     from forebear.experiments.tag_plans import is_tagged_training, plan_tagging, resume_any
     from forebear.experiments.warm_start import init_from
     from forebear.training.settings import read_recipe
-    from forebear.training.together import launch_processes
+    from forebear.training.worker_processes import launch_processes
 
     settings = training.settings() | tags.settings()
     settings |= {name.replace("-", "_"): value for name, value in fields.items()}
@@ -245,7 +245,7 @@ def pretrain(
 def _source(
     reading: ReadingOptions, sentences: SentenceMode, segment: bool, user_dict: Path | None, entities: Path | None
 ) -> TextSource:
-    from forebear.data.corpora import TextSource
+    from forebear.data.source import TextSource
 
     dictionary, names = (str(file) if file is not None else None for file in (user_dict, entities))
     segment = segment or dictionary is not None or names is not None

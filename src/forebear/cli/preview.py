@@ -87,7 +87,7 @@ def preview(
     fields
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
-    from forebear.data.corpora import TextSource
+    from forebear.data.source import TextSource
     from forebear.experiments.plan import plan_pretraining
     from forebear.experiments.preview import pipeline_summary as staged
     from forebear.experiments.preview import preview_batch as previewed

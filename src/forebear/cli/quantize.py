@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.output import Output, make_table
-from forebear.training.settings import parse_count
+from forebear.settings.units import parse_count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -34,7 +34,7 @@ class EntityDictionary:
     entries: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(sorted(set(self.entries))))
+        object.__setattr__(self, "entries", tuple(sorted(set(self.entries))))
 
     def __reduce__(self):  # what is made from the names is made again in each process
         return type(self), (self.entries,)

@@ -93,16 +93,16 @@ class Segmenter:
 
     def _kept_whole(self, text: str, ends: list[int]) -> list[int]:
         """The same ends without those inside a word of the dictionary, and with that word's own."""
-        kept: list[int] = []
-        done = 0  # ends already looked at
+        merged: list[int] = []
+        num_seen = 0  # ends already looked at
         for start, stop in self._finder.find(text):
-            here = bisect_left(ends, start, done)
-            kept += ends[done:here]
-            if start > (kept[-1] if kept else 0):
-                kept.append(start)
-            kept.append(stop)
-            done = bisect_right(ends, stop, here)
-        return kept + ends[done:] if kept else ends
+            index = bisect_left(ends, start, num_seen)
+            merged += ends[num_seen:index]
+            if start > (merged[-1] if merged else 0):
+                merged.append(start)
+            merged.append(stop)
+            num_seen = bisect_right(ends, stop, index)
+        return merged + ends[num_seen:] if merged else ends
 
 
 def dictionary_digest(words: Iterable[str]) -> str:
@@ -120,7 +120,7 @@ class DictionaryMatcher:
         for word in self.words:
             if len(word) > 1:
                 lengths.setdefault(word[:2], {1} if word[0] in self.words else set()).add(len(word))
-        self.lengths = {head: tuple(sorted(some, reverse=True)) for head, some in lengths.items()}
+        self.lengths = {head: tuple(sorted(word_lengths, reverse=True)) for head, word_lengths in lengths.items()}
         self.others = (1,) if self.single else ()  # lengths to try where no longer word may begin
         self.pattern: re.Pattern[str] | None = None
         if 0 < len(lengths) + len(self.single) <= _FEW:
@@ -132,15 +132,15 @@ class DictionaryMatcher:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end of each word: from left to right, the longest at a place, none overlapping."""
-        done = 0
+        end = 0
         for start in self._places(text):
-            if start < done:
+            if start < end:
                 continue
             for length in self.lengths.get(text[start : start + 2], self.others):
                 stop = start + length
                 if text[start:stop] in self.words and not _joined(text, start) and not _joined(text, stop):
                     yield start, stop
-                    done = stop
+                    end = stop
                     break
 
     def _places(self, text: str) -> Iterable[int]:
@@ -157,7 +157,7 @@ class DictionaryMatcher:
 def _beginnings(heads: Iterable[str], single: str) -> Iterator[str]:
     """Patterns of what may begin a word: the first of two characters, or a character that is one."""
     if heads:
-        first, second = ("".join(sorted({head[at] for head in heads})) for at in (0, 1))
+        first, second = ("".join(sorted({head[index] for head in heads})) for index in (0, 1))
         yield f"[{re.escape(first)}](?=[{re.escape(second)}])"
     if single:
         yield f"[{re.escape(single)}]"
@@ -172,12 +172,12 @@ def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return (first * np.uint32(0x9E3779B1) + second * np.uint32(0x85EBCA77)) >> np.uint32(32 - _HASH_BITS)
 
 
-def _joined(text: str, place: int) -> bool:
+def _joined(text: str, position: int) -> bool:
     """Whether a Latin word or a number goes on across this place."""
-    if not 0 < place < len(text):
+    if not 0 < position < len(text):
         return False
-    after = text[place]
-    return after < "\u2e80" and after.isalnum() and (before := text[place - 1]) < "\u2e80" and before.isalnum()
+    after = text[position]
+    return after < "\u2e80" and after.isalnum() and (before := text[position - 1]) < "\u2e80" and before.isalnum()
 
 
 @cache
@@ -201,11 +201,11 @@ def _cut_stretch(text: str) -> list[str]:
         return _jieba().cut(text)
     except UnicodeEncodeError:
         words: list[str] = []
-        done = 0
+        end = 0
         for match in _SURROGATE.finditer(text):
-            words += [*_jieba().cut(text[done : match.start()]), match[0]]
-            done = match.end()
-        return words + _jieba().cut(text[done:])
+            words += [*_jieba().cut(text[end : match.start()]), match[0]]
+            end = match.end()
+        return words + _jieba().cut(text[end:])
 
 
 def _stretches(text: str) -> Iterator[str]:
@@ -213,9 +213,9 @@ def _stretches(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > _STRETCH:
         limit = start + _STRETCH
-        place = next((at for safe in _SAFE if (at := text.rfind(safe, start, limit)) >= 0), limit - 1) + 1
-        yield text[start:place]
-        start = place
+        end = next((position for safe in _SAFE if (position := text.rfind(safe, start, limit)) >= 0), limit - 1) + 1
+        yield text[start:end]
+        start = end
     yield text[start:]
 
 
@@ -247,13 +247,13 @@ def _word_of(line: str) -> tuple[str, str]:
     word, tab, rest = line.partition("\t")
     if len(word) > 2 * _LONGEST or len(rest) > _LONGEST:
         return word, f"a line of {len(line):,} characters is no word"
-    found = _FREQUENCY_AND_TAG.search(f" {rest.replace(chr(9), ' ')}" if tab else word)
-    if found is None or (tab and rest.strip() and found.start() > 0):
+    match = _FREQUENCY_AND_TAG.search(f" {rest.replace(chr(9), ' ')}" if tab else word)
+    if match is None or (tab and rest.strip() and match.start() > 0):
         return word, f"{rest!r} is not a frequency and a tag"
-    frequency = found["frequency"]
+    frequency = match["frequency"]
     if frequency and not frequency.isdigit():
         return word, f"the frequency {frequency} is not a whole number"
-    word = (word if tab else word[: found.start()]).strip()
+    word = (word if tab else word[: match.start()]).strip()
     if len(word) > _LONGEST:
         return word, f"a word of {len(word)} characters; a dictionary's words have at most {_LONGEST}"
     if not word or not word.isprintable():

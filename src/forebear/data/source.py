@@ -1,4 +1,4 @@
-"""Which tokenizer is meant: a kind, learned from the text at hand and remembered, or a file that holds one."""
+"""From text files to a tokenizer and a corpus: which text, which tokenizer, prepared now or reopened from a run."""
 
 from __future__ import annotations
 
@@ -7,32 +7,235 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from forebear._version import __version__
-from forebear.data.corpus.prepare import ProgressFn, document_hashes, fingerprint_sources
+from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
+from forebear.data.corpus.encode import content_hash
+from forebear.data.corpus.parallel import (
+    AlignedFiles,
+    ParallelCorpus,
+    ParallelFormat,
+    TokenizerPair,
+    held_out_pairs,
+    read_parallel,
+)
+from forebear.data.corpus.prepare import (
+    PROGRESS_BYTES,
+    SinglePassText,
+    document_hashes,
+    fingerprint_sources,
+    prepare_corpus,
+)
 from forebear.data.corpus.subset import held_out_mask
+from forebear.data.entities import EntityDictionary
 from forebear.data.io.atomic import cache_folder
 from forebear.data.io.documents import Document
-from forebear.data.io.files import Paths, find_sources, is_compressed
+from forebear.data.io.files import Paths, ProgressFn, find_sources, is_compressed
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
+from forebear.data.segmentation import Segmenter
+from forebear.data.tokenizers.char_level import code_points, is_han
+from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
+from forebear.data.tokenizers.word_level import insert_separators
 from forebear.errors import ForebearError, InputError
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from forebear.data.corpus.prepare import SinglePassText
-    from forebear.data.segmentation import Segmenter
-    from forebear.data.tokenizers.tokenizer import Tokenizer
-
 TokenizerKind = Literal["words", "characters", "wordpiece", "bytepair"]
-WHITESPACE = "spaces"  # words again, which nothing but white space parts
+WHITESPACE = "spaces"  # a word tokenizer that splits at white space only
 TOKENIZER_KINDS: tuple[str, ...] = (*get_args(TokenizerKind), WHITESPACE)
-COMPRESSED = 20  # times as large as its file a text may be
-LONGEST_WORD = 100  # characters; who writes more without a space writes none, and there is no word to be spared
+MAX_VOCAB_SIZE = 1 << 28  # entries, more than any text has words
+COMPRESSED = 20  # how many times as large as its file compressed text is assumed to be at most
+LONGEST_WORD = 100  # characters; a longer run without a space is text of a script without spaces
+LINES = TextFormat(documents="lines", format="text")
+SCRIPT_SAMPLE = 200_000  # characters of each side by which its script is detected
+CHINESE_FROM = 0.3  # share of Chinese characters from which a text is Chinese, names and numbers included
+PRETOKENIZED_SAMPLE = 1 << 18  # characters
+MIN_PUNCTUATION = 20  # punctuation marks, below which nothing can be said
+MIN_ISOLATED = 0.95  # of them stand between spaces in pre-tokenized text
+# Marks that stand alone, and those at a word's end or start. A mark within a word says nothing (1,000), nor does a full
+# stop or a colon at its end (No., U.S.), unless a line ends there.
+_ENDING, _OPENING = ',;!?)"，。；：！？）、', '("（'
+MARKS = re.compile(
+    rf"(?P<alone>(?<!\S)[.:{_ENDING}{_OPENING}](?!\S))|[{_ENDING}](?!\S)|[.:](?=[^\S\n]*$)|(?<!\S)[{_OPENING}]",
+    re.MULTILINE,
+)
+
+
+# --- Text and its corpus ---
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Text and how to take it: everything that decides what a corpus of it holds, beside the tokenizer."""
+
+    paths: tuple[str, ...]
+    reading: TextFormat = field(default_factory=TextFormat)
+    sentences: str = "split"
+    segment: bool = False
+    user_dict: str | None = None
+    entities: str | None = None
+    pairs: bool = False  # texts and their translations, side by side
+    columns: str = ""  # of the two sides, where they stand in one file
+
+    def segmenter(self) -> Segmenter | None:
+        if self.user_dict is not None:
+            return Segmenter.from_file(self.user_dict)
+        return Segmenter() if self.segment or self.entities is not None else None
+
+    def entity_dictionary(self) -> EntityDictionary | None:
+        """The dictionary of entities, if there is one; where there is, words are found too."""
+        return EntityDictionary.from_file(self.entities) if self.entities is not None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {**asdict(self), "paths": [os.path.abspath(path) for path in self.paths]}
+        files = {name: os.path.abspath(told[name]) for name in ("user_dict", "entities") if told[name] is not None}
+        return {**told, **files}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> TextSource:
+        known = {one.name for one in fields(cls)}
+        rest = {name: value for name, value in told.items() if name in known - {"paths", "reading"}}
+        return cls(tuple(told["paths"]), TextFormat(**told["reading"]), **rest)
+
+
+def is_corpus(source: TextSource) -> bool:
+    """Whether this is no text but a corpus that was prepared before."""
+    return len(source.paths) == 1 and (Path(source.paths[0]) / CORPUS_FILE).is_file()
+
+
+def prepare_source(
+    source: TextSource,
+    tokenizer: str | os.PathLike[str] | Tokenizer | None,
+    *,
+    default: str = "bytepair",
+    needs: Sequence[str] = (),
+    least_count: int | None = None,
+    vocabulary: int | None = None,
+    held_out: float = 0.0,
+    workers: int | None = None,
+    learning_progress: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
+) -> Corpus:
+    """The corpus of this text with this tokenizer: a kind, learned from it, or a file; None: the default kind.
+
+    `needs` are the roles of special tokens that one learned now must have; with a `least_count`, words have every word
+    that occurs so often. A corpus is taken as it is, if it has what is asked for.
+    """
+    if is_corpus(source):
+        corpus = Corpus.open(source.paths[0])
+        _agree(corpus, tokenizer, vocabulary)
+        return corpus
+    segmenter, names = source.segmenter(), source.entity_dictionary()
+    tokenizer, once = tokenizer or default, None
+    if not isinstance(tokenizer, Tokenizer):
+        size = vocabulary
+        if vocabulary is None:
+            size = suggest_vocab_size(
+                str(tokenizer), sum(found.file_stamp()[2] for found in find_sources(source.paths))
+            )
+        learning = (
+            TokenizerTrainingOptions(size=size) if str(tokenizer) in TOKENIZER_KINDS else TokenizerTrainingOptions()
+        )
+        if tokenizer == WHITESPACE or (tokenizer == "words" and least_count is not None):
+            learning = replace(learning, size=MAX_VOCAB_SIZE if size is None else size, min_count=least_count or 1)
+        if tokenizer == "bytepair" and "mask" in needs:  # by itself it has a single special token, as in GPT-2
+            learning = replace(learning, specials=ROBERTA_SPECIALS)
+        if tokenizer == WHITESPACE and segmenter is None and source.reading.format != "tagged" and workers in (None, 1):
+            once = SinglePassText(source.reading, source.sentences, PROGRESS_BYTES)  # pyright: ignore[reportArgumentType] - as below
+        tokenizer = tokenizer_for(
+            tokenizer, source.paths, source.reading, learning, segmenter, learning_progress, held_out, once
+        )
+    return prepare_corpus(
+        source.paths,
+        tokenizer,
+        reading=source.reading,
+        sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare checks it
+        segmenter=segmenter,
+        entities=names,
+        workers=workers,
+        progress=progress,
+        once=once,
+    )
+
+
+def _agree(corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocabulary: int | None) -> None:
+    """An error where a corpus was cut otherwise than is now asked for."""
+    own = corpus.tokenizer
+    if tokenizer is None or tokenizer == own.kind:
+        same = True
+    elif tokenizer in TOKENIZER_KINDS:
+        same = False
+    else:
+        asked = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
+        same = asked.digest == own.digest
+    if not same or vocabulary not in (None, own.vocab_size):
+        what = f"this corpus was cut by another tokenizer ({own.kind}, {own.vocab_size:,} entries)"
+        hint = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
+        raise InputError(what, file=corpus.folder, hint=hint)
+
+
+def suggest_vocab_size(kind: str, size: int) -> int | None:
+    """How many pieces a text of this size can teach: twice the root of its bytes, between five hundred and 32,000."""
+    return int(min(32_000, max(512, 2 * size**0.5))) if kind in ("bytepair", "wordpiece") else None
+
+
+def reopen_corpus(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
+    """The corpus that a run was begun with: where it was, or in the cache, or made again from the same text."""
+    if (there := _there(data)) is not None:
+        return there
+    source = reopen_source(data)
+    return require_unchanged(prepare_source(source, tokenizer), source, data)
+
+
+def reopen_source(data: Mapping[str, Any]) -> TextSource:
+    """The text that a run was begun with, if it is still where it was."""
+    source = TextSource.from_dict(data["source"])
+    for path in source.paths:
+        if not os.path.exists(path):
+            raise InputError(
+                "the text of this run is gone, and so is its corpus", file=path, hint="put the text back where it was"
+            )
+    return source
+
+
+def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
+    """The corpus, if it is still the one that a run was begun with."""
+    if corpus.key != data["corpus"]:
+        raise InputError(
+            "the text of this run has changed since it began",
+            file=source.paths[0],
+            hint="put the old text back, or train a new run on the new text",
+        )
+    return corpus
+
+
+def _there(data: Mapping[str, Any]) -> Corpus | None:
+    """The corpus of a run as it still stands on disk."""
+    for folder in (Path(data["folder"]), cache_folder() / "corpora" / data["corpus"][:32]):
+        with contextlib.suppress(ForebearError):
+            corpus = Corpus.open(folder)
+            if corpus.key == data["corpus"]:
+                return corpus
+    return None
+
+
+def trained_documents(data: Mapping[str, Any], held_out: float, corpus: Corpus) -> np.ndarray | None:
+    """Which documents of a corpus a run has learned from, if only from their beginning; None where nobody knows."""
+    there = _there(data)
+    if there is None:
+        return None
+    taught = np.isin(there.documents[:-1], there.split(held_out).train.units[:, 0])
+    return np.isin(corpus.hashes, there.hashes[taught])
+
+
+# --- The tokenizer of a text ---
 
 
 @dataclass(frozen=True)
@@ -76,8 +279,6 @@ def tokenizer_for(
     that only the examination has must be as unknown to the vocabulary as to the model. Where a text that spaces part is
     read for it, `once` takes what a corpus wants of that text.
     """
-    from forebear.data.tokenizers.tokenizer import Tokenizer
-
     learning = learning or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
         if not os.path.exists(choice):
@@ -209,10 +410,6 @@ def _text(document: Document) -> str:
 
 def _as_told(document: Document) -> str:
     """The text, with marks between its words where the source tells them."""
-    import numpy as np
-
-    from forebear.data.tokenizers.word_level import insert_separators
-
     return (
         document.text
         if not document.words
@@ -228,21 +425,6 @@ def _watched(documents: Iterable[Document], look: Callable[[], object]) -> Itera
         yield document
 
 
-# Whether a text is cut into words already, with spaces around each, as corpora for language models often are.
-
-
-LOOKED_AT = 1 << 18  # characters
-ENOUGH = 20  # marks of punctuation, of which something can be told
-MOST = 0.95  # of them stand alone
-# Marks that stand alone, and those that stand at a word's end or open one. Within a word they tell nothing (1,000), nor
-# does a full stop or a colon at its end (No., U.S.), unless a line ends there.
-_ENDING, _OPENING = ',;!?)"，。；：！？）、', '("（'
-MARKS = re.compile(
-    rf"(?P<alone>(?<!\S)[.:{_ENDING}{_OPENING}](?!\S))|[{_ENDING}](?!\S)|[.:](?=[^\S\n]*$)|(?<!\S)[{_OPENING}]",
-    re.MULTILINE,
-)
-
-
 def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
     """Told by the beginning of the text: punctuation stands between spaces there. What is piped in is not looked at."""
     if reading.format not in ("auto", "text") or "-" in paths:
@@ -253,12 +435,112 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
             if reading.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
             for document in reading.documents_in([source], Ledger()):
-                for found in MARKS.finditer(document.text[: LOOKED_AT - seen]):
+                for found in MARKS.finditer(document.text[: PRETOKENIZED_SAMPLE - seen]):
                     marks += 1
                     alone += found["alone"] is not None
                 seen += len(document.text)
-                if seen >= LOOKED_AT:
-                    return marks >= ENOUGH and alone >= MOST * marks
+                if seen >= PRETOKENIZED_SAMPLE:
+                    return marks >= MIN_PUNCTUATION and alone >= MIN_ISOLATED * marks
     except ForebearError:
         return False  # whoever reads it will tell what is wrong with it
-    return marks >= ENOUGH and alone >= MOST * marks
+    return marks >= MIN_PUNCTUATION and alone >= MIN_ISOLATED * marks
+
+
+# --- Parallel text and its corpora ---
+
+
+@dataclass(frozen=True)
+class TokenizerPairOptions:
+    """The tokenizer of each side: a kind or a file. Without one for the target, both sides share one tokenizer if they are
+    of one script."""
+
+    source_tokenizer: str | TokenizerPair | None = None
+    source_vocab_size: int | None = None
+    target_tokenizer: str | None = None
+    target_vocab_size: int | None = None
+
+
+def prepare_parallel_corpus(
+    source: TextSource,
+    cutting: TokenizerPairOptions,
+    *,
+    default: str,
+    held_out: float,
+    workers: int | None = None,
+    learning_progress: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
+) -> ParallelCorpus:
+    """The corpus of these pairs: as it was prepared before, or now."""
+    reading = ParallelFormat(source.columns, source.reading.encoding, source.reading.on_bad_bytes)
+    files = read_parallel(source.paths, reading)
+    sides = cutting.source_tokenizer
+    if not isinstance(sides, TokenizerPair):
+        sides = _train_pair(files, cutting, default, held_out, learning_progress)
+    one, two = (
+        prepare_corpus([path], tokenizer, reading=LINES, sentences="whole", workers=workers, progress=progress)
+        for path, tokenizer in zip(files.paths, (sides.source, sides.target), strict=True)
+    )
+    return ParallelCorpus(files, one, two)
+
+
+def reopen_parallel_corpus(data: Mapping[str, Any], sides: TokenizerPair, held_out: float) -> ParallelCorpus:
+    """The pairs that a run was begun with, if they are still what they were."""
+    source = reopen_source(data)
+    corpus = prepare_parallel_corpus(source, TokenizerPairOptions(sides), default="", held_out=held_out)
+    return require_unchanged(corpus, source, data)
+
+
+def _train_pair(
+    files: AlignedFiles, cutting: TokenizerPairOptions, default: str, held_out: float, progress: ProgressFn | None
+) -> TokenizerPair:
+    """Tokenizers for both sides, learned from the pairs that teach, or read from files."""
+    chinese = [_is_chinese(path) for path in files.paths]
+    usual = ["characters" if is_chinese else default for is_chinese in chinese]
+    one, two = cutting.source_tokenizer, cutting.target_tokenizer
+    assert not isinstance(one, TokenizerPair)
+    joint = two is None and cutting.target_vocab_size is None and (one is not None or usual[0] == usual[1])
+    with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
+        taught = _training_side_files(files, held_out, Path(folder))
+        if joint:
+            made = _tokenizer_for_side(one or usual[0], taught, cutting.source_vocab_size, progress)
+            return TokenizerPair(made, made)
+        return TokenizerPair(
+            _tokenizer_for_side(one or usual[0], taught[:1], cutting.source_vocab_size, progress),
+            _tokenizer_for_side(
+                two or one or usual[1], taught[1:], cutting.target_vocab_size or cutting.source_vocab_size, progress
+            ),
+        )
+
+
+def _tokenizer_for_side(
+    kind: str, paths: Sequence[str], vocabulary: int | None, progress: ProgressFn | None
+) -> Tokenizer:
+    if kind in TOKENIZER_KINDS:
+        size = vocabulary or suggest_vocab_size(kind, sum(Path(path).stat().st_size for path in paths))
+        learning = TokenizerTrainingOptions(size=size)
+        if kind == "wordpiece":  # what is written must come out as people write it
+            learning = replace(learning, lower=False)
+        return tokenizer_for(kind, paths, LINES, learning, progress=progress)
+    if vocabulary is not None:
+        what = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
+        raise InputError(what, hint="leave it out")
+    return tokenizer_for(kind, paths, LINES)
+
+
+def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> list[str]:
+    """The two sides without the pairs that will examine, as files."""
+    with open(files.paths[0], encoding="utf-8") as lines:
+        hashes = np.fromiter((content_hash(line) for line in lines), np.uint64, files.count)
+    apart = held_out_pairs(hashes, held_out)[0]
+    made = []
+    for path in files.paths:
+        made.append(str(folder / Path(path).name))
+        with open(path, encoding="utf-8") as lines, open(made[-1], "w", encoding="utf-8") as kept:
+            kept.writelines(line for line, examines in zip(lines, apart, strict=True) if not examines)
+    return made
+
+
+def _is_chinese(path: str) -> bool:
+    with open(path, encoding="utf-8") as file:
+        codes = code_points(file.read(SCRIPT_SAMPLE))
+    return bool(is_han(codes).mean() > CHINESE_FROM)

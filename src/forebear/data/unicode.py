@@ -1,4 +1,4 @@
-"""What text is made of: scripts, languages, characters nobody sees, mojibake, and words as they turn up."""
+"""Characters and scripts: Chinese characters, character classes, languages, mojibake, vocabulary growth, word shapes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,56 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-# --- classes of characters ---
+# --- Code points and Chinese characters ---
+
+# All blocks of Chinese characters, with 々 and 〇 (without kana and Hangul).
+HAN_BLOCKS = (
+    (0x3005, 0x3005),
+    (0x3007, 0x3007),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+HAN_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in HAN_BLOCKS)  # for the [ ] of a regular expression
+SURROGATES = re.compile("[\ud800-\udfff]")
+_HAN = re.compile(f"[{HAN_CLASS}]")
+
+
+def has_han(text: str) -> bool:
+    """Whether the text has at least one Chinese character."""
+    return not text.isascii() and _HAN.search(text) is not None
+
+
+def is_han(codes: np.ndarray) -> np.ndarray:
+    """True for the code points of Chinese characters."""
+    edges = np.array([edge for first, last in HAN_BLOCKS for edge in (first, last + 1)], np.uint32)
+    return np.searchsorted(edges, codes, side="right") % 2 == 1
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, which UTF-8 cannot hold; its length stays the same."""
+    try:
+        text.encode()  # much faster than searching with a pattern
+    except UnicodeEncodeError:
+        return SURROGATES.sub("\ufffd", text)
+    return text
+
+
+def code_points(text: str, surrogates: Literal["replace", "keep"] = "replace") -> np.ndarray:
+    """The text's code points, (N,) uint32; lone surrogates are U+FFFD, unless they are kept."""
+    try:
+        data = text.encode("utf-32-le", "surrogatepass" if surrogates == "keep" else "strict")
+    except UnicodeEncodeError:
+        data = replace_surrogates(text).encode("utf-32-le")
+    return np.frombuffer(data, np.uint32)
+
+
+# --- Character classes ---
 
 LETTERS = (
     "Han", "Latin", "Hiragana", "Katakana", "Hangul", "Bopomofo", "Cyrillic", "Greek", "Arabic", "Hebrew", "Devanagari",
@@ -40,8 +85,8 @@ RANGES = {
     "Han": ((0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
             (0x20000, 0x323AF)),
 }  # fmt: skip
-# Marks without a glyph and without a meaning outside layout. The joiners U+200C and U+200D are not among them: Persian,
-# the scripts of India and emoji are spelled with them.
+# Characters without a glyph or a meaning beyond layout. The joiners U+200C and U+200D are not among them: Persian, the
+# scripts of India and emoji need them.
 INVISIBLE = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
 INVISIBLES = re.compile(f"[{INVISIBLE}]")
 CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -53,7 +98,7 @@ _BY_CATEGORY = {
 
 @cache
 def table() -> np.ndarray:
-    """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 need asking one by one."""
+    """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 are looked up one by one."""
     numbers: dict[str, int] = {}
     for category in (
         "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
@@ -66,23 +111,18 @@ def table() -> np.ndarray:
     classes[0xF0000:] = CLASS_IDS["private use"]
     for script, ranges in RANGES.items():
         for first, last in ranges:
-            part = classes[first : last + 1]
-            part[part == CLASS_IDS["other letters"]] = CLASS_IDS[script]
-    classes[[ord(mark) for mark in "\t\n"]] = CLASS_IDS["white space"]
-    classes[0x2028:0x202A] = CLASS_IDS["control"]  # separators of lines and paragraphs: line ends by another name
+            block = classes[first : last + 1]
+            block[block == CLASS_IDS["other letters"]] = CLASS_IDS[script]
+    classes[[ord(char) for char in "\t\n"]] = CLASS_IDS["white space"]
+    classes[0x2028:0x202A] = CLASS_IDS["control"]  # separators of lines and paragraphs
     classes[0xFFFD] = CLASS_IDS["replacement"]
     invisible = [point for point in range(0x10000) if INVISIBLES.match(chr(point))]
     classes[invisible] = CLASS_IDS["invisible"]
     return classes
 
 
-def code_points(text: str) -> np.ndarray:
-    """The text's code points, (N,) uint32."""
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-
-
 def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For many texts one after another: the class of each character, and (texts, classes) counts."""
+    """For concatenated texts: the class of each character, and (texts, classes) counts."""
     classes = table()[codes]
     rows = np.repeat(np.arange(len(lengths), dtype=np.int32) * len(CLASSES), lengths)
     counts = np.bincount(rows + classes, minlength=len(lengths) * len(CLASSES))
@@ -90,16 +130,16 @@ def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray
 
 
 def special_characters(codes: np.ndarray, classes: np.ndarray) -> Iterator[tuple[str, int, int, int]]:
-    """(class, code point, where it first stands, how many) of characters that ask for attention."""
-    places = np.flatnonzero(classes >= FIRST_SPECIAL)
-    found, first, times = np.unique(codes[places], return_index=True, return_counts=True)
-    for point, at, count in zip(found.tolist(), places[first].tolist(), times.tolist(), strict=True):
-        yield CLASSES[classes[at]], point, at, count
+    """(class, code point, first position, count) of characters that need attention."""
+    positions = np.flatnonzero(classes >= FIRST_SPECIAL)
+    points, first, counts = np.unique(codes[positions], return_index=True, return_counts=True)
+    for point, position, count in zip(points.tolist(), positions[first].tolist(), counts.tolist(), strict=True):
+        yield CLASSES[classes[position]], point, position, count
 
 
-# --- Chinese: simplified or traditional ---
+# --- Simplified and traditional Chinese ---
 
-# Frequent pairs that differ, without those whose simplified form also stands in traditional text (后, 里, 干, 云).
+# Frequent pairs that differ, without those whose simplified form also occurs in traditional text (后, 里, 干, 云).
 SIMPLIFIED = (
     "国这个们来时说会为学对发过动还经开进样问产种现关长见实从两党员总战门东车马鸟鱼龙书电话语请读写议论证许记设访计认识让"
     "该谁调谈课试诗词历纪红级纸线组织终绍给统续维编网罗义习乡乐买卖亚严丧临举乌亲亿仅仓传伤伟优儿兰兴养内军农决况净减凤击"
@@ -118,29 +158,29 @@ MIXED_FROM = 0.1
 
 
 @cache
-def _kinds_of_chinese() -> np.ndarray:
-    kinds = np.zeros(0x10000, np.uint8)
-    kinds[[ord(character) for character in SIMPLIFIED]] = 1
-    kinds[[ord(character) for character in TRADITIONAL]] = 2
-    return kinds
+def _chinese_variants() -> np.ndarray:
+    variants = np.zeros(0x10000, np.uint8)
+    variants[[ord(character) for character in SIMPLIFIED]] = 1
+    variants[[ord(character) for character in TRADITIONAL]] = 2
+    return variants
 
 
 def count_simplified_traditional(codes: np.ndarray) -> tuple[int, int]:
-    """How many characters of the table are simplified and how many traditional."""
-    kinds = _kinds_of_chinese()[codes[codes < 0x10000]]
-    return int(np.count_nonzero(kinds == 1)), int(np.count_nonzero(kinds == 2))
+    """The numbers of characters that are simplified and traditional, of those that differ."""
+    variants = _chinese_variants()[codes[codes < 0x10000]]
+    return int(np.count_nonzero(variants == 1)), int(np.count_nonzero(variants == 2))
 
 
 def chinese_script(simplified: int, traditional: int) -> str:
-    both = simplified + traditional
-    if not both:
+    total = simplified + traditional
+    if not total:
         return "unknown"
-    if min(simplified, traditional) > MIXED_FROM * both:
+    if min(simplified, traditional) > MIXED_FROM * total:
         return "mixed"
     return "simplified" if simplified > traditional else "traditional"
 
 
-# --- languages of documents ---
+# --- Languages of documents ---
 
 LANGUAGES = ("Chinese", "English", "Japanese", "Korean", "other Latin", "other", "mixed", "no letters")
 ENGLISH = frozenset(
@@ -153,20 +193,20 @@ NOT_ENGLISH = frozenset(
     " con una il di che della sono per é os do da em não uma het een van dat niet och att det som på"
     " się nie jest na ve bir bu yang dan untuk và của là".split()
 )
-MEAN_WORD_LENGTH = 5  # letters of a Latin word, against one Chinese character: what counts is how much is said
+MEAN_WORD_LENGTH = 5  # letters of a Latin word, which weighs as much as one Chinese character
 MAINLY = 0.7
 LANGUAGE_PREFIX_CHARS = 4000  # characters of a document in which function words are looked for
 
 
 def detect_language(counts: np.ndarray, start: str) -> str:
-    """A document's language by its scripts (`counts` by class), and by function words in its first characters."""
-    of = dict(zip(LETTERS, counts.tolist(), strict=False))
-    kana = of["Hiragana"] + of["Katakana"]
+    """A document's language, by its scripts (`counts` by class) and by function words in its first characters."""
+    by_script = dict(zip(LETTERS, counts.tolist(), strict=False))
+    kana = by_script["Hiragana"] + by_script["Katakana"]
     weights = {
-        "CJ": of["Han"] + kana + of["Bopomofo"],
-        "Korean": of["Hangul"],
-        "Latin": of["Latin"] / MEAN_WORD_LENGTH,
-        "other": (sum(of.values()) - of["Han"] - kana - of["Bopomofo"] - of["Hangul"] - of["Latin"]) / MEAN_WORD_LENGTH,
+        "CJ": by_script["Han"] + kana + by_script["Bopomofo"],
+        "Korean": by_script["Hangul"],
+        "Latin": by_script["Latin"] / MEAN_WORD_LENGTH,
+        "other": (sum(by_script.values()) - by_script["Han"] - kana - by_script["Bopomofo"] - by_script["Hangul"] - by_script["Latin"]) / MEAN_WORD_LENGTH,
     }
     total = sum(weights.values())
     if not total:
@@ -182,18 +222,18 @@ def detect_language(counts: np.ndarray, start: str) -> str:
 def _latin(start: str) -> str:
     words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
     english = sum(map(ENGLISH.__contains__, words))
-    others = sum(map(NOT_ENGLISH.__contains__, words))
-    if english == others == 0:  # a title, a name: plain letters pass for English
+    other = sum(map(NOT_ENGLISH.__contains__, words))
+    if english == other == 0:  # a title or a name: ASCII counts as English
         return "English" if start[:LANGUAGE_PREFIX_CHARS].isascii() else "other Latin"
-    return "English" if english >= others else "other Latin"
+    return "English" if english >= other else "other Latin"
 
 
-# --- mojibake ---
+# --- Mojibake ---
 
 
 @dataclass(frozen=True)
 class MojibakePattern:
-    """One way in which text was decoded wrongly: how it looks, and what was meant."""
+    """A wrong decoding: what it looks like, and how to undo it."""
 
     name: str
     markers: str
@@ -202,18 +242,18 @@ class MojibakePattern:
     read_as: str = ""
     was: str = ""
 
-    def decode(self, seen: str) -> str:
-        """The text as it was meant, where the mistake can be undone."""
+    def decode(self, garbled: str) -> str:
+        """The original text, if the wrong decoding can be undone."""
         if not self.was:
             return ""
         raw = bytearray()
-        for character in seen:
+        for character in garbled:
             try:
                 raw += character.encode(self.read_as)
             except UnicodeEncodeError:
                 if ord(character) > 0xFF:
                     return ""
-                raw.append(ord(character))  # cp1252 has holes, which programs fill from Latin-1
+                raw.append(ord(character))  # cp1252 has gaps, which programs fill from Latin-1
         return raw.decode(self.was, "ignore")
 
 
@@ -270,75 +310,73 @@ MISTAKES = (
 
 @cache
 def _traces() -> np.ndarray:
-    """Which characters of the first plane a mistake can begin with."""
+    """Which characters of the first plane mojibake can start with."""
     traces = np.zeros(0x10000, bool)
     traces[[ord(character) for mistake in MISTAKES for character in mistake.markers]] = True
     return traces
 
 
 def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[MojibakePattern, re.Match[str]]]:
-    """Every place that looks wrongly decoded; where two mistakes explain it, the one that explains more."""
+    """Every span that looks wrongly decoded; where two patterns match, the longer match."""
     if text.isascii():
         return
-    codes = code_points(text) if codes is None else codes
-    done = 0
-    for at in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
-        if at < done:
+    codes = code_points(text, surrogates="keep") if codes is None else codes
+    end = 0
+    for position in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
+        if position < end:
             continue
-        found = [(mistake, match) for mistake in MISTAKES if (match := mistake.pattern.match(text, at))]
-        if found:
-            best = max(found, key=lambda pair: pair[1].end())
-            done = best[1].end()
+        matches = [(mistake, match) for mistake in MISTAKES if (match := mistake.pattern.match(text, position))]
+        if matches:
+            best = max(matches, key=lambda pair: pair[1].end())
+            end = best[1].end()
             yield best
 
 
-# --- words, and how fast new ones turn up ---
+# --- Vocabulary growth ---
 
-_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
-_WORDS = re.compile(f"[{_HAN}]|[^\\W{_HAN}]{{1,64}}")  # each Chinese character, else runs of letters and digits
-MOST_TYPES = 5_000_000
-COVERED_BY = (1_000, 10_000, 30_000)
+_WORDS = re.compile(f"[{HAN_CLASS}]|[^\\W{HAN_CLASS}]{{1,64}}")  # each Chinese character, else runs of letters and digits
+MAX_TYPES = 5_000_000
+COVERAGE_RANKS = (1_000, 10_000, 30_000)
 
 
 class WordCounter:
-    """Counts words as they come; beyond `most` different ones, only those already known are counted on."""
+    """Counts words; beyond `most` distinct ones, only those already known are counted."""
 
-    def __init__(self, most: int = MOST_TYPES) -> None:
+    def __init__(self, most: int = MAX_TYPES) -> None:
         self.counts: Counter[str] = Counter()
         self.total, self.most, self.full = 0, most, False
         self.grid: list[tuple[int, int]] = []
 
     def add(self, text: str) -> None:
         words = _WORDS.findall(text)
-        for start in range(0, len(words), 10_000):  # one long text has many points of the curve in it
-            some = words[start : start + 10_000]
+        for start in range(0, len(words), 10_000):  # one long text gives many points of the curve
+            chunk = words[start : start + 10_000]
             if len(self.counts) >= self.most:
                 self.full = True
-                self.counts.update(word for word in some if word in self.counts)
+                self.counts.update(word for word in chunk if word in self.counts)
                 continue
-            self.counts.update(some)
-            self.total += len(some)
+            self.counts.update(chunk)
+            self.total += len(chunk)
             if self.total >= 1000 and (not self.grid or self.total >= 1.4 * self.grid[-1][0]):
                 self.grid.append((self.total, len(self.counts)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Heaps' law V = K · N^β fitted to the curve, and what share of the text the most frequent words make up."""
+        """Counts, Heaps' law V = K · N^β fitted to the curve, and the coverage of the most frequent words."""
         amounts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
         running = int(amounts.sum())
-        facts: dict[str, Any] = {
+        stats: dict[str, Any] = {
             "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.full,
-            "covered": {top: int(amounts[:top].sum()) / running for top in COVERED_BY} if running else {},
+            "covered": {top: int(amounts[:top].sum()) / running for top in COVERAGE_RANKS} if running else {},
             "curve": self.grid,
         }  # fmt: skip
         if len(self.grid) >= 3:
             lengths, types = np.log(np.array(self.grid, float)).T
             slope, intercept = np.polyfit(lengths, types, 1)
-            facts |= {"beta": float(slope), "k": float(np.exp(intercept))}
-        return facts
+            stats |= {"beta": float(slope), "k": float(np.exp(intercept))}
+        return stats
 
 
-# How a token is written: capitals and digits tell of names that nobody has seen before.
-
+# --- Word shapes: capitals and digits, which help with names that are not in the training data ---
 
 SHAPES = (
     "other",
@@ -353,21 +391,21 @@ SHAPES = (
     "mark",
     "stop",
 )
-STOPS = frozenset("。！？!?.…")  # marks that end a sentence
-WITHIN = "##"  # before pieces that go on with a word
-SPACE = "\u0120"  # before pieces of bytes that begin one
+STOPS = frozenset("。！？!?.…")  # punctuation that ends a sentence
+WITHIN = "##"  # prefix of continuation pieces (WordPiece)
+SPACE = "\u0120"  # prefix of byte-level pieces that start a word
 
 
 def word_shapes(tokens: Iterable[str]) -> np.ndarray:
-    """(V + 1,) the number of each token's shape; the last is for what lies outside of a row."""
+    """(V + 1,) the shape of each token as an index into SHAPES; the last is for positions outside of a row."""
     return np.array([*map(_shape, tokens), SHAPES.index("outside")], np.int64)
 
 
 def _shape(token: str) -> int:
-    return SHAPES.index(_named(token.removeprefix(SPACE)))
+    return SHAPES.index(_shape_name(token.removeprefix(SPACE)))
 
 
-def _named(token: str) -> str:
+def _shape_name(token: str) -> str:
     if token.startswith(WITHIN) and len(token) > len(WITHIN):
         return "within a word"
     if token.isdigit():
@@ -376,7 +414,7 @@ def _named(token: str) -> str:
         return "stop" if token and STOPS.issuperset(token) else "mark"
     if not token.isalpha():
         return "l3tt3rs" if any(character.isdigit() for character in token) else "other"
-    if token == token.lower():  # scripts without capitals are neither small nor large
+    if token == token.lower():  # scripts without case have no capitals
         return "other" if token == token.upper() else "small"
     if token[0].isupper() and token[1:] == token[1:].lower():
         return "Capital"

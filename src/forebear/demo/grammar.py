@@ -1,8 +1,8 @@
-"""A grammar with odds and a memory: it writes texts, and reads any text back into the decisions that make it.
+"""A probabilistic grammar with a memory: it generates texts, and parses any text into the decisions that produce it.
 
-Every node has the two directions. `write` draws; `read` finds every way in which the node can have made what stands in
-a text from some position on. A document is unambiguous if it is read back in one way only; then the bits of its
-decisions are exactly its information, and the true entropy of the source is known.
+Every node works in both directions: `write` samples a text; `read` finds all derivations of what follows a position of
+a text. A text with a single derivation is unambiguous: the bits of its decisions are exactly its information, so that
+the true entropy of the source is known.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from dataclasses import dataclass, field
 from math import log2
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
-from forebear.demo.lexicon import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
+from forebear.demo.words import ChoiceProbabilities, DemoLexicon, LexiconEntry, RandomSource, zipf_weights
 from forebear.errors import ForebearError
 
-_HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English writes as a capital
+_REFERENCE = re.compile(
+    r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
+    r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
+)
+_WEIGHT = re.compile(r"(\d+)\* ?")
+FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
+_HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
 
 
 class EntityMention(NamedTuple):
-    """A known thing was named in piece number `piece`."""
+    """A remembered entry was named, in piece number `piece`."""
 
     piece: int
     variable: str
@@ -30,7 +36,7 @@ class EntityMention(NamedTuple):
 
 @dataclass(slots=True)
 class GenerationState:
-    """A text while it is written: its pieces so far and what is known by now (who, where, how it went)."""
+    """A text while it is generated: its pieces so far, and the entries remembered (who, where, how it went)."""
 
     chooser: RandomSource
     pieces: list[str] = field(default_factory=list)
@@ -38,15 +44,15 @@ class GenerationState:
     marks: list[EntityMention] = field(default_factory=list)
 
     def text(self) -> str:
-        return _HEAD.sub(lambda found: found[0].upper(), "".join(self.pieces))
+        return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
 
 
 class ParseInput:
-    """A text while it is read back; where a sentence begins, a piece may show a capital it was not written with."""
+    """A text that is parsed; at the start of a sentence a piece may be capitalized."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.heads = {found.start() for found in _HEAD.finditer(text.lower())}
+        self.heads = {match.start() for match in _HEAD.finditer(text.lower())}
 
     def shows(self, piece: str, position: int) -> bool:
         if self.text.startswith(piece, position):
@@ -58,7 +64,7 @@ Rest: TypeAlias = "tuple[ParsableNode, Rest] | tuple[()]"
 
 
 class ParseState(NamedTuple):
-    """How far a reading has come: `rest` is what must still follow, nearest first."""
+    """A partial derivation: `rest` are the nodes that must still follow, the nearest first."""
 
     position: int
     known: dict[str, LexiconEntry]
@@ -67,67 +73,67 @@ class ParseState(NamedTuple):
 
 
 class ParsableNode(Protocol):
-    """What can be found in a text."""
+    """A node that can be parsed."""
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
 class GrammarNode(ParsableNode, Protocol):
-    """What can also be written."""
+    """A node that can also be generated."""
 
-    def write(self, telling: GenerationState) -> None: ...
+    def write(self, generation: GenerationState) -> None: ...
 
 
 def readings(node: GrammarNode, text: str) -> Iterator[float]:
     """The bits of every derivation of exactly this text."""
-    seen = ParseInput(text)
+    parse_input = ParseInput(text)
     agenda = [ParseState(0, {}, (node, ()), 0.0)]
     while agenda:
         state = agenda.pop()
         if state.rest:
             first, rest = state.rest
-            agenda.extend(first.read(seen, state._replace(rest=rest)))
+            agenda.extend(first.read(parse_input, state._replace(rest=rest)))
         elif state.position == len(text):
             yield state.bits
 
 
 def text_information(node: GrammarNode, text: str) -> float:
-    """−log2 of the probability of this text, whatever its derivation: infinite if the grammar cannot write it."""
-    found = list(readings(node, text))
-    least = min(found, default=float("inf"))
-    return least - log2(sum(2 ** (least - bits) for bits in found)) if found else least
+    """−log2 of the probability of this text over all derivations; infinite if the grammar cannot generate it."""
+    all_bits = list(readings(node, text))
+    min_bits = min(all_bits, default=float("inf"))
+    return min_bits - log2(sum(2 ** (min_bits - bits) for bits in all_bits)) if all_bits else min_bits
 
 
 class LiteralNode:
-    """Fixed words."""
+    """Fixed text."""
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        # A sentence that begins inside is begun here; one that begins with the piece depends on what stands before.
-        self.text = text[:1] + _HEAD.sub(lambda found: found[0].upper(), "x" + text)[2:]
+        # A sentence that starts within the text is capitalized here; its first letter depends on what precedes.
+        self.text = text[:1] + _HEAD.sub(lambda match: match[0].upper(), "x" + text)[2:]
 
-    def write(self, telling: GenerationState) -> None:
-        telling.pieces.append(self.text)
+    def write(self, generation: GenerationState) -> None:
+        generation.pieces.append(self.text)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        if seen.shows(self.text, state.position):
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        if parse_input.shows(self.text, state.position):
             yield state._replace(position=state.position + len(self.text))
 
 
 class SequenceNode:
-    """One after the other."""
+    """Nodes in sequence."""
 
     __slots__ = ("nodes",)
 
     def __init__(self, nodes: Sequence[GrammarNode]) -> None:
         self.nodes = tuple(nodes)
 
-    def write(self, telling: GenerationState) -> None:
+    def write(self, generation: GenerationState) -> None:
         for node in self.nodes:
-            node.write(telling)
+            node.write(generation)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         rest = state.rest
         for node in reversed(self.nodes):
             rest = (node, rest)
@@ -135,23 +141,23 @@ class SequenceNode:
 
 
 class AlternativeNode:
-    """One of several."""
+    """One of several nodes."""
 
     __slots__ = ("nodes", "odds")
 
     def __init__(self, nodes: Sequence[GrammarNode], odds: ChoiceProbabilities) -> None:
         self.nodes, self.odds = tuple(nodes), odds
 
-    def write(self, telling: GenerationState) -> None:
-        self.nodes[telling.chooser.choose(self.odds)].write(telling)
+    def write(self, generation: GenerationState) -> None:
+        self.nodes[generation.chooser.choose(self.odds)].write(generation)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         for node, bits in zip(self.nodes, self.odds.bits, strict=True):
             yield state._replace(rest=(node, state.rest), bits=state.bits + bits)
 
 
 class RuleNode:
-    """A named choice, filled in after it was first referred to: rules may speak of one another."""
+    """A named choice, filled in after its first reference, as rules may refer to one another."""
 
     __slots__ = ("choice", "name")
 
@@ -159,275 +165,292 @@ class RuleNode:
         self.name = name
         self.choice = AlternativeNode((), ChoiceProbabilities([1.0]))
 
-    def write(self, telling: GenerationState) -> None:
-        self.choice.write(telling)
+    def write(self, generation: GenerationState) -> None:
+        self.choice.write(generation)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.choice.read(seen, state)
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        return self.choice.read(parse_input, state)
 
 
 class SubsetNode:
-    """Some alternatives of a rule, none twice, in any order, with a joint between them."""
+    """Some different alternatives of a rule, in any order, with a separator between them."""
 
-    __slots__ = ("count", "joint", "rule")
+    __slots__ = ("count", "rule", "separator")
 
-    def __init__(self, rule: RuleNode, count: int, joint: str) -> None:
-        self.rule, self.count, self.joint = rule, count, joint
+    def __init__(self, rule: RuleNode, count: int, separator: str) -> None:
+        self.rule, self.count, self.separator = rule, count, separator
 
-    def write(self, telling: GenerationState) -> None:
-        choice, taken = self.rule.choice, set[int]()
+    def write(self, generation: GenerationState) -> None:
+        choice, chosen_before = self.rule.choice, set[int]()
         for number in range(self.count):
-            if number and self.joint:
-                telling.pieces.append(self.joint)
-            index = telling.chooser.choose_without(choice.odds, taken)
-            taken.add(index)
-            choice.nodes[index].write(telling)
+            if number and self.separator:
+                generation.pieces.append(self.separator)
+            index = generation.chooser.choose_without(choice.odds, chosen_before)
+            chosen_before.add(index)
+            choice.nodes[index].write(generation)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return _SubsetContinuation(self, frozenset()).read(seen, state)
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        return _SubsetContinuation(self, frozenset()).read(parse_input, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _SubsetContinuation:
-    """What is still to come of `Several` when some alternatives are taken; only readings meet it."""
+    """The rest of a `SubsetNode` when some alternatives are used; occurs in parsing only."""
 
-    several: SubsetNode
+    node: SubsetNode
     taken: frozenset[int]
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        choice, position = self.several.rule.choice, state.position
-        if self.taken and self.several.joint:
-            if not seen.shows(self.several.joint, position):
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        choice, position = self.node.rule.choice, state.position
+        if self.taken and self.node.separator:
+            if not parse_input.shows(self.node.separator, position):
                 return
-            position += len(self.several.joint)
+            position += len(self.node.separator)
         for index, node in enumerate(choice.nodes):
             if index not in self.taken:
-                taken = self.taken | {index}
+                excluded = self.taken | {index}
                 rest = (
                     state.rest
-                    if len(taken) == self.several.count
-                    else (_SubsetContinuation(self.several, taken), state.rest)
+                    if len(excluded) == self.node.count
+                    else (_SubsetContinuation(self.node, excluded), state.rest)
                 )
                 bits = state.bits + choice.odds.bits_without(index, self.taken)
                 yield ParseState(position, state.known, (node, rest), bits)
 
 
 class LexiconNode:
-    """Chooses an entry of a lexicon, remembers it under a name if one is given, and says it unless silent."""
+    """Chooses an entry of a lexicon, remembers it if there is a variable, and writes it unless silent."""
 
-    __slots__ = ("_by_sign", "form", "key", "lexicon", "others", "silent", "variable")
+    __slots__ = ("_by_first_char", "form", "key", "lexicon", "others", "silent", "variable")
 
     def __init__(self, lexicon: DemoLexicon, key: str, variable: str, others: tuple[str, ...], silent: bool) -> None:
         self.lexicon, self.key, self.variable, self.others, self.silent = lexicon, key, variable, others, silent
         self.form = key.partition(".")[2]
-        self._by_sign: dict[str, list[int]] = {}
+        self._by_first_char: dict[str, list[int]] = {}
 
-    def write(self, telling: GenerationState) -> None:
-        taken = self._taken(telling.memory)
-        if taken:
-            index = telling.chooser.choose_without(self.lexicon.odds, taken)
+    def write(self, generation: GenerationState) -> None:
+        excluded = self._excluded(generation.memory)
+        if excluded:
+            index = generation.chooser.choose_without(self.lexicon.odds, excluded)
         else:
-            index = telling.chooser.choose(self.lexicon.odds)
+            index = generation.chooser.choose(self.lexicon.odds)
         entry = self.lexicon.entries[index]
         if self.variable:
-            telling.memory[self.variable] = entry
+            generation.memory[self.variable] = entry
         if not self.silent:
-            telling.marks.append(EntityMention(len(telling.pieces), self.variable, entry, self.form))
-            telling.pieces.append(entry.forms[self.key])
+            generation.marks.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
+            generation.pieces.append(entry.forms[self.key])
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        taken = self._taken(state.known)
-        for index in self._likely(seen.text[state.position : state.position + 1]):
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        excluded = self._excluded(state.known)
+        for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
             piece = "" if self.silent else entry.forms[self.key]
-            if index not in taken and seen.shows(piece, state.position):
+            if index not in excluded and parse_input.shows(piece, state.position):
                 known = {**state.known, self.variable: entry} if self.variable else state.known
-                bits = state.bits + self.lexicon.odds.bits_without(index, taken)
+                bits = state.bits + self.lexicon.odds.bits_without(index, excluded)
                 yield ParseState(state.position + len(piece), known, state.rest, bits)
 
-    def _likely(self, sign: str) -> Sequence[int]:
-        """The entries whose form begins with this sign: thousands of people need not be tried one by one."""
+    def _candidates(self, char: str) -> Sequence[int]:
+        """The entries whose form begins with this character; there are too many people to try them all."""
         entries = self.lexicon.entries
         if self.silent:
             return range(len(entries))
-        if not self._by_sign:
+        if not self._by_first_char:
             for index, entry in enumerate(entries):
-                self._by_sign.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
-        return self._by_sign.get(sign.lower(), ())
+                self._by_first_char.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
+        return self._by_first_char.get(char.lower(), ())
 
-    def _taken(self, known: dict[str, LexiconEntry]) -> set[int]:
+    def _excluded(self, known: dict[str, LexiconEntry]) -> set[int]:
         places = self.lexicon.places
         return {places[id(known[other])] for other in self.others if id(known[other]) in places}
 
 
 class ReferenceNode:
-    """Says again, in some form, what is remembered under a name."""
+    """Writes a remembered entry again, in some form."""
 
     __slots__ = ("form", "key", "variable")
 
     def __init__(self, variable: str, key: str) -> None:
         self.variable, self.key, self.form = variable, key, key.partition(".")[2]
 
-    def write(self, telling: GenerationState) -> None:
-        entry = telling.memory[self.variable]
-        telling.marks.append(EntityMention(len(telling.pieces), self.variable, entry, self.form))
-        telling.pieces.append(entry.forms[self.key])
+    def write(self, generation: GenerationState) -> None:
+        entry = generation.memory[self.variable]
+        generation.marks.append(EntityMention(len(generation.pieces), self.variable, entry, self.form))
+        generation.pieces.append(entry.forms[self.key])
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         piece = state.known[self.variable].forms[self.key]
-        if seen.shows(piece, state.position):
+        if parse_input.shows(piece, state.position):
             yield state._replace(position=state.position + len(piece))
 
 
 class ConditionalNode:
-    """The rule that belongs to the kind of what is remembered: after rain follows what rain does."""
+    """The rule for the kind of a remembered entry: after rain follows what rain does."""
 
     __slots__ = ("rules", "variable")
 
     def __init__(self, variable: str, rules: dict[str, RuleNode]) -> None:
         self.variable, self.rules = variable, rules
 
-    def write(self, telling: GenerationState) -> None:
-        self.rules[telling.memory[self.variable].kind].choice.write(telling)
+    def write(self, generation: GenerationState) -> None:
+        self.rules[generation.memory[self.variable].kind].choice.write(generation)
 
-    def read(self, seen: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.known[self.variable].kind].choice.read(seen, state)
+    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        return self.rules[state.known[self.variable].kind].choice.read(parse_input, state)
 
 
-# How the grammar is written down: rules as indented text, compiled into nodes.
+# --- The notation of rules ---
 #
-# A rule's name stands at the margin, its alternatives below it at four spaces, common ones first; deeper lines continue
-# an alternative. Within one:
+# A rule's name is at the margin, its alternatives below it at four spaces, common ones first; deeper lines continue an
+# alternative; lines that begin with # are comments. Within an alternative:
 #
 #     [a|b|]            one of these, or nothing       3* before an alternative makes it three times as likely
-#     <food>            some entry of the lexicon, or an alternative of the rule, of this name
-#     <P=person>        some person, remembered as P   <Q=person-P> another one than P   <~P=person> without saying it
+#     <food>            an entry of the lexicon, or an alternative of the rule, of this name
+#     <P=person>        a person, remembered as P      <Q=person-P> another one than P   <~P=person> without writing it
 #     <P.he>            what is remembered as P, in its form `he`
 #     <mood@W>          the rule `mood.K`, where K is the kind of what is remembered as W
 #     ¶ _               a new line; a space that is kept at the margin
-#     <remark*2>        two alternatives of the rule `remark`, not the same one twice; with + instead of * nothing between
+#     <remark*2>        two different alternatives of the rule `remark`; with + instead of * without a space between
 
 
-_REFERENCE = re.compile(
-    r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
-    r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
-)
-_WEIGHT = re.compile(r"(\d+)\* ?")
-FLATNESS = 5  # of the odds of alternatives, by rank: the first of ten is three times as likely as the last
+class Location(NamedTuple):
+    """Where an alternative is written."""
+
+    rule: str
+    file: str | None
+    line: int
+
+
+class RuleText(NamedTuple):
+    """A rule as it is written: its alternatives, each with its location."""
+
+    name: str
+    location: Location
+    alternatives: list[tuple[str, Location]]
+
+
+def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleText]:
+    """The rules of a text in the notation above; lines of English that continue an alternative follow after a space."""
+    rules: list[RuleText] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        depth, content = len(line) - len(line.lstrip()), line.strip()
+        if not content or (depth == 0 and content.startswith("#")):
+            continue
+        if depth == 0:
+            rules.append(RuleText(content, Location(content, file, number), []))
+            continue
+        if not rules:
+            raise ForebearError("an alternative before the first rule", file=file, line=number)
+        alternatives = rules[-1].alternatives
+        if depth <= 4:
+            location = Location(rules[-1].name, file, number)
+            alternatives.append((re.sub(r"(^|\* ?)-$", r"\1", content), location))  # a bare - is nothing
+        elif not alternatives:
+            raise ForebearError(f"rule {rules[-1].name!r}: no alternative to continue", file=file, line=number)
+        else:
+            alternative, location = alternatives[-1]
+            alternatives[-1] = (alternative + (" " if language == "en" else "") + content, location)
+    return rules
 
 
 class DemoGrammar:
     """The rules of one language over the lexicons of the world."""
 
-    def __init__(self, language: str, lexicons: Mapping[str, DemoLexicon], texts: Iterable[str]) -> None:
+    def __init__(self, language: str, lexicons: Mapping[str, DemoLexicon], rules: Iterable[RuleText]) -> None:
         self.language, self.lexicons = language, lexicons
         self.rules: dict[str, RuleNode] = {}
-        self._joint = " " if language == "en" else ""
-        written = [pair for text in texts for pair in _written(text, self._joint)]
-        for name, _ in written:
-            if name in self.rules or name in lexicons:
-                raise ForebearError(f"the {language} grammar has two things named {name!r}")
-            self.rules[name] = RuleNode(name)
-        for name, alternatives in written:
-            self.rules[name].choice = self._choice(alternatives, name)
+        texts = list(rules)
+        for rule in texts:
+            if rule.name in self.rules or rule.name in lexicons:
+                file, line = rule.location.file, rule.location.line
+                raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
+            self.rules[rule.name] = RuleNode(rule.name)
+        for rule in texts:
+            alternatives = [
+                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
+            ]
+            self.rules[rule.name].choice = self._choice(alternatives)
 
-    def _choice(self, alternatives: list[str], rule: str) -> AlternativeNode:
+    def _choice(self, alternatives: Sequence[tuple[str, Location]]) -> AlternativeNode:
         weights = zipf_weights(len(alternatives), shift=FLATNESS)
-        bare = []
-        for number, alternative in enumerate(alternatives):
-            if found := _WEIGHT.match(alternative):
-                weights[number] *= int(found[1])
-                alternative = alternative[found.end() :]
-            bare.append(alternative)
-        return AlternativeNode([self._series(alternative, rule) for alternative in bare], ChoiceProbabilities(weights))
+        nodes = []
+        for number, (alternative, location) in enumerate(alternatives):
+            if weight := _WEIGHT.match(alternative):
+                weights[number] *= int(weight[1])
+                alternative = alternative[weight.end() :]
+            nodes.append(self._sequence(alternative, location))
+        return AlternativeNode(nodes, ChoiceProbabilities(weights))
 
-    def _series(self, text: str, rule: str) -> GrammarNode:
+    def _sequence(self, text: str, location: Location) -> GrammarNode:
         nodes: list[GrammarNode] = []
         position = 0
         while position < len(text):
-            end = _end(text, position, rule)
-            part, position = text[position:end], end
-            if part[0] == "[":
-                nodes.append(self._choice(_alternatives(part[1:-1]), rule))
-            elif part[0] == "<":
-                nodes.append(self._reference(part[1:-1], rule))
+            end = self._element_end(text, position, location)
+            element, position = text[position:end], end
+            if element[0] == "[":
+                nodes.append(self._choice([(text, location) for text in _split_alternatives(element[1:-1])]))
+            elif element[0] == "<":
+                nodes.append(self._reference(element[1:-1], location))
             else:
-                nodes.append(LiteralNode(part))
+                nodes.append(LiteralNode(element))
         return nodes[0] if len(nodes) == 1 else SequenceNode(nodes)
 
-    def _reference(self, text: str, rule: str) -> GrammarNode:
-        found = _REFERENCE.fullmatch(text)
-        if not found:
-            self._complain(f"<{text}> is no reference", rule)
-        name, form = found["name"], found["form"] or ""
-        if not found["variable"] and name[0].isupper():
+    def _element_end(self, text: str, start: int, location: Location) -> int:
+        """Where the element that begins here ends: a bracket with all inside it, a reference, or plain words."""
+        if text[start] == "<":
+            end = text.find(">", start)
+            return end + 1 if end >= 0 else self._fail(f"a < that never closes in {text!r}", location)
+        if text[start] != "[":
+            match = re.compile(r"[<\[]").search(text, start)
+            return match.start() if match else len(text)
+        depth = 0
+        for position in range(start, len(text)):
+            depth += (text[position] == "[") - (text[position] == "]")
+            if depth == 0:
+                return position + 1
+        return self._fail(f"a [ that never closes in {text!r}", location)
+
+    def _reference(self, text: str, location: Location) -> GrammarNode:
+        match = _REFERENCE.fullmatch(text)
+        if not match:
+            self._fail(f"<{text}> is no reference", location)
+        name, form = match["name"], match["form"] or ""
+        if not match["variable"] and name[0].isupper():
             return ReferenceNode(name, f"{self.language}.{form}")
-        full = f"{name}.{form}" if form else name
-        if found["on"]:
-            return self._depending(full, found["on"], rule)
-        if full in self.rules:
-            node = self.rules[full]
-            joint = self._joint if found["apart"] == "*" else ""
-            return SubsetNode(node, int(found["count"]), joint) if found["count"] else node
+        rule = f"{name}.{form}" if form else name
+        if match["on"]:
+            return self._conditional(rule, match["on"], location)
+        if rule in self.rules:
+            node = self.rules[rule]
+            separator = " " if self.language == "en" and match["apart"] == "*" else ""
+            return SubsetNode(node, int(match["count"]), separator) if match["count"] else node
         if name not in self.lexicons:
-            self._complain(f"nothing is named {name!r}", rule)
-        others = tuple(found["others"].split("-")[1:])
+            self._fail(f"nothing is named {name!r}", location)
+        others = tuple(match["others"].split("-")[1:])
         return LexiconNode(
-            self.lexicons[name], f"{self.language}.{form}", found["variable"] or "", others, bool(found["silent"])
+            self.lexicons[name], f"{self.language}.{form}", match["variable"] or "", others, bool(match["silent"])
         )
 
-    def _depending(self, name: str, variable: str, rule: str) -> GrammarNode:
-        start = f"{name}."
-        kinds = {full.removeprefix(start): node for full, node in self.rules.items() if full.startswith(start)}
-        if not kinds:
-            self._complain(f"no rules are named {start}…", rule)
-        return ConditionalNode(variable, kinds)
+    def _conditional(self, name: str, variable: str, location: Location) -> GrammarNode:
+        prefix = f"{name}."
+        rules = {rule.removeprefix(prefix): node for rule, node in self.rules.items() if rule.startswith(prefix)}
+        if not rules:
+            self._fail(f"no rules are named {prefix}…", location)
+        return ConditionalNode(variable, rules)
 
-    def _complain(self, what: str, rule: str) -> NoReturn:
-        raise ForebearError(f"{self.language} grammar, rule {rule!r}: {what}")
+    def _fail(self, message: str, location: Location) -> NoReturn:
+        description = f"{self.language} grammar, rule {location.rule!r}: {message}"
+        raise ForebearError(description, file=location.file, line=location.line)
 
 
-def _written(text: str, joint: str) -> list[tuple[str, list[str]]]:
-    rules: list[tuple[str, list[str]]] = []
-    for line in text.splitlines():
-        depth, line = len(line) - len(line.lstrip()), line.strip()
-        if not line:
-            continue
-        if depth == 0:
-            rules.append((line, []))
-        elif depth <= 4:
-            rules[-1][1].append(re.sub(r"(^|\* ?)-$", r"\1", line))  # a bare - is nothing
+def _split_alternatives(text: str) -> list[str]:
+    """The alternatives of a bracket, split at the bars that are in no inner bracket."""
+    alternatives, depth = [""], 0
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        if char == "|" and depth == 0:
+            alternatives.append("")
         else:
-            rules[-1][1][-1] += joint + line
-    return [(name, [_unfolded(alternative) for alternative in alternatives]) for name, alternatives in rules]
-
-
-def _unfolded(alternative: str) -> str:
-    return alternative.replace("¶", "\n").replace("_", " ")
-
-
-def _end(text: str, start: int, rule: str) -> int:
-    """Where the part that begins here ends: a bracket with all inside it, a reference, or plain words."""
-    if text[start] == "<":
-        return text.index(">", start) + 1
-    if text[start] != "[":
-        found = re.compile(r"[<\[]").search(text, start)
-        return found.start() if found else len(text)
-    depth = 0
-    for position in range(start, len(text)):
-        depth += (text[position] == "[") - (text[position] == "]")
-        if depth == 0:
-            return position + 1
-    raise ForebearError(f"rule {rule!r}: a [ that never closes in {text!r}")
-
-
-def _alternatives(text: str) -> list[str]:
-    """Cut at the bars that stand in no inner bracket."""
-    parts, depth = [""], 0
-    for sign in text:
-        depth += (sign == "[") - (sign == "]")
-        if sign == "|" and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
+            alternatives[-1] += char
+    return alternatives

@@ -1,62 +1,33 @@
-"""A small bilingual world whose texts have a known information content: stories, and the limit no model can pass.
+"""A small bilingual world whose texts have a known information content: stories, and the entropy of their source.
 
-Every story is a function of (seed, number) alone. Its `bits` are −log2 of the probability of the decisions behind it;
-the grammar is made so that a text has one derivation only, so they are −log2 of the probability of the text itself, its
-end included. `information` proves it for any text: it reads it back and sums over every derivation. (A text with
-two would make `bits` an upper bound of its information, never a lower one.) Total bits over total bytes is the entropy
-of the source: no model can do better on average.
+Every story is a function of (seed, number) alone. Its `bits` are −log2 of the probability of the decisions behind it.
+The grammar is unambiguous, so they are −log2 of the probability of the text itself, its end included. `information`
+proves it for any text: it parses the text and sums over all derivations. (A text with two derivations would make `bits`
+an upper bound of its information, never a lower one.) Total bits over total bytes is the entropy of the source: no
+model can do better on average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from math import sqrt
-from types import MappingProxyType
 from typing import Literal
 
-from forebear.demo import (
-    cases,
-    chinese_private,
-    chinese_public,
-    chinese_talk,
-    clauses,
-    deeds,
-    doings,
-    english_private,
-    english_public,
-    english_talk,
-    grammar,
-    meanings,
-    measures,
-    people,
-    places,
-    questions,
-    senses,
-    things,
-)
-from forebear.demo.grammar import DemoGrammar
-from forebear.demo.lexicon import LANGUAGES, ChoiceProbabilities, DemoLexicon, RandomSource
-from forebear.errors import InputError
+from forebear.demo import grammar
+from forebear.demo.grammar import DemoGrammar, Location, RuleText, parse_rules
+from forebear.demo.words import LANGUAGES, ChoiceProbabilities, RandomSource, read_demo_data, world_lexicons
+from forebear.errors import ForebearError, InputError
 
 DemoLanguage = Literal["en", "zh", "both"]
-# What is told, and how often against the others.
-KINDS = {
-    "street": 4, "case": 4, "tale": 4, "diary": 3, "letter": 3, "talk": 3, "people": 2, "weather": 2, "food": 2,
-    "sport": 1, "travel": 1, "business": 1, "notice": 1, "scene": 2,
-}  # fmt: skip
+QUESTION_COLUMNS = ["story", "answer", "known", "en", "zh"]
 _EVEN = ChoiceProbabilities([1.0, 1.0])
-
-_RULES = {
-    "en": (english_public.RULES, english_private.RULES, english_talk.RULES),
-    "zh": (chinese_public.RULES, chinese_private.RULES, chinese_talk.RULES),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class DemoDocument:
-    """A text, and how much it tells: −log2 of its probability."""
+    """A text and its information: −log2 of its probability."""
 
     text: str
     bits: float
@@ -72,10 +43,49 @@ class EntropyEstimate:
     stories: int
 
 
+# --- Stories ---
+
+
+def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
+    """Story `number` of a seed; it does not depend on other stories."""
+    chooser = RandomSource(f"{language}/{seed}/{number}")
+    story_language = LANGUAGES[chooser.choose(_EVEN)] if language == "both" else language
+    state = grammar.GenerationState(chooser)
+    grammar_for(story_language).rules["document"].write(state)
+    return DemoDocument(state.text(), chooser.bits, story_language)
+
+
+def world_documents(
+    language: DemoLanguage = "both", size_in_bytes: int = 1_000_000, seed: int = 0
+) -> Iterator[DemoDocument]:
+    """Stories until their texts have at least so many bytes together."""
+    total = number = 0
+    while total < size_in_bytes:
+        story = make_story(language, seed, number)
+        total += len(story.text.encode())
+        number += 1
+        yield story
+
+
+def information(text: str, language: str) -> float:
+    """Bits of a text under the source, over all its derivations; infinite for a text that the source never produces."""
+    return grammar.text_information(grammar_for(language).rules["document"], text)
+
+
 @cache
-def world_lexicons() -> MappingProxyType[str, DemoLexicon]:
-    found = [lexicon for part in (people, places, things, measures, doings, deeds) for lexicon in part.lexicons()]
-    return MappingProxyType({lexicon.name: lexicon for lexicon in found})
+def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> EntropyEstimate:
+    """True bits per byte, from a large sample: total bits over total bytes.
+
+    The error is that of a ratio of means: the deviation of stories from the common rate, by the size of the sample.
+    """
+    pairs = [(story.bits, len(story.text.encode())) for story in world_documents(language, size_in_bytes, seed)]
+    bits, size = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    rate, count = bits / size, len(pairs)
+    squares = sum((pair[0] - rate * pair[1]) ** 2 for pair in pairs)
+    return EntropyEstimate(rate, sqrt(squares * count / max(1, count - 1)) / size, count)
+
+
+# --- The grammar of a language, from the files in data/ ---
 
 
 @cache
@@ -85,53 +95,129 @@ def grammar_for(language: str) -> DemoGrammar:
         raise InputError(
             f"the small world does not speak {language!r}", hint=f"there are: {', '.join(LANGUAGES)}, both"
         )
-    top = "document\n" + "\n".join(f"    {weight}* <story.{kind}>" for kind, weight in KINDS.items())
+    text, file = read_demo_data(f"rules_{language}.txt")
+    rules = parse_rules(text, language, file)
     return DemoGrammar(
         language,
         world_lexicons(),
-        [
-            top,
-            *_RULES[language],
-            *clauses.clause_rules(language),
-            *(part.rules(language) for part in (cases, senses, meanings, questions)),
-        ],
+        [*rules, *_sense_rules(language), *_meaning_rules(language), *_question_rules(language)],
     )
 
 
-def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
-    """Story `number` of a seed, whatever was told before."""
-    chooser = RandomSource(f"{language}/{seed}/{number}")
-    own = LANGUAGES[chooser.choose(_EVEN)] if language == "both" else language
-    telling = grammar.GenerationState(chooser)
-    grammar_for(own).rules["document"].write(telling)
-    return DemoDocument(telling.text(), chooser.bits, own)
-
-
-def world_documents(
-    language: DemoLanguage = "both", size_in_bytes: int = 1_000_000, seed: int = 0
-) -> Iterator[DemoDocument]:
-    """Stories until their texts have at least so many bytes together."""
-    told = number = 0
-    while told < size_in_bytes:
-        one = make_story(language, seed, number)
-        told += len(one.text.encode())
-        number += 1
-        yield one
-
-
-def information(text: str, language: str) -> float:
-    """Bits of a text as the source sees it, over all its derivations; infinite for what it never tells."""
-    return grammar.text_information(grammar_for(language).rules["document"], text)
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines without blank lines and comments."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.rstrip()
 
 
 @cache
-def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> EntropyEstimate:
-    """True bits per byte, from a large sample: total bits over total bytes.
+def sense_sentences(language: str) -> dict[str, dict[str, list[tuple[str, Location]]]]:
+    """Word → sense → sentences, each with its location in data/senses_*.txt, which documents the format."""
+    text, file = read_demo_data(f"senses_{language}.txt")
+    senses: dict[str, dict[str, list[tuple[str, Location]]]] = {}
+    sentences: list[tuple[str, Location]] | None = None
+    rule = ""
+    for number, line in _lines(text):
+        if not line.startswith(" "):
+            word, separator, sense = line.partition(": ")
+            if not separator:
+                raise ForebearError(f"`word: sense` is expected, found {line!r}", file=file, line=number)
+            sentences = senses.setdefault(word, {}).setdefault(sense, [])
+            rule = f"sense.{word}.{sense}"
+        elif sentences is None:
+            raise ForebearError("a sentence before the first `word: sense`", file=file, line=number)
+        else:
+            sentences.append((line.strip(), Location(rule, file, number)))
+    return senses
 
-    The error is that of a ratio of means: how far stories stray from the common rate, by the size of the sample.
+
+def _sense_rules(language: str) -> list[RuleText]:
+    """The sentences as rules `sense.WORD.SENSE`, and `scene.sense`, which stays with one of them."""
+    rules: list[RuleText] = []
+    scenes: list[tuple[str, Location]] = []
+    for word, senses in sense_sentences(language).items():
+        for sense, sentences in senses.items():
+            location = sentences[0][1]
+            rules.append(RuleText(f"sense.{word}.{sense}", location, sentences))
+            scenes += [(f"<sense.{word}.{sense}*{count}>", location) for count in (2, 3)]
+    return [*rules, RuleText("scene.sense", scenes[0][1], scenes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The things that a meaning is about, and its wordings by language."""
+
+    things: str
+    location: Location
+    wordings: dict[str, list[tuple[str, Location]]] = field(default_factory=dict)
+
+
+@cache
+def load_meanings() -> dict[str, Meaning]:
+    """The meanings of data/meanings.txt by name; the file documents its format."""
+    text, file = read_demo_data("meanings.txt")
+    meanings: dict[str, Meaning] = {}
+    wordings: list[tuple[str, Location]] | None = None
+    meaning: Meaning | None = None
+    for number, line in _lines(text):
+        if line in LANGUAGES:
+            if meaning is None:
+                raise ForebearError(f"{line!r} before the first meaning", file=file, line=number)
+            wordings = meaning.wordings.setdefault(line, [])
+        elif line.startswith(" "):
+            if meaning is None or wordings is None:
+                raise ForebearError("a wording that is not below en or zh", file=file, line=number)
+            wordings.append((line.strip(), meaning.location._replace(line=number)))
+        else:
+            name, _, things = line.partition(" ")
+            if not things:
+                raise ForebearError(f"`name <~P=person>…` is expected, found {line!r}", file=file, line=number)
+            meaning = meanings[name] = Meaning(things, Location(f"meaning.{name}", file, number))
+            wordings = None
+    return meanings
+
+
+def _meaning_rules(language: str) -> Iterator[RuleText]:
+    """Each meaning as a rule `things.NAME`, which writes nothing, and a rule `meaning.NAME`."""
+    for name, meaning in load_meanings().items():
+        location = meaning.location
+        if not meaning.wordings.get(language):
+            raise ForebearError(f"{name!r} has no wording in {language!r}", file=location.file, line=location.line)
+        yield RuleText(f"things.{name}", location, [(meaning.things, location)])
+        yield RuleText(f"meaning.{name}", location, meaning.wordings[language])
+
+
+@cache
+def _question_rows() -> list[tuple[dict[str, str], Location]]:
+    """The rows of data/questions.tsv.
+
+    Columns: the kind of story, the variable that is the answer, other variables that must be known, and the question in
+    both languages.
     """
-    pairs = [(one.bits, len(one.text.encode())) for one in world_documents(language, size_in_bytes, seed)]
-    bits, size = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    rate, count = bits / size, len(pairs)
-    strays = sum((pair[0] - rate * pair[1]) ** 2 for pair in pairs)
-    return EntropyEstimate(rate, sqrt(strays * count / max(1, count - 1)) / size, count)
+    text, file = read_demo_data("questions.tsv")
+    header, *lines = text.splitlines()
+    if header.split("\t") != QUESTION_COLUMNS:
+        raise ForebearError(f"the columns must be {', '.join(QUESTION_COLUMNS)}", file=file, line=1)
+    rows: list[tuple[dict[str, str], Location]] = []
+    for number, line in enumerate(lines):
+        cells = line.split("\t")
+        if len(cells) != len(QUESTION_COLUMNS):
+            raise ForebearError(f"{len(cells)} columns instead of {len(QUESTION_COLUMNS)}", file=file, line=number + 2)
+        location = Location(f"question.{number}", file, number + 2)
+        rows.append((dict(zip(QUESTION_COLUMNS, cells, strict=True)), location))
+    return rows
+
+
+@cache
+def story_questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
+    """Kind of story → (variable that is the answer, variables that must be known too, number of the question)."""
+    questions: dict[str, list[tuple[str, Sequence[str], int]]] = {}
+    for number, (row, _) in enumerate(_question_rows()):
+        questions.setdefault(row["story"], []).append((row["answer"], row["known"].split(), number))
+    return questions
+
+
+def _question_rules(language: str) -> Iterator[RuleText]:
+    for row, location in _question_rows():
+        yield RuleText(location.rule, location, [(row[language], location)])

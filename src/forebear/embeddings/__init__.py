@@ -1,1 +1,1 @@
-"""Words as rows of a table: vectors learned by compiled loops, without torch."""
+"""Word vectors: training in compiled loops without torch, lookup, nearest neighbors and evaluation."""

@@ -1,4 +1,4 @@
-"""GloVe: a vector for each word such that products of vectors are logs of how often the words stand together."""
+"""GloVe: word vectors whose dot products approximate log co-occurrence counts, trained with AdaGrad."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from forebear.errors import ForebearError, InputError
 from forebear.kernels.glove_table import glove_table, padded_width
 from forebear.objectives.batch import Batch, shuffled_positions
 
-SIDES = ("words", "contexts")
-FEW = 1 << 14  # entries for which threads are not worth their while
+TABLES = ("words", "contexts")
+FEW = 1 << 14  # below this, threads cost more than they gain
 
 
 class GloveModel:
-    """w·c + b + b' for any two words, of which the second has vectors of its own; moved by AdaGrad, entry by entry.
+    """Predicts log counts as w·c + b + b', with separate word and context vectors; AdaGrad entry by entry.
 
-    vocabulary  how many ids there are
-    never       ids that are no words: their vectors are 0
-    width       numbers in a vector
+    vocabulary  vocabulary size
+    never       ids that are not words: their vectors stay 0
+    width       embedding size
     """
 
     heads = ("together",)
-    nothing: float | None = None  # what vectors lose that know nothing, where that is known
+    nothing: float | None = None  # loss of untrained vectors, if known
     loss = "half the squared error of the log of a count, weighted; of held-out text, from the line that fits it best"
     update_rule = "AdaGrad, entry by entry"
 
@@ -37,37 +37,40 @@ class GloveModel:
         if width < 1:
             raise InputError(f"vectors of {width} numbers", hint="choose a width of 1 or more, such as 100")
         self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
-        self._room = padded_width(width)
-        self._tables = {side: glove_table(vocabulary, self._room) for side in SIDES}
+        self._padded_width = padded_width(width)
+        self._tables = {name: glove_table(vocabulary, self._padded_width) for name in TABLES}
         self.counts = np.zeros(vocabulary, np.int64)
 
-    def _values(self, side: str) -> dict[str, np.ndarray]:
-        """Vectors and biases of a side, to read or to fill."""
-        whole = self._tables[side]
-        return {f"{side}.vectors": whole[:, : self.width], f"{side}.biases": whole[:, 2 * self._room]}
+    def _value_arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Views of the vectors and biases of one table."""
+        table = self._tables[name]
+        return {f"{name}.vectors": table[:, : self.width], f"{name}.biases": table[:, 2 * self._padded_width]}
 
-    def _squares(self, side: str) -> dict[str, np.ndarray]:
-        """AdaGrad's sums of squared steps, of vectors and of biases."""
-        whole = self._tables[side]
-        squares = {"vectors": whole[:, self._room : self._room + self.width], "biases": whole[:, 2 * self._room + 1]}
-        return {f"{side}.{name}.squares": part for name, part in squares.items()}
+    def _squared_steps(self, table_name: str) -> dict[str, np.ndarray]:
+        """Views of AdaGrad's sums of squared gradients, of vectors and biases."""
+        table = self._tables[table_name]
+        squares = {
+            "vectors": table[:, self._padded_width : self._padded_width + self.width],
+            "biases": table[:, 2 * self._padded_width + 1],
+        }
+        return {f"{table_name}.{name}.squares": array for name, array in squares.items()}
 
-    # -- learning
+    # -- training
 
     def prepass(self, source: Subset, given: Mapping[str, np.ndarray] | None = None) -> None:
-        """Counts the words of the text to learn from; those of an earlier text are `given` with its vectors."""
+        """Count the words of the training text, on top of the counts of an earlier run (`given`)."""
         self.counts = PhraseTable.empty(self.vocabulary).count(source)
         if given is not None:
             self.counts[: len(given["counts"])] += given["counts"]
 
     def initialize(self, seed: int) -> None:
-        """Small numbers drawn by chance, the same for the same seed, and none for what is no word."""
+        """Initialize with small random numbers from the seed; ids that are not words get zeros."""
         rng = np.random.default_rng(seed)
-        for side in SIDES:
-            self._tables[side] = glove_table(self.vocabulary, self._room)
-            for place in self._values(side).values():
-                place[:] = (rng.random(place.shape, np.float32) - np.float32(0.5)) / self.width
-                place[list(self.never)] = 0
+        for table_name in TABLES:
+            self._tables[table_name] = glove_table(self.vocabulary, self._padded_width)
+            for array in self._value_arrays(table_name).values():
+                array[:] = (rng.random(array.shape, np.float32) - np.float32(0.5)) / self.width
+                array[list(self.never)] = 0
 
     def train_batch(
         self,
@@ -78,118 +81,133 @@ class GloveModel:
         threads: int = 1,
         deterministic: bool = False,
     ) -> float:
-        """Learns from each entry in turn; their mean loss, ½ f (w·c + b + b' - log x)², each before it was learned.
+        """Train on each entry in turn; returns their mean loss ½ f (w·c + b + b' - log x)², each before its update.
 
-        Threads at work at the same time share no word, and wait for each other before they do: the same bits come about
-        whatever their number, and `deterministic` costs nothing more.
+        Threads that run at the same time share no word and synchronize between turns, so results are bit-identical for
+        any number of threads and `deterministic` has no cost.
         """
         from forebear.kernels import glove as kernels
 
-        given = _entries(batch)
-        order, starts = kernels.group_blocks(given[0], given[1], self.vocabulary)
-        sweep, told = kernels.glove_sweeper(self._room), np.zeros(kernels.ROW_GROUPS**2)
-        turns, threads = np.arange(len(told)).reshape(kernels.ROW_GROUPS, -1), min(threads, kernels.ROW_GROUPS)
+        entries = _entries(batch)
+        order, starts = kernels.group_blocks(entries[0], entries[1], self.vocabulary)
+        sweep, losses = kernels.glove_sweeper(self._padded_width), np.zeros(kernels.ROW_GROUPS**2)
+        turns, threads = np.arange(len(losses)).reshape(kernels.ROW_GROUPS, -1), min(threads, kernels.ROW_GROUPS)
         turns = turns[shuffled_positions(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
 
         def learn(blocks: np.ndarray) -> None:
-            sweep(order, starts, blocks, *given, *self._tables.values(), rate, told)
+            sweep(order, starts, blocks, *entries, *self._tables.values(), rate, losses)
 
         if threads == 1 or len(order) < FEW:
             learn(turns.ravel())
         else:
-            _in_turns(learn, _dealt(turns, np.diff(starts), threads))
-        return float(told.sum()) / max(1, len(order))
+            _run_turns(learn, _assign_blocks(turns, np.diff(starts), threads))
+        return float(losses.sum()) / max(1, len(order))
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:
-        """The sum of the losses of these entries in double precision, and how many there are.
+        """Summed loss of these entries in double precision, and their number.
 
-        In a shorter text all counts are lower by about the same factor, and nearer to each other: of the rare pairs
-        only those stand in it that happened to be more frequent than they are. That is no error of the vectors, and
-        whoever knows the counts of the longer text by heart would lose more by it than who knows little. So what is
-        predicted is measured by the line that fits these entries best: text of any length can examine.
+        In a shorter text, all counts are lower by about the same factor and closer together: rare pairs appear in it
+        only if they happen to be more frequent there. That is not an error of the vectors, and would penalize a model
+        that fits the long text well. So predictions are first mapped by the line that fits these entries best, which
+        makes held-out text of any length usable.
         """
         from forebear.kernels import glove as kernels
 
-        given = _entries(batch)
-        moments = kernels.batch_moments(*given, *self._tables.values(), self._room)
-        whole, told, logs, told_squared, both, logs_squared = moments
-        if not whole:
-            return 0.0, len(given[0])
-        varied, common, asked = (
-            total - one * other / whole
-            for total, one, other in ((told_squared, told, told), (both, told, logs), (logs_squared, logs, logs))
+        entries = _entries(batch)
+        moments = kernels.batch_moments(*entries, *self._tables.values(), self._padded_width)
+        total_weight, predicted, log_counts, predicted_squared, products, log_counts_squared = moments
+        if not total_weight:
+            return 0.0, len(entries[0])
+        variance, covariance, log_variance = (
+            total - left * right / total_weight
+            for total, left, right in (
+                (predicted_squared, predicted, predicted),
+                (products, predicted, log_counts),
+                (log_counts_squared, log_counts, log_counts),
+            )
         )
-        slope = max(0.0, common / varied) if varied > 0 else 0.0  # what goes the wrong way tells nothing
-        return max(0.0, 0.5 * (asked - slope * common)), len(given[0])
+        slope = max(0.0, covariance / variance) if variance > 0 else 0.0  # a negative correlation predicts nothing
+        return max(0.0, 0.5 * (log_variance - slope * covariance)), len(entries[0])
 
-    # -- its state
+    # -- state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Vectors and biases, of words as rows and as columns, and how often each word was seen."""
-        return {name: np.ascontiguousarray(part) for name, part in self._places().items()}
+        """Vectors and biases of words and of contexts, and word counts."""
+        return {name: np.ascontiguousarray(array) for name, array in self._state_arrays().items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        self._take(arrays, self._places())
+        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
+        self._assign_arrays(arrays, self._state_arrays())
 
-    def _places(self) -> dict[str, np.ndarray]:
-        return {name: part for side in SIDES for name, part in self._values(side).items()} | {"counts": self.counts}
+    def _state_arrays(self) -> dict[str, np.ndarray]:
+        return {name: array for table_name in TABLES for name, array in self._value_arrays(table_name).items()} | {
+            "counts": self.counts
+        }
 
     def training_state(self) -> dict[str, np.ndarray]:
-        """What else is needed to go on: the squared steps of each number, added up."""
-        return {name: np.ascontiguousarray(part) for side in SIDES for name, part in self._squares(side).items()}
+        """AdaGrad's accumulators, needed to resume."""
+        return {
+            name: np.ascontiguousarray(array)
+            for table_name in TABLES
+            for name, array in self._squared_steps(table_name).items()
+        }
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._take(arrays, {name: part for side in SIDES for name, part in self._squares(side).items()})
+        self._assign_arrays(
+            arrays, {name: array for table_name in TABLES for name, array in self._squared_steps(table_name).items()}
+        )
 
     def warm_start(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Begins with vectors that were learned before, of all our words or of the first of them, with full steps."""
-        for side in SIDES:
-            for name, place in self._values(side).items():
-                if arrays[name].shape[1:] != place.shape[1:]:
+        """Start from trained vectors of all words, or of the first of them, with fresh AdaGrad accumulators."""
+        for table_name in TABLES:
+            for name, array in self._value_arrays(table_name).items():
+                if arrays[name].shape[1:] != array.shape[1:]:
                     raise ForebearError("the vectors to go on from have another width", hint="leave out --width")
-                place[: len(arrays[name])] = arrays[name]
+                array[: len(arrays[name])] = arrays[name]
 
-    def _take(self, arrays: Mapping[str, np.ndarray], places: dict[str, np.ndarray]) -> None:
-        for what, odd in (("lacks", set(places) - set(arrays)), ("has, but should not,", set(arrays) - set(places))):
-            if odd:
-                raise ForebearError(f"the state of a GloVe model {what} {sorted(odd)}")
-        for name, place in places.items():
-            if arrays[name].shape != place.shape or arrays[name].dtype != place.dtype:
-                kinds = [f"{array.dtype} {list(array.shape)}" for array in (arrays[name], place)]
-                raise ForebearError(f"{name!r} of a GloVe model is {kinds[0]}, not {kinds[1]}")
-        for name, place in places.items():
-            place[:] = arrays[name]
+    def _assign_arrays(self, arrays: Mapping[str, np.ndarray], targets: dict[str, np.ndarray]) -> None:
+        for problem, names in (
+            ("lacks", set(targets) - set(arrays)),
+            ("has, but should not,", set(arrays) - set(targets)),
+        ):
+            if names:
+                raise ForebearError(f"the state of a GloVe model {problem} {sorted(names)}")
+        for name, target in targets.items():
+            if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
+                descriptions = [f"{array.dtype} {list(array.shape)}" for array in (arrays[name], target)]
+                raise ForebearError(f"{name!r} of a GloVe model is {descriptions[0]}, not {descriptions[1]}")
+        for name, target in targets.items():
+            target[:] = arrays[name]
 
-    # -- what it says
+    # -- results
 
     @property
     def matrix(self) -> np.ndarray:
-        """(V, width) the vector of each word: those of the word as a row and as a column, added up."""
-        words, contexts = (whole[:, : self.width] for whole in self._tables.values())
+        """(V, width) word plus context vectors."""
+        words, contexts = (table[:, : self.width] for table in self._tables.values())
         return words + contexts
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """Of every word that was seen."""
+        """Vectors of every word with a count, by falling frequency."""
         rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.never], np.int64)
         rows = rows[np.argsort(-self.counts[rows], kind="stable")]
         return WordVectors([tokens[int(row)] for row in rows], self.matrix[rows], self.counts[rows])
 
     @property
     def training_state_size(self) -> int:
-        """One for each parameter."""
+        """One accumulator for each parameter."""
         return self.num_parameters
 
     @property
     def num_parameters(self) -> int:
-        return len(SIDES) * self.vocabulary * (self.width + 1)
+        return len(TABLES) * self.vocabulary * (self.width + 1)
 
     @property
     def notes(self) -> list[str]:
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Facts as JSON values."""
+        """Settings as JSON values."""
         return {"vocabulary": self.vocabulary, "words": self.vocabulary - len(self.never), "width": self.width}
 
 
@@ -198,32 +216,32 @@ def _entries(batch: Batch) -> tuple[np.ndarray, ...]:
     return inputs["tokens"], inputs["beside"], batch.targets["together"], inputs["weights"]
 
 
-def _dealt(turns: np.ndarray, sizes: np.ndarray, threads: int) -> list[list[np.ndarray]]:
-    """What each thread has to do in each turn: the largest blocks first, always to who has least."""
-    shares: list[list[np.ndarray]] = [[] for _ in range(threads)]
+def _assign_blocks(turns: np.ndarray, sizes: np.ndarray, threads: int) -> list[list[np.ndarray]]:
+    """Blocks of each thread in each turn: the largest first, each to the least loaded thread."""
+    assignments: list[list[np.ndarray]] = [[] for _ in range(threads)]
     for turn in turns:
-        mine, held = [[] for _ in range(threads)], [0] * threads
+        turn_blocks, loads = [[] for _ in range(threads)], [0] * threads
         for block in turn[np.argsort(-sizes[turn], kind="stable")].tolist():
-            least = held.index(min(held))
-            mine[least].append(block)
-            held[least] += int(sizes[block])
-        for share, blocks in zip(shares, mine, strict=True):
-            share.append(np.array(blocks, turns.dtype))
-    return shares
+            lightest = loads.index(min(loads))
+            turn_blocks[lightest].append(block)
+            loads[lightest] += int(sizes[block])
+        for assignment, blocks in zip(assignments, turn_blocks, strict=True):
+            assignment.append(np.array(blocks, turns.dtype))
+    return assignments
 
 
-def _in_turns(learn: Callable[[np.ndarray], None], shares: list[list[np.ndarray]]) -> None:
-    """Threads that begin each turn together."""
-    barrier = Barrier(len(shares))
+def _run_turns(train: Callable[[np.ndarray], None], assignments: list[list[np.ndarray]]) -> None:
+    """Run threads that synchronize before each turn."""
+    barrier = Barrier(len(assignments))
 
-    def work(share: list[np.ndarray]) -> None:
+    def work(assignment: list[np.ndarray]) -> None:
         try:
-            for blocks in share:
-                learn(blocks)
+            for blocks in assignment:
+                train(blocks)
                 barrier.wait()
         except BaseException:
-            barrier.abort()  # or the others would wait for ever
+            barrier.abort()  # or the others would wait forever
             raise
 
-    with ThreadPoolExecutor(len(shares)) as pool:
-        list(pool.map(work, shares))
+    with ThreadPoolExecutor(len(assignments)) as pool:
+        list(pool.map(work, assignments))

@@ -1,4 +1,4 @@
-"""The nearest rows of a matrix of vectors by cosine: exact, in blocks, or by an index that gives most of them."""
+"""Nearest rows of a matrix by cosine: exact search in blocks, or approximate search with an HNSW index."""
 
 from __future__ import annotations
 
@@ -13,101 +13,107 @@ import numpy as np
 from forebear.embeddings.word_table import IdentityMatrix
 from forebear.errors import ForebearError
 
-BLOCK_BYTES = 1 << 22  # numbers of the matrix taken up at once: bounds memory, changes no result
-ASKED = 256  # vectors whose neighbours are looked for at once
-COSINE_DIGITS = 6  # of a cosine; those that agree so far are equal, and the earlier row comes first
+BLOCK_BYTES = 1 << 22  # floats of the matrix per block: bounds memory, does not affect results
+ASKED = 256  # queries per block
+COSINE_DIGITS = 6  # of a cosine; cosines equal to this precision are ties, and the earlier row comes first
 MIN_NORM = 1e-12
-PROBED = 200  # rows by which it is measured how many of the nearest an index finds
+RECALL_SAMPLE = 200  # rows on which the recall of an index is measured
 
 
 @dataclass(frozen=True)
 class KNNResult:
-    """For each vector that was asked about: which rows are nearest, the nearest first, and their cosines."""
+    """The nearest rows of each query, nearest first, and their cosines."""
 
-    rows: np.ndarray  # (asked, top)
-    cosines: np.ndarray  # (asked, top)
+    rows: np.ndarray  # (queries, top)
+    cosines: np.ndarray  # (queries, top)
 
 
-def nearest_rows(asked: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray | None = None) -> KNNResult:
-    """The `top` rows of the (N, D) matrix that are nearest to each of the asked (Q, D), or all where there are fewer.
+def nearest_rows(queries: np.ndarray, matrix: np.ndarray, top: int, norms: np.ndarray | None = None) -> KNNResult:
+    """The `top` nearest rows of the (N, D) matrix for each of the (Q, D) queries.
 
-    The matrix may lie on the disk: it is read block by block. A row of zeros has the cosine 0 to everything. `lengths`
-    are those of its rows, where they are known.
+    The matrix may be memory-mapped: it is read block by block. A row of zeros has cosine 0 with everything.
+    `lengths` are the norms of its rows, if known.
     """
     top = min(top, len(matrix))
-    parts = [_of_some(_scaled(asked[at : at + ASKED]), matrix, top, lengths) for at in range(0, len(asked), ASKED)]
-    if not parts:
+    blocks = [
+        _search_block(_unit_rows(queries[start : start + ASKED]), matrix, top, norms)
+        for start in range(0, len(queries), ASKED)
+    ]
+    if not blocks:
         return KNNResult(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
-    return KNNResult(np.concatenate([part.rows for part in parts]), np.concatenate([part.cosines for part in parts]))
+    return KNNResult(
+        np.concatenate([block.rows for block in blocks]), np.concatenate([block.cosines for block in blocks])
+    )
 
 
-def _of_some(units: np.ndarray, matrix: np.ndarray, top: int, lengths: np.ndarray | None) -> KNNResult:
+def _search_block(units: np.ndarray, matrix: np.ndarray, top: int, norms: np.ndarray | None) -> KNNResult:
     rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
-    for part in cosine_blocks(matrix):
-        found = np.round(cosine_block(units, matrix, part, lengths), COSINE_DIGITS)
-        here, near = top_rows(np.broadcast_to(np.arange(part.start, part.stop), found.shape), found, top)
-        rows, cosines = top_rows(np.hstack((rows, here)), np.hstack((cosines, near)), top)  # earlier rows stand first
+    for block in cosine_blocks(matrix):
+        block_cosines = np.round(cosine_block(units, matrix, block, norms), COSINE_DIGITS)
+        block_rows, block_best = top_rows(
+            np.broadcast_to(np.arange(block.start, block.stop), block_cosines.shape), block_cosines, top
+        )
+        rows, cosines = top_rows(
+            np.hstack((rows, block_rows)), np.hstack((cosines, block_best)), top
+        )  # earlier rows come first
     return KNNResult(rows, cosines)
 
 
 def row_blocks(matrix: np.ndarray) -> Iterator[slice]:
-    """Its rows, as many at a time as may be in memory."""
+    """Slices of rows that fit the block size."""
     step = max(1, BLOCK_BYTES // matrix.shape[1])
-    for at in range(0, len(matrix), step):
-        yield slice(at, min(at + step, len(matrix)))
+    for start in range(0, len(matrix), step):
+        yield slice(start, min(start + step, len(matrix)))
 
 
 def cosine_blocks(matrix: np.ndarray | IdentityMatrix) -> Iterator[slice]:
-    """Rows whose cosines are asked for at once: a block, or all of them where they are never made."""
+    """Slices of rows whose cosines are computed together; all rows of an identity matrix, which is never stored."""
     return iter([slice(0, len(matrix))]) if isinstance(matrix, IdentityMatrix) else row_blocks(matrix)
 
 
 def cosine_block(
-    units: np.ndarray, matrix: np.ndarray | IdentityMatrix, part: slice | np.ndarray, lengths: np.ndarray | None = None
+    units: np.ndarray, matrix: np.ndarray | IdentityMatrix, part: slice | np.ndarray, norms: np.ndarray | None = None
 ) -> np.ndarray:
-    """(Q, n) the cosines of vectors of length 1 with a part of the rows.
-
-    A matrix may say itself what the `cosines` of its rows are: then they need not exist.
-    """
+    """(Q, n) cosines of unit vectors with some rows; an identity matrix computes them without its rows."""
     if isinstance(matrix, IdentityMatrix):
         return matrix.cosines(units, part)
     rows = np.asarray(matrix[part], np.float32)
-    return units @ rows.T / (row_norms(rows) if lengths is None else lengths[part])
+    return units @ rows.T / (row_norms(rows) if norms is None else norms[part])
 
 
 def row_norms(matrix: np.ndarray | IdentityMatrix) -> np.ndarray:
-    """(N,) the lengths of all rows; that of a row of zeros is the smallest there is."""
+    """(N,) norms of all rows, at least MIN_NORM."""
     if isinstance(matrix, IdentityMatrix):
         return matrix.lengths
-    found = (np.asarray(matrix[part], np.float32) for part in row_blocks(matrix))
-    squares = [np.einsum("nd,nd->n", rows, rows) for rows in found]
+    blocks = (np.asarray(matrix[block], np.float32) for block in row_blocks(matrix))
+    squares = [np.einsum("nd,nd->n", rows, rows) for rows in blocks]
     return np.maximum(np.sqrt(np.concatenate(squares)), MIN_NORM) if squares else np.empty(0, np.float32)
 
 
 def top_rows(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `top` of each line, the largest first; of equals those that stand first. Equals stand in their order."""
-    kept = []
+    """The `top` largest cosines of each query and their rows; ties keep their order."""
+    selected = []
     for line in cosines:
         if len(line) > top:
-            least = np.partition(line, len(line) - top)[len(line) - top]
-            places = np.flatnonzero(line >= least)  # a few more than `top` where some are equal
+            threshold = np.partition(line, len(line) - top)[len(line) - top]
+            columns = np.flatnonzero(line >= threshold)  # a few more than `top` if there are ties
         else:
-            places = np.arange(len(line))
-        kept.append(places[np.argsort(-line[places], kind="stable")][:top])
-    chosen = np.array(kept)
-    return np.take_along_axis(rows, chosen, 1), np.take_along_axis(cosines, chosen, 1)
+            columns = np.arange(len(line))
+        selected.append(columns[np.argsort(-line[columns], kind="stable")][:top])
+    order = np.array(selected)
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(cosines, order, 1)
 
 
-def _scaled(vectors: np.ndarray) -> np.ndarray:
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
     found = np.asarray(vectors, np.float32)
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), MIN_NORM)
 
 
 class HNSWIndex:
-    """A graph over the rows of a matrix (usearch's HNSW): finds most of the nearest, looking at few."""
+    """Approximate nearest neighbors over the rows of a matrix: usearch's HNSW graph."""
 
     def __init__(self, matrix: np.ndarray, file: Path | None = None) -> None:
-        """Made, or taken from the `file` if it is there; made once, it is kept there."""
+        """Load the index from `file` if it exists; otherwise build it and save it there."""
         try:
             from usearch.index import Index as Graph  # pyright: ignore[reportMissingImports]
         except ImportError as error:
@@ -118,29 +124,29 @@ class HNSWIndex:
         if file is not None and file.is_file():
             self._graph.load(str(file))
             return
-        for part in row_blocks(matrix):
-            self._graph.add(np.arange(part.start, part.stop), _scaled(matrix[part]))
+        for block in row_blocks(matrix):
+            self._graph.add(np.arange(block.start, block.stop), _unit_rows(matrix[block]))
         if file is not None:
-            aside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
-            self._graph.save(str(aside))
-            aside.replace(file)
+            temp_file = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+            self._graph.save(str(temp_file))
+            temp_file.replace(file)
 
-    def search(self, asked: np.ndarray, top: int) -> KNNResult:
-        """As `nearest`, but some may be missing. Cosines are computed anew, so what is found has its exact place."""
+    def search(self, queries: np.ndarray, top: int) -> KNNResult:
+        """Like `nearest_rows`, but some may be missing. Cosines are recomputed exactly, so the order is exact."""
         top = min(top, len(self.matrix))
-        if not len(asked):
-            return nearest_rows(asked, self.matrix, top)
-        units = _scaled(asked)
-        found = self._graph.search(units, top)
-        rows = np.sort(np.asarray(found.keys, np.int64).reshape(len(units), -1), axis=1)
+        if not len(queries):
+            return nearest_rows(queries, self.matrix, top)
+        units = _unit_rows(queries)
+        matches = self._graph.search(units, top)
+        rows = np.sort(np.asarray(matches.keys, np.int64).reshape(len(units), -1), axis=1)
         pairs = zip(rows, units, strict=True)
-        cosines = np.concatenate([cosine_block(unit[None], self.matrix, near) for near, unit in pairs])
+        cosines = np.concatenate([cosine_block(unit[None], self.matrix, candidates) for candidates, unit in pairs])
         return KNNResult(*top_rows(rows, np.round(cosines, COSINE_DIGITS), top))
 
     def recall(self, top: int) -> float:
-        """The share of the exact nearest that it finds, measured on evenly chosen rows of the matrix itself."""
+        """Recall against exact search, measured on evenly spaced rows of the matrix itself."""
         top = min(top, len(self.matrix))
-        asked = np.asarray(self.matrix[:: max(1, len(self.matrix) // PROBED)][:PROBED])
-        exact, found = nearest_rows(asked, self.matrix, top), self.search(asked, top)
-        # One that is as near as the last of the exact is no mistake: copies of a text are as good as each other.
-        return float(np.mean(found.cosines >= exact.cosines[:, -1:]))
+        queries = np.asarray(self.matrix[:: max(1, len(self.matrix) // RECALL_SAMPLE)][:RECALL_SAMPLE])
+        exact, approximate = nearest_rows(queries, self.matrix, top), self.search(queries, top)
+        # A row as near as the last exact one is not a miss: duplicates are interchangeable.
+        return float(np.mean(approximate.cosines >= exact.cosines[:, -1:]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,12 @@ from forebear.embeddings.word_table import WordVectors
 from forebear.errors import ForebearError
 from forebear.objectives.batch import Batch
 
-BLOCK = 1 << 22  # tokens whose pairs are counted at once
-SEEN = 5  # times that a pair is seen before it can be a phrase; so many are also taken off its count
+if TYPE_CHECKING:
+    from forebear.kernels.windows import WindowBatch
+    from forebear.kernels.word2vec_threads import Word2VecVariant
+
+BLOCK_TOKENS = 1 << 22  # tokens whose pairs are counted at once
+MIN_PAIR_COUNT = 5  # times that a pair is seen before it can be a phrase; so many are also taken off its count
 THRESHOLD = 100.0  # how many times as often as by chance; half as much for what was joined already
 
 
@@ -45,43 +49,45 @@ class PhraseTable:
     def join(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same rows with every phrase one token, from the left: of a b c, where both pairs are known, a b is."""
         for keys, ids in self._by_pass:
-            tokens, lengths = _joined(tokens, lengths, keys, ids)
+            tokens, lengths = _join_pairs(tokens, lengths, keys, ids)
         return tokens, lengths
 
     @cached_property
     def _by_pass(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each pass the keys of its pairs, rising, and their ids."""
-        made, begin = [], 0
+        passes, begin = [], 0
         for end in self.passes:
-            keys = _keys(self.pairs[begin:end, 0], self.pairs[begin:end, 1])
+            keys = _pair_keys(self.pairs[begin:end, 0], self.pairs[begin:end, 1])
             order = np.argsort(keys)
-            made.append((keys[order], (self.vocabulary + begin + order).astype(np.int32)))
+            passes.append((keys[order], (self.vocabulary + begin + order).astype(np.int32)))
             begin = end
-        return made
+        return passes
 
     def phrase_names(self, tokens: Sequence[str]) -> list[str]:
         """What each phrase is called: its words, with a space between those that are written with one."""
         names = list(tokens)
         for first, second in self.pairs.tolist():
-            one, other = names[first], names[second]
-            names.append(one + ("" if _is_wide(one[-1:]) or _is_wide(other[:1]) else " ") + other)
+            left, right = names[first], names[second]
+            names.append(left + ("" if _is_wide(left[-1:]) or _is_wide(right[:1]) else " ") + right)
         return names[len(tokens) :]
 
-    def learn(self, source: Subset, never: np.ndarray, least: int = 1) -> PhraseTable:
+    def learn(self, source: Subset, never: np.ndarray, min_count: int = 1) -> PhraseTable:
         """With one more pass: the pairs that a text, joined as far as it is known, has more often than by chance.
 
         never  whether an id, or any phrase (the last), is no word
         least  how often a pair must be seen, if that is more than SEEN
         """
-        counts, keys, often = self._counted(source)
+        counts, keys, pair_counts = self._count_pairs(source)
         first, second = keys >> 32, keys & 0xFFFFFFFF
-        fine = often >= max(SEEN, least)
-        for side in (first, second):
-            fine &= ~never[np.minimum(side, len(never) - 1)]
-        keys, often, first, second = keys[fine], often[fine], first[fine], second[fine]
-        score = (often - SEEN) * float(counts.sum()) / (counts[first] * counts[second].astype(np.float64))
+        selected = pair_counts >= max(MIN_PAIR_COUNT, min_count)
+        for ids in (first, second):
+            selected &= ~never[np.minimum(ids, len(never) - 1)]
+        keys, pair_counts, first, second = keys[selected], pair_counts[selected], first[selected], second[selected]
+        score = (
+            (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / (counts[first] * counts[second].astype(np.float64))
+        )
         new = np.flatnonzero(score > THRESHOLD / 2 ** len(self.passes))
-        new = new[np.lexsort((keys[new], -often[new]))]  # frequent ones first, as in a vocabulary
+        new = new[np.lexsort((keys[new], -pair_counts[new]))]  # frequent ones first, as in a vocabulary
         pairs = np.concatenate((self.pairs, np.stack((first[new], second[new]), axis=1)))
         return PhraseTable(self.vocabulary, pairs, (*self.passes, len(pairs)))
 
@@ -92,58 +98,60 @@ class PhraseTable:
             counts += np.bincount(tokens, minlength=self.size)
         return counts
 
-    def _counted(self, source: Subset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _count_pairs(self, source: Subset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How often each token occurs, the keys of all pairs that stand together, and how often they do."""
-        counts, keys, often = np.zeros(self.size, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        counts, keys, pair_counts = np.zeros(self.size, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
         for tokens, lengths in self._blocks(source):
             counts += np.bincount(tokens, minlength=self.size)
             inner = np.ones(len(tokens), bool)
             inner[np.cumsum(lengths) - 1] = False
-            here, times = np.unique(_keys(tokens[:-1], tokens[1:])[inner[:-1]], return_counts=True)
-            both = np.concatenate((keys, here))
-            keys, places = np.unique(both, return_inverse=True)
-            often = np.bincount(places, np.concatenate((often, times)), len(keys)).astype(np.int64)
-        return counts, keys, often
+            block_keys, block_counts = np.unique(_pair_keys(tokens[:-1], tokens[1:])[inner[:-1]], return_counts=True)
+            merged = np.concatenate((keys, block_keys))
+            keys, inverse = np.unique(merged, return_inverse=True)
+            pair_counts = np.bincount(inverse, np.concatenate((pair_counts, block_counts)), len(keys)).astype(np.int64)
+        return counts, keys, pair_counts
 
     def _blocks(self, source: Subset):
         """A text as rows, joined, a block at a time; a unit longer than a block is cut."""
-        for begin in range(0, source.num_tokens, BLOCK):
-            yield self.join(*source.token_slice(begin, min(begin + BLOCK, source.num_tokens)))
+        for begin in range(0, source.num_tokens, BLOCK_TOKENS):
+            yield self.join(*source.token_slice(begin, min(begin + BLOCK_TOKENS, source.num_tokens)))
 
 
-def _joined(
+def _join_pairs(
     tokens: np.ndarray, lengths: np.ndarray, keys: np.ndarray, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     if not len(keys) or len(tokens) < 2:
         return tokens, lengths
-    wanted = _keys(tokens[:-1], tokens[1:])
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    begins = np.append(keys[found] == wanted, False)
-    begins[np.cumsum(lengths) - 1] = False  # no pair reaches into the next row
-    here = np.arange(len(tokens))
-    since = here - np.maximum.accumulate(np.where(begins, 0, here + 1))  # how many beginnings stand right before
-    taken = begins & (since % 2 == 0)  # of a b c the first pair takes b away from the second
+    pair_keys = _pair_keys(tokens[:-1], tokens[1:])
+    positions = np.minimum(np.searchsorted(keys, pair_keys), len(keys) - 1)
+    is_pair = np.append(keys[positions] == pair_keys, False)
+    is_pair[np.cumsum(lengths) - 1] = False  # no pair reaches into the next row
+    indices = np.arange(len(tokens))
+    run_length = indices - np.maximum.accumulate(
+        np.where(is_pair, 0, indices + 1)
+    )  # how many beginnings stand right before
+    joined = is_pair & (run_length % 2 == 0)  # of a b c the first pair takes b away from the second
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    lost = np.append(False, taken[:-1])  # second halves
-    made = tokens.copy()
-    made[taken] = ids[found[np.flatnonzero(taken)]]
-    return made[~lost], lengths - np.bincount(rows[lost], minlength=len(lengths))
+    removed = np.append(False, joined[:-1])  # second halves
+    result = tokens.copy()
+    result[joined] = ids[positions[np.flatnonzero(joined)]]
+    return result[~removed], lengths - np.bincount(rows[removed], minlength=len(lengths))
 
 
-def _keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _pair_keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
-def _is_wide(letter: str) -> bool:
+def _is_wide(character: str) -> bool:
     """Whether it is of a script that writes no spaces between words."""
-    return bool(letter) and ("\u3040" <= letter <= "\u9fff" or "\U00020000" <= letter <= "\U0003ffff")
+    return bool(character) and ("\u3040" <= character <= "\u9fff" or "\U00020000" <= character <= "\U0003ffff")
 
 
 # What word2vec learns of a text: which words belong together, how often each occurs, and a vector for each.
 
 
-SHOWN = 5  # phrases that are named
-Make = Callable[[Sequence[str]], Word2VecModel]
+LISTED_PHRASES = 5  # phrases that are named
+ModelFactory = Callable[[Sequence[str]], Word2VecModel]
 
 
 class PhraseModel:
@@ -157,15 +165,17 @@ class PhraseModel:
     """
 
     heads = ("around",)
-    remembered_count = 0
-    descent = "each pair moves its rows at once"
+    training_state_size = 0
+    update_rule = "each pair moves its rows at once"
 
-    def __init__(self, make: Make, *, tokens: Sequence[str], never: Iterable[int], passes: int, least: int = 1) -> None:
-        self._make, self._tokens, self._passes, self._least = make, tokens, passes, least
+    def __init__(
+        self, make_model: ModelFactory, *, tokens: Sequence[str], never: Iterable[int], passes: int, min_count: int = 1
+    ) -> None:
+        self._make, self._tokens, self._passes, self._phrase_min_count = make_model, tokens, passes, min_count
         self._never = np.zeros(len(tokens) + 1, bool)  # one more, which stands for all phrases
         self._never[list(never)] = True
         self.phrases = PhraseTable.empty(len(tokens))
-        self.model = make(tokens)
+        self.model = make_model(tokens)
         self.notes: list[str] = []
 
     @property
@@ -188,7 +198,7 @@ class PhraseModel:
         of its path."""
         return self.model.reports * math.log(2)
 
-    def _joins(self, phrases: PhraseTable) -> None:
+    def _set_phrases(self, phrases: PhraseTable) -> None:
         """From now on these are joined; the model is made anew where that changes the vocabulary."""
         if phrases.size != self.phrases.size:
             self.model = self._make([*self._tokens, *phrases.phrase_names(self._tokens)])
@@ -198,30 +208,34 @@ class PhraseModel:
 
     def prepass(self, source: Subset, given: Mapping[str, np.ndarray] | None = None) -> None:
         """Finds the phrases of a text and counts its words; those of an earlier text are `given` with its vectors."""
-        phrases = PhraseTable.empty(len(self._tokens)) if given is None else self._given_phrases(given)
+        phrases = PhraseTable.empty(len(self._tokens)) if given is None else self._earlier_phrases(given)
         if given is None:
             for _ in range(self._passes):
-                phrases = phrases.learn(source, self._never, self._least)
-        self._joins(phrases)
+                phrases = phrases.learn(source, self._never, self._phrase_min_count)
+        self._set_phrases(phrases)
         counts = phrases.count(source)
         if given is not None:
-            counts[self._rows_of(given)] += given["counts"]
+            counts[self._rows_for(given)] += given["counts"]
         self.model.prepass(counts)
         if self._passes:
-            self.notes.append(self._told_of_phrases())
+            self.notes.append(self._phrase_note())
 
-    def _told_of_phrases(self) -> str:
+    def _phrase_note(self) -> str:
         counts = self._phrase_counts
-        names, own = self.phrases.phrase_names(self._tokens), int(np.count_nonzero(counts >= self._fewest))
-        often = np.argsort(-counts, kind="stable")[: min(own, SHOWN)]
-        shown = f" ({', '.join(names[phrase] for phrase in often.tolist())} …)" if own else ""
-        parts = f"; {len(names) - own:,} more stand in others, or too seldom by themselves" if own < len(names) else ""
-        return f"{own:,} phrases are words of their own{shown}{parts}"
+        names, num_words = self.phrases.phrase_names(self._tokens), int(np.count_nonzero(counts >= self._min_count))
+        order = np.argsort(-counts, kind="stable")[: min(num_words, LISTED_PHRASES)]
+        examples = f" ({', '.join(names[phrase] for phrase in order.tolist())} …)" if num_words else ""
+        remainder = (
+            f"; {len(names) - num_words:,} more stand in others, or too seldom by themselves"
+            if num_words < len(names)
+            else ""
+        )
+        return f"{num_words:,} phrases are words of their own{examples}{remainder}"
 
     @property
-    def _fewest(self) -> int:
+    def _min_count(self) -> int:
         """How often what has a vector was seen: joining leaves some words, and phrases, less often by themselves."""
-        return self._least if self._passes else 1
+        return self._phrase_min_count if self._passes else 1
 
     @property
     def _phrase_counts(self) -> np.ndarray:
@@ -233,66 +247,68 @@ class PhraseModel:
 
     def warm_start(self, given: Mapping[str, np.ndarray]) -> None:
         """Takes the vectors of a run whose words are the first of ours; new words keep the values they began with."""
-        here, rows = self.model.arrays(), self._rows_of(given)
-        parts = len(given["inputs"]) - len(rows)  # rows of letter groups stand behind all words
-        if given["inputs"].shape[1] != self.width or parts != len(here["inputs"]) - self.phrases.size:
+        current, rows = self.model.arrays(), self._rows_for(given)
+        num_bucket_rows = len(given["inputs"]) - len(rows)  # rows of letter groups stand behind all words
+        if given["inputs"].shape[1] != self.width or num_bucket_rows != len(current["inputs"]) - self.phrases.size:
             raise ForebearError("the vectors to go on from have another shape", hint="leave out --width and --subwords")
-        here["inputs"][rows] = given["inputs"][: len(rows)]
-        if parts:
-            here["inputs"][-parts:] = given["inputs"][len(rows) :]
+        current["inputs"][rows] = given["inputs"][: len(rows)]
+        if num_bucket_rows:
+            current["inputs"][-num_bucket_rows:] = given["inputs"][len(rows) :]
         if self.model.output == "negatives":
-            here["outputs"][rows] = given["outputs"]
-        elif np.array_equal(here["counts"], given["counts"]):
-            here["outputs"][:] = given["outputs"]
+            current["outputs"][rows] = given["outputs"]
+        elif np.array_equal(current["counts"], given["counts"]):
+            current["outputs"][:] = given["outputs"]
         else:
             self.notes.append("with other counts the tree is another one: what its turns knew begins from nothing")
-        self.model.load(here)
+        self.model.load(current)
 
-    def _given_phrases(self, given: Mapping[str, np.ndarray]) -> PhraseTable:
+    def _earlier_phrases(self, given: Mapping[str, np.ndarray]) -> PhraseTable:
         """The phrases of an earlier run, whose ids began behind its own, perhaps smaller, vocabulary."""
         if "phrases" not in given:
             return PhraseTable.empty(len(self._tokens))
-        own = len(given["counts"]) - len(given["phrases"])
-        pairs = np.where(given["phrases"] < own, given["phrases"], given["phrases"] + len(self._tokens) - own)
+        vocab_size = len(given["counts"]) - len(given["phrases"])
+        pairs = np.where(
+            given["phrases"] < vocab_size, given["phrases"], given["phrases"] + len(self._tokens) - vocab_size
+        )
         return PhraseTable(len(self._tokens), pairs, tuple(given["passes"].tolist()))
 
-    def _rows_of(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _rows_for(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
         """Where the words and phrases of an earlier run are here."""
-        joined = len(given["phrases"]) if "phrases" in given else 0
-        own = len(given["counts"]) - joined
-        return np.concatenate((np.arange(own), len(self._tokens) + np.arange(joined)))
+        num_phrases = len(given["phrases"]) if "phrases" in given else 0
+        num_words = len(given["counts"]) - num_phrases
+        return np.concatenate((np.arange(num_words), len(self._tokens) + np.arange(num_phrases)))
 
     def train_batch(
         self, batch: Batch, *, rate: float, moment: tuple[int, int], threads: int = 1, deterministic: bool = False
     ) -> float | None:
         """Learns from a batch; the mean loss before, None where no word has another beside it."""
-        tokens, lengths = self._joined(batch)
+        tokens, lengths = self._join_batch(batch)
         loss = self.model.train_batch(
             tokens, lengths, rate=rate, moment=moment, threads=threads, deterministic=deterministic
         )
         return None if loss != loss and np.isfinite(self.model.matrix).all() else loss
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:
-        return self.model.evaluate(*self._joined(batch))
+        return self.model.evaluate(*self._join_batch(batch))
 
-    def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], many: int) -> list[dict[str, Any]]:
+    def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
         """The first windows of a batch, in words, as one thread draws them."""
-        from forebear.embeddings.drawn_windows import sample_windows
-
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
-        tokens, lengths = self._joined(batch)
-        found = sample_windows(tokens, lengths, *self.model.drawing, rate=rate, moment=moment, many=many)
+        tokens, lengths = self._join_batch(batch)
+        samples = sample_windows(
+            tokens, lengths, *self.model.drawing, rate=rate, moment=moment, num_windows=num_windows
+        )
         return [
             {
-                "word": names[one.word],
-                "around": [names[i] for i in one.context],
-                "drawn": [names[i] for i in one.drawn],
-                "turns": one.path_turns,
+                "word": names[sample.word],
+                "around": [names[token_id] for token_id in sample.context],
+                "drawn": [names[token_id] for token_id in sample.drawn],
+                "turns": sample.path_turns,
             }
-            for one in found
+            for sample in samples
         ]
 
-    def _joined(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         return self.phrases.join(batch.inputs["tokens"], batch.inputs["lengths"])
 
     # -- its state
@@ -304,13 +320,13 @@ class PhraseModel:
         return self.model.arrays() | {"phrases": self.phrases.pairs, "passes": passes}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        own = dict(arrays)
+        remaining = dict(arrays)
         if self._passes:
-            if "phrases" not in own or "passes" not in own:
+            if "phrases" not in remaining or "passes" not in remaining:
                 raise ForebearError("the state of word vectors with phrases lacks phrases or passes")
-            pairs, passes = own.pop("phrases"), tuple(own.pop("passes").tolist())
-            self._joins(PhraseTable(len(self._tokens), pairs, passes))
-        self.model.load(own)
+            pairs, passes = remaining.pop("phrases"), tuple(remaining.pop("passes").tolist())
+            self._set_phrases(PhraseTable(len(self._tokens), pairs, passes))
+        self.model.load(remaining)
 
     def training_state(self) -> dict[str, np.ndarray]:
         """Nothing beside the vectors."""
@@ -327,7 +343,7 @@ class PhraseModel:
         """Of every word and phrase that was seen."""
         names = [*tokens, *self.phrases.phrase_names(tokens)]
         never = self._never[np.minimum(np.arange(len(names)), len(tokens))]
-        rows = np.flatnonzero((self.model.counts >= self._fewest) & ~never)
+        rows = np.flatnonzero((self.model.counts >= self._min_count) & ~never)
         rows = rows[np.argsort(-self.model.counts[rows], kind="stable")]
         compose = None if self.model.subwords is None else self.model.compose_vector
         return WordVectors(
@@ -335,4 +351,68 @@ class PhraseModel:
         )
 
     def describe(self) -> dict[str, Any]:
-        return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts >= self._fewest))}
+        return self.model.describe() | {"phrases": int(np.count_nonzero(self._phrase_counts >= self._min_count))}
+
+
+# --- Training windows, for preview ---
+
+
+@dataclass(frozen=True)
+class SampledWindow:
+    """A word, the words around it that are looked at, and what it is told from: drawn words, or turns in a tree."""
+
+    word: int
+    context: tuple[int, ...]
+    drawn: tuple[int, ...]
+    path_turns: str  # "lrr": left, right, right; "" where words are drawn
+
+
+def sample_windows(
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    keep_probs: np.ndarray,
+    variant: Word2VecVariant,
+    *,
+    rate: float,
+    moment: tuple[int, int],
+    num_windows: int,
+) -> list[SampledWindow]:
+    """The first windows of a batch with something to learn, as training without lockstep draws them."""
+    from forebear.kernels.windows import TokenRuns, draw_windows
+    from forebear.kernels.word2vec_sampling import hash_seeds, subsample
+
+    kept_tokens, ends = subsample(tokens, lengths, keep_probs, moment)
+    if not len(kept_tokens) or not variant.max_window:
+        return []
+    starts, _ = variant.parts(rate, len(kept_tokens))
+    chunk_size = int(starts[1])
+    text = TokenRuns(
+        kept_tokens, ends, hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size))), starts
+    )
+    windows: list[SampledWindow] = []
+    draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
+    for chunk in range(len(text.states)):
+        batch = variant.windows(chunk_size)
+        draw_python(text, variant.supply, variant.window, chunk, batch, 0, variant.slots, variant.kinds)
+        for index in range(min(chunk_size, len(kept_tokens) - chunk * chunk_size)):
+            if batch.blocks[index]:
+                windows.append(_sampled_window(kept_tokens, chunk * chunk_size + index, batch, index, variant))
+    return windows[:num_windows]
+
+
+def _sampled_window(
+    kept_tokens: np.ndarray, position: int, batch: WindowBatch, index: int, variant: Word2VecVariant
+) -> SampledWindow:
+    context = [
+        int(kept_tokens[index_around])
+        for index_around in range(batch.lefts[index], batch.rights[index])
+        if index_around != position
+    ]
+    slots = slice(index * variant.slots, index * variant.slots + int(batch.blocks[index]) * len(variant.kinds))
+    targets, signs = batch.targets[slots], batch.signs[slots]
+    if len(variant.supply.stream):
+        return SampledWindow(
+            int(kept_tokens[position]), tuple(context), tuple(int(target) for target in targets[signs < 0]), ""
+        )
+    turns = "".join("l" if sign > 0 else "r" for sign in signs if sign)
+    return SampledWindow(int(kept_tokens[position]), tuple(context), (), turns)

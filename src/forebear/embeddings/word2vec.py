@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from forebear.errors import ForebearError, InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.tables import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
+
+if TYPE_CHECKING:
+    from forebear.kernels.word2vec_threads import Word2VecVariant
 
 # Words as bags of their character n-grams, hashed into a table of rows, so that unknown words get vectors too.
 
@@ -46,14 +49,14 @@ class Subwords:
         marked = f"<{word}>"
         size = len(marked)
         han = is_han(np.array([ord(letter) for letter in marked])) & self.han
-        found = []
+        ngrams = []
         for start in range(size):
             for length in range(1, min(max(self.longest, 2), size - start) + 1):
                 alone = length == 1 and (start == 0 or start == size - 1)  # "<" and ">" by themselves tell nothing
                 chinese = length <= 2 and han[start : start + length].all()
                 if (self.shortest <= length <= self.longest and not alone) or chinese:
-                    found.append(marked[start : start + length])
-        return found
+                    ngrams.append(marked[start : start + length])
+        return ngrams
 
     def bucket_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The buckets of each word's n-grams: of word w rows[indptr[w]:indptr[w + 1]]."""
@@ -71,9 +74,9 @@ class Subwords:
 
     def plain_rows(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The same, n-gram by n-gram."""
-        found = [[hashed(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
-        indptr = np.concatenate(([0], np.cumsum([len(row) for row in found], dtype=np.int64)))
-        return indptr, np.array([one for row in found for one in row], np.int32)
+        rows = [[hashed(ngram) % self.buckets for ngram in self.ngrams(word)] for word in words]
+        indptr = np.concatenate(([0], np.cumsum([len(word_rows) for word_rows in rows], dtype=np.int64)))
+        return indptr, np.array([bucket for word_rows in rows for bucket in word_rows], np.int32)
 
 
 def hashed(ngram: str) -> int:
@@ -86,7 +89,7 @@ def hashed(ngram: str) -> int:
 
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-FIXED = (0x5EED,)  # the moment of what is drawn to examine
+EVALUATION_KEY = (0x5EED,)  # the moment of what is drawn to examine
 TOGETHER = 4096  # words whose vectors are composed at once
 
 
@@ -164,36 +167,34 @@ class Word2VecModel:
         if counts.shape != (self.vocabulary,):
             raise ForebearError(f"counts of shape {counts.shape} for {self.vocabulary} ids")
         self.counts = counts.astype(np.int64)
-        self._kept = keep_probabilities(self.counts, self.sample, self.allowed)
-        self._known_way: Any = None
+        self._keep_probs = keep_probabilities(self.counts, self.sample, self.allowed)
+        self._cached_variant: Any = None
 
     @property
-    def _way(self) -> Any:
+    def _variant(self) -> Any:
         """How compiled loops are to learn; made at first use, since a tree or a stream of words takes its time."""
-        if self._known_way is None:
-            from forebear.embeddings.ways import word2vec_variant
-
-            self._known_way = word2vec_variant(
+        if self._cached_variant is None:
+            self._cached_variant = word2vec_variant(
                 self.counts,
                 self.allowed,
-                kept=self._kept,
+                keep_probs=self._keep_probs,
                 window=self.window,
                 mean=self.architecture == "cbow",
                 negatives=self.negatives if self.output == "negatives" else 0,
                 power=self.power,
                 spelling=self._spelling,
             )
-        return self._known_way
+        return self._cached_variant
 
     @property
     def reports(self) -> float:
         """Rows by which a word is told, in the mean: itself and those drawn, or the turns of its path."""
-        return self._way.told
+        return self._variant.reports
 
     @property
     def drawing(self) -> tuple[np.ndarray, Any]:
         """How often each id is looked at, and what else decides about windows."""
-        return self._kept, self._way
+        return self._keep_probs, self._variant
 
     def initialize(self, seed: int) -> None:
         """The first values: chance between ±1/width for inputs, as gensim begins (word2vec.c takes half of that, with
@@ -222,8 +223,8 @@ class Word2VecModel:
             self._outputs,
             np.ascontiguousarray(tokens, np.int32),
             np.ascontiguousarray(lengths, np.int64),
-            self._kept,
-            self._way,
+            self._keep_probs,
+            self._variant,
             rate=rate,
             moment=moment,
             threads=threads,
@@ -240,13 +241,17 @@ class Word2VecModel:
         from forebear.kernels.word2vec import evaluate_sgns
 
         self._check(tokens, lengths)
-        kept, ends = subsample(np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._kept, FIXED)
-        way = self._way
+        kept_tokens, ends = subsample(
+            np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._keep_probs, EVALUATION_KEY
+        )
+        variant = self._variant
         inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
-        if self.output == "negatives" and not way.max_window:  # nothing was met yet
+        if self.output == "negatives" and not variant.max_window:  # nothing was met yet
             return 0.0, 0
         mean = self.architecture == "cbow"
-        return evaluate_sgns(kept, ends, inputs, self._outputs, way.supply, self.window, mean, hash_seed(*FIXED))
+        return evaluate_sgns(
+            kept_tokens, ends, inputs, self._outputs, variant.supply, self.window, mean, hash_seed(*EVALUATION_KEY)
+        )
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
@@ -263,14 +268,17 @@ class Word2VecModel:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
-        here = self.arrays()
-        for what, odd in (("lacks", set(here) - set(arrays)), ("has, but should not,", set(arrays) - set(here))):
-            if odd:
-                raise ForebearError(f"the state of a word2vec {what} {sorted(odd)}")
-        for name, mine in here.items():
-            if arrays[name].shape != mine.shape or arrays[name].dtype != mine.dtype:
-                found, wanted = (f"{one.dtype} {one.shape}" for one in (arrays[name], mine))
-                raise ForebearError(f"{name} of a word2vec is {found}, not {wanted}")
+        current = self.arrays()
+        for problem, names in (
+            ("lacks", set(current) - set(arrays)),
+            ("has, but should not,", set(arrays) - set(current)),
+        ):
+            if names:
+                raise ForebearError(f"the state of a word2vec {problem} {sorted(names)}")
+        for name, array in current.items():
+            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
+                actual, expected = (f"{value.dtype} {value.shape}" for value in (arrays[name], array))
+                raise ForebearError(f"{name} of a word2vec is {actual}, not {expected}")
         self._inputs[:, : self.width] = arrays["inputs"]
         self._outputs[:, : self.width] = arrays["outputs"]
         self.prepass(arrays["counts"])
@@ -283,24 +291,24 @@ class Word2VecModel:
         if self._spelling is None:
             return self._inputs[: self.vocabulary, : self.width]
         indptr, rows = self._spelling
-        made = np.empty((self.vocabulary, self.width), np.float32)
+        vectors = np.empty((self.vocabulary, self.width), np.float32)
         for begin in range(0, self.vocabulary, TOGETHER):  # all rows of all words at once might not fit
             ends = indptr[begin : begin + TOGETHER + 1]
             parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
             sums = np.add.reduceat(parts, ends[:-1] - ends[0])
-            made[begin : begin + TOGETHER] = sums / np.diff(ends)[:, None].astype(np.float32)
-        return made
+            vectors[begin : begin + TOGETHER] = sums / np.diff(ends)[:, None].astype(np.float32)
+        return vectors
 
     def compose_vector(self, word: str) -> np.ndarray | None:
         """A vector for a word outside the vocabulary, from its n-grams; None where no word of the vocabulary has any of
         them: the rows that they share with others would say nothing of it."""
-        if self.subwords is None or not any(ngram in self._letters for ngram in self.subwords.ngrams(word)):
+        if self.subwords is None or not any(ngram in self._bounded_words for ngram in self.subwords.ngrams(word)):
             return None
         _, rows = self.subwords.bucket_rows([word])
         return self._inputs[rows + self.vocabulary, : self.width].mean(0)
 
     @cached_property
-    def _letters(self) -> str:
+    def _bounded_words(self) -> str:
         """All words as n-grams see them, in a row: no n-gram reaches from one into the next."""
         return "".join(f"<{word}>" for word in self._words)
 
@@ -352,10 +360,14 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     lengths = np.zeros(len(counts), np.int64)
     lengths[leaves[order]] = depths
     indptr = np.concatenate(([0], np.cumsum(lengths)))
-    place = np.repeat(np.cumsum(depths) - depths, depths)  # where each step of a path lies, in the order of leaves …
-    wanted = np.repeat(indptr[leaves[order]], depths) + np.arange(len(place)) - place  # … and in the order of ids
-    nodes, turned = np.empty(len(place), np.int32), np.empty(len(place), np.uint8)
-    nodes[wanted], turned[wanted] = paths[0], paths[1]
+    source_index = np.repeat(
+        np.cumsum(depths) - depths, depths
+    )  # where each step of a path lies, in the order of leaves …
+    target_index = (
+        np.repeat(indptr[leaves[order]], depths) + np.arange(len(source_index)) - source_index
+    )  # … and in the order of ids
+    nodes, turned = np.empty(len(source_index), np.int32), np.empty(len(source_index), np.uint8)
+    nodes[target_index], turned[target_index] = paths[0], paths[1]
     return HuffmanTree(indptr, nodes, turned)
 
 
@@ -398,3 +410,67 @@ def paths_in_loops(parents, turns, leaves):
             paths[0, at], paths[1, at] = root - parents[node], turns[node]
             node = parents[node]
     return depths, paths
+
+
+# --- Settings of the training kernel ---
+
+CHANCE_FACTOR = 8  # found by trial: texts of twenty words and of twenty thousand learn in step as well as freely
+
+
+def word2vec_variant(
+    counts: np.ndarray,
+    allowed: np.ndarray,
+    *,
+    keep_probs: np.ndarray,
+    window: int,
+    mean: bool,
+    negatives: int,
+    power: float,
+    spelling: tuple[np.ndarray, np.ndarray] | None,
+) -> Word2VecVariant:
+    """How compiled loops are to train, from word counts; without negatives, by hierarchical softmax (a Huffman tree)."""
+    from forebear.kernels.windows import OutputTargets
+    from forebear.kernels.word2vec_sampling import negative_sample_stream, negative_sampling_probs
+    from forebear.kernels.word2vec_threads import Word2VecVariant
+
+    seen_share = counts * keep_probs.astype(np.float64)
+    seen_share = seen_share / max(seen_share.sum(), 1)
+    empty = np.zeros(0, np.int32)
+    if negatives:
+        stream = negative_sample_stream(counts, power, allowed)
+        tree = HuffmanTree(np.zeros(len(counts) + 1, np.int64), empty, empty.astype(np.uint8))
+        max_outputs = mean_outputs = negatives + 1 if len(stream) else 0
+        output_updates = seen_share + negatives * negative_sampling_probs(counts, power, allowed)
+    else:
+        stream, tree = empty, huffman_tree(counts, allowed)
+        lengths = np.diff(tree.indptr)
+        max_outputs, mean_outputs = int(lengths.max(initial=0)), float(seen_share @ lengths)
+        output_updates = np.bincount(tree.path_nodes, np.repeat(seen_share, lengths), 1)
+    chance_factor = CHANCE_FACTOR if negatives else 0
+    max_updates = max(
+        busy(output_updates, output_updates, chance_factor),
+        mean_outputs * busy(shared(seen_share, spelling), seen_share, chance_factor),
+    )
+    supply = OutputTargets(stream, negatives, tree.indptr, tree.path_nodes, tree.path_turns)
+    return Word2VecVariant(
+        window, mean, supply, max_outputs, spelling, max_updates * (1 if mean else window + 1), mean_outputs
+    )
+
+
+def busy(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> float:
+    """How often the row is pulled that is pulled most; or one that is seen by chance, so many times, if that is more.
+
+    Where few words are all the text, no row is much busier than others, but all are pulled the same way: away from what
+    is drawn.
+    """
+    return max(updates.max(initial=0), chance_factor * float(updates @ seen_share) / max(seen_share.sum(), 1))
+
+
+def shared(seen_share: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+    """How often each word's vector is pulled: when it is seen, and in part when others with the same rows are."""
+    if spelling is None:
+        return seen_share
+    indptr, rows = spelling
+    lengths = np.diff(indptr)
+    updates = np.bincount(rows, np.repeat(seen_share, lengths))
+    return np.add.reduceat(updates[rows], indptr[:-1]) / lengths

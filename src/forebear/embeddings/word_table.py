@@ -17,8 +17,8 @@ from forebear.objectives.batch import Batch
 
 
 COMMON = 100  # the most frequent words, which mean little by themselves
-LETTERS, HAN_LETTERS = 5, 2  # of a word that means something
-LOOKED_AT = 1000  # words among which there is one, if there is
+MIN_LETTERS, MIN_HAN_LETTERS = 5, 2  # of a word that means something
+EXAMPLE_CANDIDATES = 1000  # words among which there is one, if there is
 Compose = Callable[[str], "np.ndarray | None"]
 
 
@@ -57,17 +57,17 @@ class WordVectors:
 
     def row_of(self, word: str) -> int | None:
         """The row of a word as it is written, or else in small letters."""
-        found = self.rows.get(word)
-        return self.rows.get(word.lower()) if found is None else found
+        row = self.rows.get(word)
+        return self.rows.get(word.lower()) if row is None else row
 
     @property
     def example(self) -> str | None:
         """A word to begin with: frequent, but none of those that every text has, and longer than those are."""
-        for begin in (COMMON, 0):
-            named = [word for word in self.words[begin : begin + LOOKED_AT] if word.isalpha()]
-            long = (word for word in named if len(word) >= (HAN_LETTERS if _is_han(word) else LETTERS))
-            if (found := next(long, named[0] if named else None)) is not None:
-                return found
+        for start in (COMMON, 0):
+            candidates = [word for word in self.words[start : start + EXAMPLE_CANDIDATES] if word.isalpha()]
+            long = (word for word in candidates if len(word) >= (MIN_HAN_LETTERS if _is_han(word) else MIN_LETTERS))
+            if (example := next(long, candidates[0] if candidates else None)) is not None:
+                return example
         return self.words[0] if self.words else None
 
     def vector(self, word: str) -> np.ndarray | None:
@@ -108,12 +108,14 @@ class PretrainedVectors:
 
     def set_vectors(self, vectors: np.ndarray, counts: np.ndarray | None = None) -> None:
         """The vectors of all words (N, width) in the order of their ids, and how often each was seen, where known."""
-        words = int(np.count_nonzero(self.known))
-        wanted = {"vectors": (vectors, (words, self.width), "f"), "counts": (counts, (words,), "i")}
-        for name, (array, shape, kind) in wanted.items():
+        num_words = int(np.count_nonzero(self.known))
+        expected = {"vectors": (vectors, (num_words, self.width), "f"), "counts": (counts, (num_words,), "i")}
+        for name, (array, shape, kind) in expected.items():
             if array is not None and (array.shape != shape or array.dtype.kind != kind):
-                told = f"{array.dtype} {list(array.shape)}"
-                raise ForebearError(f"{name} of {words:,} given words are {told}, and should be {list(shape)}")
+                description = f"{array.dtype} {list(array.shape)}"
+                raise ForebearError(
+                    f"{name} of {num_words:,} given words are {description}, and should be {list(shape)}"
+                )
         self._vectors, self.counts = np.asarray(vectors, np.float32), counts
         vars(self).pop("matrix", None)
 
@@ -140,9 +142,9 @@ class PretrainedVectors:
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes such a state; a missing, extra or misshapen array is refused by its name."""
         names = {"vectors", "counts"} if "counts" in arrays else {"vectors"}
-        for what, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
+        for problem, odd in (("lacks", names - set(arrays)), ("has, but should not,", set(arrays) - names)):
             if odd:
-                raise ForebearError(f"the state of given vectors {what} {sorted(odd)}")
+                raise ForebearError(f"the state of given vectors {problem} {sorted(odd)}")
         self.set_vectors(arrays["vectors"], arrays.get("counts"))
 
     def training_state(self) -> dict[str, np.ndarray]:
@@ -184,9 +186,9 @@ class IdentityMatrix:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, which: Any) -> np.ndarray:
-        numbers = np.arange(len(self))[which]
-        return (np.arange(len(self)) == np.asarray(numbers)[..., None]).astype(self.dtype)
+    def __getitem__(self, index: Any) -> np.ndarray:
+        selected = np.arange(len(self))[index]
+        return (np.arange(len(self)) == np.asarray(selected)[..., None]).astype(self.dtype)
 
     def cosines(self, units: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
         """(Q, n) of vectors of length 1 with some of the rows: each says what the vectors have at its place."""

@@ -15,7 +15,7 @@ from forebear.errors import InputError, UserInterrupt
 from forebear.experiments.pipeline import run_adaptation
 from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
-from forebear.training.together import SINGLE_PROCESS, ProcessGroup
+from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 from forebear.training.trainer import TrainingCallback
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the examples, before all of them

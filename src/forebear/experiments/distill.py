@@ -13,20 +13,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from forebear.data.corpora import TextSource, is_corpus
 from forebear.data.corpus.corpus import Corpus
-from forebear.data.io.atomic import atomic_write, explain_disk_errors
+from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest
 from forebear.data.io.files import TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat, numbered_lines
 from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledSource, read_labeled
+from forebear.data.source import TextSource, is_corpus
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments import pipeline, plan
 from forebear.experiments import plan as planning
 from forebear.experiments.pipeline import output_folder, replace_run
+from forebear.experiments.unused_settings import check_unused_settings
 from forebear.experiments.warm_start import InitFrom
 from forebear.inference import predict
 from forebear.inference.measure import TextEvaluation
@@ -34,13 +35,11 @@ from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
 from forebear.objectives.input_format import TaskEncoderConfig
 from forebear.registry import LINEAGE, model_name
-from forebear.settings.resolve import check_unused_settings
 from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleRows
-from forebear.training.checkpoint import file_digest
 from forebear.training.load_model import build_task_model
 from forebear.training.run_folder import RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
@@ -616,13 +615,13 @@ def _on_examples(run: Run, student: Any) -> dict[str, Any]:
     assert task is not None
     told: dict[str, Any] = {"score": task.score}
     for side in ("dev", "test"):
-        examples = [one for one in getattr(student.data, side) if is_labeled(one)]
+        examples = [one for one in getattr(student.labeled_data, side) if is_labeled(one)]
         if examples:
             rows = task.encode(examples, run.tokenizer, layout)
             answers = task.predictions(examples, rows, predict_logits(run.network, rows))
             told[side] = float(task.evaluate(examples, answers)[task.score])
     seconds = []
-    for example in student.data.dev[:TIMED]:
+    for example in student.labeled_data.dev[:TIMED]:
         began = time.perf_counter()
         rows = task.encode([example], run.tokenizer, layout)
         task.predictions([example], rows, predict_logits(run.network, rows))

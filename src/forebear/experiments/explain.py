@@ -22,12 +22,12 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import answers_of
+from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Batch, BatchKey, Objective
 from forebear.objectives.cooccurrence import Cooccurrences
 from forebear.registry import LINEAGE, LineageEntry, model_spec
-from forebear.settings.resolve import UNUSED_BY_LEARNER, settings_kind
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
@@ -106,7 +106,7 @@ def model_size(milestone: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch
     from forebear.nn.nnlm import NNLMEncoder
 
     encoder = network.encoder
-    own = encoder.context or (encoder.window if isinstance(encoder, NNLMEncoder) else None)
+    own = encoder.max_length or (encoder.window if isinstance(encoder, NNLMEncoder) else None)
     longest = own or milestone.context  # what it learns from at a time
     assert longest is not None
     # Where a row may be of any length, every token costs the same, and a few tell it: without numbers a step takes ms.
@@ -128,7 +128,7 @@ def model_size(milestone: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch
 def _of_tables(network: Any) -> ModelSize:
     """Rows are moved where they lie: there are no gradients to keep. A text costs the addition of its words' rows."""
     parameters, width = network.num_parameters, network.width
-    nothing = {"gradients": 0, "moments": NUMBER * network.remembered_count, "activations": 0, "batch": 0, "cache": 0}
+    nothing = {"gradients": 0, "moments": NUMBER * network.training_state_size, "activations": 0, "batch": 0, "cache": 0}
     return ModelSize(parameters=parameters, longest=None, flops=width, weights=NUMBER * parameters, **nothing)
 
 

@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebear.data.corpora import ProgressFn, TextSource, reopen_corpus
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
 from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.io.atomic import explain_disk_errors
 from forebear.data.labeled.examples import example_texts, is_labeled
 from forebear.data.labeled.source import LabeledSource, count_form_mismatches, read_labeled
-from forebear.data.parallel_corpora import reopen_parallel_corpus
+from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
 from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
@@ -49,8 +48,8 @@ from forebear.training.load_model import (
 )
 from forebear.training.run_folder import RUN_FILE, RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
-from forebear.training.together import SINGLE_PROCESS, ProcessGroup
 from forebear.training.trainer import Trainer, TrainingCallback
+from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -131,7 +130,7 @@ def run_pretraining(
 
     `corpus` is the text as it is already prepared, where that is known.
     """
-    group.validate(model_name(what.spec), what.spec.learning, carries=what.spec.is_stateful)
+    group.validate(model_name(what.spec), what.spec.learning, is_stateful=what.spec.is_stateful)
     if what.spec.learning == "counting":
         tune_malloc()
         if what.recipe.time is not None and not what.spec.counts_again:
@@ -219,7 +218,7 @@ def resume_pretraining(
     split = corpus.split(run.recipe.held_out)
     begun = run.checkpoints.newest_valid()[0] is not None  # then the run it began with is needed no more
     beginning = None if begun else InitFrom.from_dict(run.metadata.get("beginning"))
-    group.validate(run.metadata["milestone"], run.spec.learning, carries=run.spec.is_stateful)
+    group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     recipe = run.recipe_for(group.size)
     return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, split, beginning), watcher, group)
 
@@ -359,7 +358,7 @@ def _finish(run: RunFolder, ready: PretrainSetup, watcher: TrainingCallback, gro
         watcher.on_note(note)
     if run.metadata["state"] != "trained":
         split = ready.split
-        shares = {"train": split.train.tokens, "held_out": split.held_out.tokens, "by": split.method}
+        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
         facts = {"notes": ready.notes, "unigram_nats": ready.unigram_loss, "processes": group.size}
         run.update(data=run.metadata["data"] | {"split": shares}, **facts)
         way = run.spec.learning
@@ -367,13 +366,14 @@ def _finish(run: RunFolder, ready: PretrainSetup, watcher: TrainingCallback, gro
         once = way == "counting" and not again
         once = once or not ready.learner.model.heads  # what is not predicted is not learned better
         how: dict[str, Any] = {
-            "once": once,
-            "last": way == "sweeping",
+            "single_pass": once,
+            "keep_last": way == "sweeping",
             "by_epoch": again,
             "unigram": ready.unigram_loss,
         }
         with spill_to_run_folder(ready.learner.model, run), group.wrap_learner(ready.learner) as learner:
             Trainer(run, learner, ready.objective, split, **how, watcher=watcher).run()
+    run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
     _measure(run, ready.split.held_out, watcher)
 
 
@@ -542,8 +542,8 @@ class AdaptSetup:
             what.task,
             what.adaptation,
             what.recipe,
-            given=given,
-            weights=weights,
+            pretrained=given,
+            label_weights=weights,
         )
         objective = ExampleEpochs(what.adaptation.language, length_grouping=_goes_word_by_word(what, learner))
         objective = FullBatch() if uses_full_batch(what.spec, what.task) else objective
@@ -598,7 +598,8 @@ def train_adaptation(
             counting = run.spec.learning == "counting" and not uses_full_batch(run.spec, ready.plan.task)
             with group.wrap_learner(ready.learner) as learner:
                 led = replace(ready, learner=learner)
-                Trainer(run, learner, ready.objective, ready, once=counting, judge=led.evaluate, watcher=watcher).run()
+                Trainer(run, learner, ready.objective, ready, single_pass=counting, judge=led.evaluate, watcher=watcher).run()
+        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
         _adapting_measure(run, ready, watcher)
     return run
 

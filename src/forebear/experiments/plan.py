@@ -13,26 +13,39 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from forebear.data.corpora import ProgressFn, TextSource, is_corpus, prepare_source
 from forebear.data.corpus.corpus import TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import TARGET_TOKENIZER_FILE, ParallelCorpus, TokenizerPair
 from forebear.data.io.reader import TextFormat
 from forebear.data.labeled.examples import example_texts
 from forebear.data.labeled.source import LabeledData, LabeledSource, read_labeled
-from forebear.data.parallel_corpora import TokenizerPairOptions, prepare_parallel_corpus
-from forebear.data.source import TOKENIZER_KINDS, is_pretokenized
+from forebear.data.source import (
+    TOKENIZER_KINDS,
+    ProgressFn,
+    TextSource,
+    TokenizerPairOptions,
+    is_corpus,
+    is_pretokenized,
+    prepare_parallel_corpus,
+    prepare_source,
+)
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words
 from forebear.errors import InputError
+from forebear.experiments.unused_settings import (
+    check_unused_entities,
+    check_unused_fields,
+    check_unused_settings,
+    settings_kind,
+)
 from forebear.experiments.warm_start import InitFrom
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
-from forebear.settings.resolve import check_unused_entities, check_unused_fields, check_unused_settings, settings_kind
+from forebear.settings.units import parse_count
 from forebear.tasks.task import Task, task_class
 from forebear.training.adaptation import Adaptation
 from forebear.training.load_model import uses_full_batch
 from forebear.training.run_folder import RunFolder
-from forebear.training.settings import BUDGETS, Recipe, merge_recipe, parse_count
+from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 
 # Whether a milestone can learn from what it is given: plain text, or texts and their translations.
 
@@ -592,7 +605,7 @@ def adaptation_tokenizer(
 
 def _learned_tokenizer(milestone: ModelSpec, task: str, data: LabeledData) -> Tokenizer:
     """Without a run: one of the milestone's usual kind, learned from the examples to learn from."""
-    from forebear.data.corpora import suggest_vocab_size
+    from forebear.data.source import suggest_vocab_size
     from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS
     from forebear.data.tokenizers.train import train_tokenizer
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Unpack
 
-from forebear.data.corpora import TextSource
 from forebear.data.io.reader import TextFormat
 from forebear.data.labeled.source import labeled_source
+from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import pipeline
 from forebear.experiments.plan import RECIPE_FILE_KEYS, AdaptPlan, has_field, plan_pretraining
@@ -21,8 +21,8 @@ from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions
 from forebear.training.adaptation import Adaptation
 from forebear.training.settings import read_recipe
-from forebear.training.together import ProcessGroup, launch_processes
 from forebear.training.trainer import TrainingCallback
+from forebear.training.worker_processes import ProcessGroup, launch_processes
 
 PathLike = str | os.PathLike[str]
 FORM = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")

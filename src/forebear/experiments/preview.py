@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.corpora import ProgressFn
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
 from forebear.data.labeled.examples import TaggedExample
+from forebear.data.source import ProgressFn
 from forebear.errors import InputError
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.inference.stream_decode import readable_token
@@ -244,8 +244,8 @@ def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
         return "no descent: states are counted as often as they are expected, anew in every epoch", {}
     if way == "sweeping":
         if not learner.model.heads:
-            return learner.model.descent, {}
-        return f"{learner.model.descent}, rate {recipe.rate:.2g}", {"rate": recipe.rate}
+            return learner.model.update_rule, {}
+        return f"{learner.model.update_rule}, rate {recipe.rate:.2g}", {"rate": recipe.rate}
     figures = {"rate": recipe.rate, "decay": recipe.decay, "memory": recipe.memory, "clip": recipe.clip}
     falling = f"over the last {recipe.cooldown:.0%}" if recipe.schedule != "root" else "as 1/√step"
     words = f"AdamW, rate up to {recipe.rate:.2g}, falling {falling}; decay {recipe.decay}"
@@ -255,9 +255,9 @@ def _descended(learner: Learner, recipe: Recipe, way: str) -> Told:
 def _evaluated(split: CorpusSplit) -> Told:
     if not len(split.held_out):
         return "nothing is held out: all of the text teaches (forebear measure tells how well, on other text)", {}
-    figures = {"documents": len(split.held_out), "bytes": split.held_out.bytes, "by": split.method}
+    figures = {"documents": len(split.held_out), "bytes": split.held_out.num_bytes, "by": split.method}
     unit = "pairs" if isinstance(split.held_out, ParallelSubset) else "documents"
-    words = f"{len(split.held_out):,} held-out {unit} of {split.held_out.bytes:,} bytes, chosen by {split.method}"
+    words = f"{len(split.held_out):,} held-out {unit} of {split.held_out.num_bytes:,} bytes, chosen by {split.method}"
     return words, figures
 
 
@@ -320,7 +320,7 @@ def preview_batch(
     figures = batch_stats(batch, steps, tokenizer, None if whole else what.spec.context)
     if isinstance(objective, MaskedTokens):
         figures |= masking_stats(batch, split.train, objective)
-    figures |= {"train_bytes": split.train.bytes, "held_out_bytes": split.held_out.bytes, "split_by": split.method}
+    figures |= {"train_bytes": split.train.num_bytes, "held_out_bytes": split.held_out.num_bytes, "split_by": split.method}
     shown = [] if isinstance(objective, Cooccurrences) else _rows(batch, tokenizer, rows, objective, read_by)
     return Preview(
         shown,
@@ -338,7 +338,7 @@ def _windows(what: PretrainPlan, source: Any, tokenizer: Tokenizer, batch: Batch
     given, _ = what.init_from.initial_tensors(what.spec, tokenizer) if what.init_from else (None, [])
     network = what.spec.build(tokenizer)
     network.prepass(source, given)
-    return network.windows(batch, rate=what.recipe.rate, moment=(what.recipe.seed, step), many=WINDOWS)
+    return network.windows(batch, rate=what.recipe.rate, moment=(what.recipe.seed, step), num_windows=WINDOWS)
 
 
 def _together(batch: Batch, tokenizer: Tokenizer) -> list[dict[str, Any]]:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.corpora import reopen_corpus
 from forebear.data.corpus.parallel import ParallelFormat, TokenizerPair
 from forebear.data.corpus.subset import Subset
 from forebear.data.io.ledger import Ledger
 from forebear.data.labeled.examples import Example, is_labeled
 from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, read_labeled
-from forebear.data.parallel_corpora import reopen_parallel_corpus
+from forebear.data.source import reopen_corpus, reopen_parallel_corpus
 from forebear.embeddings.knn import nearest_rows
 from forebear.errors import ForebearError, InputError
 from forebear.experiments.pipeline import replace_run

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from forebear.data.corpora import TextSource
 from forebear.data.io.files import OnBadBytes, find_sources
 from forebear.data.io.reader import TextFormat
-from forebear.data.labeled.guessing import TAGGED_FORMAT_HELP
-from forebear.data.labeled.recognising import FileHead
+from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FileHead
 from forebear.data.labeled.source import labeled_source
+from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import pipeline, plan
 from forebear.experiments.plan import ERROR_POLICIES, split_settings

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.corpora import MAX_VOCAB_SIZE, TextSource, is_corpus
 from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.segmentation import Segmenter
-from forebear.data.source import TokenizerTrainingOptions, tokenizer_for
+from forebear.data.source import MAX_VOCAB_SIZE, TextSource, TokenizerTrainingOptions, is_corpus, tokenizer_for
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words
 from forebear.embeddings.word_table import WordVectors
@@ -224,7 +223,7 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> Pretr
 
     run, found = Run(folder), {}
     if run.task is None:
-        words = run.network.table(run.tokenizer.vocabulary())
+        words = run.network.word_table(run.tokenizer.vocabulary())
         if not isinstance(words.matrix, np.ndarray):
             return PretrainedRows({}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()]))
     else:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Stopping = Literal["full", "unlikely", "impossible"]
 Permit = Callable[[np.ndarray], np.ndarray]
 
-STRONGEST = 50  # a length raised to more has no number
-STRIPES = 64  # parts of the vocabulary whose places are compared first
+MAX_LENGTH_PENALTY = 50  # a length raised to more has no number
+VOCAB_STRIPES = 64  # parts of the vocabulary whose places are compared first
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,43 @@ def beam_search(
         raise InputError(f"stopping is {stopping!r}", hint=f"choose one of {', '.join(get_args(Stopping))}")
     if len(lengths) != sources or min(lengths, default=1) < 1:
         raise InputError(f"lengths {list(lengths)} for {sources} sources", hint="give each 1 token or more")
-    most, aside = np.array(lengths, np.int64), [_FinishedHypotheses(beams, penalty) for _ in range(sources)]
-    of, totals, said = np.arange(sources), np.zeros(sources), np.zeros((sources, 0), np.int64)
-    while len(of):
-        rows, ids, logs = _likeliest(reader.next_logits(), permitted, 2 * beams)
-        values = totals[rows] + logs
-        order = np.lexsort((-values, of[rows]))  # stable: of equals the earlier row first, then the smaller id
-        order = order[_ranks(of[rows[order]]) < 2 * beams]
-        rows, ids, values = rows[order], ids[order], values[order]
-        source, texts = of[rows], np.column_stack((said[rows], ids))
-        length, ended = texts.shape[1], ids == end
+    max_lengths, finished = np.array(lengths, np.int64), [_FinishedHypotheses(beams, penalty) for _ in range(sources)]
+    row_sources, log_probs, tokens = np.arange(sources), np.zeros(sources), np.zeros((sources, 0), np.int64)
+    while len(row_sources):
+        rows, ids, log_probs_new = _top_continuations(reader.next_logits(), permitted, 2 * beams)
+        candidates_log_prob = log_probs[rows] + log_probs_new
+        order = np.lexsort(
+            (-candidates_log_prob, row_sources[rows])
+        )  # stable: of equals the earlier row first, then the smaller id
+        order = order[_ranks(row_sources[rows[order]]) < 2 * beams]
+        rows, ids, candidates_log_prob = rows[order], ids[order], candidates_log_prob[order]
+        source, sequences = row_sources[rows], np.column_stack((tokens[rows], ids))
+        length, is_ended = sequences.shape[1], ids == end
         if over is not None:
-            ended |= np.array([over(*one) for one in zip(source.tolist(), texts, strict=True)], bool)
-        last = ended | (most[source] == length)
-        for at in np.flatnonzero(last & (_ranks(source) < beams)).tolist():
-            text = texts[at, : length - (ids[at] == end)]
-            aside[source[at]].put(text, float(values[at]), length, ended=bool(ended[at]))
-        on = np.flatnonzero(~last)
-        on = on[_ranks(source[on]) < beams]
-        firsts = on[_ranks(source[on]) == 0]
-        done = [aside[source[at]].suffices(float(values[at]), length, int(most[source[at]]), stopping) for at in firsts]
-        on = on[~np.isin(source[on], source[firsts[done]])]
-        on = on[_settled(rows[on], of, source[on])]
-        if len(on) and not np.array_equal(rows[on], np.arange(len(of))):
-            reader.select(rows[on])
-        if len(on):
-            reader.append(ids[on])
-        of, totals, said = source[on], values[on], texts[on]
-    return [one.hypotheses[:best] for one in aside]
+            is_ended |= np.array([over(*candidate) for candidate in zip(source.tolist(), sequences, strict=True)], bool)
+        is_last = is_ended | (max_lengths[source] == length)
+        for index in np.flatnonzero(is_last & (_ranks(source) < beams)).tolist():
+            token_ids = sequences[index, : length - (ids[index] == end)]
+            finished[source[index]].put(
+                token_ids, float(candidates_log_prob[index]), length, ended=bool(is_ended[index])
+            )
+        remaining = np.flatnonzero(~is_last)
+        remaining = remaining[_ranks(source[remaining]) < beams]
+        first_remaining = remaining[_ranks(source[remaining]) == 0]
+        is_done = [
+            finished[source[index]].suffices(
+                float(candidates_log_prob[index]), length, int(max_lengths[source[index]]), stopping
+            )
+            for index in first_remaining
+        ]
+        remaining = remaining[~np.isin(source[remaining], source[first_remaining[is_done]])]
+        remaining = remaining[_stable_order(rows[remaining], row_sources, source[remaining])]
+        if len(remaining) and not np.array_equal(rows[remaining], np.arange(len(row_sources))):
+            reader.select(rows[remaining])
+        if len(remaining):
+            reader.append(ids[remaining])
+        row_sources, log_probs, tokens = source[remaining], candidates_log_prob[remaining], sequences[remaining]
+    return [candidate.hypotheses[:best] for candidate in finished]
 
 
 def validate_beams(beams: int, best: int, penalty: float) -> None:
@@ -101,7 +110,7 @@ def validate_beams(beams: int, best: int, penalty: float) -> None:
     require_positive(beams=beams, best=best)
     if best > beams:
         raise InputError(f"the best {best} of {beams} beams", hint=f"search with at least {best} beams")
-    if not abs(penalty) <= STRONGEST:
+    if not abs(penalty) <= MAX_LENGTH_PENALTY:
         raise InputError(f"the length penalty is {penalty}", hint="choose 0 for none, 1 for the mean of the tokens")
 
 
@@ -113,57 +122,59 @@ class _FinishedHypotheses:
     penalty: float
     hypotheses: list[Hypothesis] = field(default_factory=list)
 
-    def put(self, ids: np.ndarray, value: float, length: int, *, ended: bool) -> None:
-        text = Hypothesis(tuple(ids.tolist()), value, value / length**self.penalty, ended)
-        kept = sorted([*self.hypotheses, text], key=lambda one: -one.score)
-        self.hypotheses = kept[: self.beams]
+    def put(self, ids: np.ndarray, log_prob: float, length: int, *, ended: bool) -> None:
+        hypothesis = Hypothesis(tuple(ids.tolist()), log_prob, log_prob / length**self.penalty, ended)
+        ranked = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)
+        self.hypotheses = ranked[: self.beams]
 
-    def suffices(self, value: float, length: int, most: int, stopping: Stopping) -> bool:
+    def suffices(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
         """Whether a row that goes on with this log P of so many tokens is no longer worth it."""
         if len(self.hypotheses) < self.beams or stopping == "full":
             return len(self.hypotheses) == self.beams
-        reached = most if stopping == "impossible" and self.penalty > 0 else length
-        return value / reached**self.penalty <= self.hypotheses[-1].score
+        final_length = max_length if stopping == "impossible" and self.penalty > 0 else length
+        return log_prob / final_length**self.penalty <= self.hypotheses[-1].score
 
 
-def _likeliest(scores: np.ndarray, permitted: Permit | None, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _top_continuations(
+    scores: np.ndarray, permitted: Permit | None, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, ids and log P of at least the `count` likeliest continuations of each row; impossible ones are left out.
 
     The vocabulary is cut into stripes that are laid over each other, and the largest of each place taken: below the
     count-th largest of these, nothing can be among the best. So nothing is sorted but a few.
     """
-    whole = log_normalizers(scores)
+    normalizers = log_normalizers(scores)
     allowed = scores if permitted is None else permitted(scores)
-    size, places = allowed.shape[1], allowed.shape[1] // STRIPES
-    least = np.full((len(allowed), 1), -np.inf)
-    if places > count:
-        laid = allowed[:, : places * STRIPES].reshape(-1, STRIPES, places).max(axis=1)
-        least = np.partition(laid, places - count, axis=1)[:, places - count, None]
-    found = np.flatnonzero(allowed >= least)
-    values = allowed.reshape(-1)[found].astype(np.float64)
-    found, values = found[values > -np.inf], values[values > -np.inf]
-    rows = found // size
-    return rows, found - rows * size, values - whole[rows]
+    size, stripe_size = allowed.shape[1], allowed.shape[1] // VOCAB_STRIPES
+    threshold = np.full((len(allowed), 1), -np.inf)
+    if stripe_size > count:
+        stripe_maxima = allowed[:, : stripe_size * VOCAB_STRIPES].reshape(-1, VOCAB_STRIPES, stripe_size).max(axis=1)
+        threshold = np.partition(stripe_maxima, stripe_size - count, axis=1)[:, stripe_size - count, None]
+    flat_indices = np.flatnonzero(allowed >= threshold)
+    log_probs = allowed.reshape(-1)[flat_indices].astype(np.float64)
+    flat_indices, log_probs = flat_indices[log_probs > -np.inf], log_probs[log_probs > -np.inf]
+    rows = flat_indices // size
+    return rows, flat_indices - rows * size, log_probs - normalizers[rows]
 
 
-def _settled(parents: np.ndarray, of: np.ndarray, source: np.ndarray) -> np.ndarray:
+def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.ndarray) -> np.ndarray:
     """An order of these rows, sources as before, in which the first of a parent stands where it stood if it can.
 
     So a reader has to move only what replaces another. `of` are the sources of the parents, `source` of the rows.
     """
-    places = np.full(len(parents), -1)
-    begins = np.searchsorted(source, source)  # where the rows of each row's source begin
-    within = _ranks(of)[parents]
+    order_positions = np.full(len(parents), -1)
+    starts = np.searchsorted(source, source)  # where the rows of each row's source begin
+    parent_ranks = _ranks(parent_sources)[parents]
     ends = np.searchsorted(source, source, side="right")
     _, firsts = np.unique(parents, return_index=True)
-    stay = firsts[begins[firsts] + within[firsts] < ends[firsts]]
-    places[stay] = begins[stay] + within[stay]
-    places[places < 0] = np.setdiff1d(np.arange(len(parents)), places[stay])
-    return np.argsort(places)
+    stay = firsts[starts[firsts] + parent_ranks[firsts] < ends[firsts]]
+    order_positions[stay] = starts[stay] + parent_ranks[stay]
+    order_positions[order_positions < 0] = np.setdiff1d(np.arange(len(parents)), order_positions[stay])
+    return np.argsort(order_positions)
 
 
 def _ranks(groups: np.ndarray) -> np.ndarray:
     """0, 1, 2, … anew for each run of equal numbers."""
-    here = np.arange(len(groups))
-    begins = np.concatenate(([True], groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, bool)
-    return here - np.maximum.accumulate(np.where(begins, here, 0))
+    indices = np.arange(len(groups))
+    is_start = np.concatenate(([True], groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, bool)
+    return indices - np.maximum.accumulate(np.where(is_start, indices, 0))

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from forebear.data.io.atomic import cache_folder
+from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.embeddings.knn import BLOCK_BYTES, MIN_NORM, row_blocks
 from forebear.embeddings.lexicon import NO_WORD, Lexicon, WordMatcher, WordMatches
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
-from forebear.training.checkpoint import file_digest
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
@@ -28,7 +27,7 @@ Pooling = Literal["mean", "first", "last", "max"]
 EmbeddingPooling = Literal[Pooling, "sif"]  # sif is for tables of words: in context no word is there by itself
 LongTextPolicy = Literal["windows", "truncate"]
 LayerChoice = int | Sequence[int] | Mapping[int, float]
-ANY = 1 << 40  # tokens of a row, where the encoder sets no limit
+UNLIMITED_LENGTH = 1 << 40  # tokens of a row, where the encoder sets no limit
 SMALLEST = 1e-12  # lengths below are taken for it: a vector of nothing stays nothing
 
 
@@ -53,15 +52,15 @@ class EmbeddedText:
     words: tuple[ContextualWord, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"text": self.text, "tokens": self.tokens, "cut": self.num_truncated}
-        told["vector"] = [round(float(number), 7) for number in self.vector]
+        result: dict[str, Any] = {"text": self.text, "tokens": self.tokens, "cut": self.num_truncated}
+        result["vector"] = [round(float(value), 7) for value in self.vector]
         if self.words is not None:
-            told["words"] = [
+            result["words"] = [
                 {"text": word.text, "start": word.start, "end": word.end}
-                | {"vector": [round(float(number), 7) for number in word.vector]}
+                | {"vector": [round(float(value), 7) for value in word.vector]}
                 for word in self.words
             ]
-        return told
+        return result
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,14 @@ def embed_with_words(
     normalise  vectors have length 1, so that a product is a cosine
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
-    how: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
+    options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
     if words:
-        return _with_words(model, tokenizer, texts, **how)
-    made = embed_matrix(model, tokenizer, texts, **how)
-    facts = zip(texts, made.vectors, made.num_tokens.tolist(), made.num_truncated.tolist(), strict=True)
-    return [EmbeddedText(text, vector, tokens, cut) for text, vector, tokens, cut in facts]
+        return _embed_tokens_and_words(model, tokenizer, texts, **options)
+    embeddings = embed_matrix(model, tokenizer, texts, **options)
+    rows = zip(
+        texts, embeddings.vectors, embeddings.num_tokens.tolist(), embeddings.num_truncated.tolist(), strict=True
+    )
+    return [EmbeddedText(text, vector, tokens, num_truncated) for text, vector, tokens, num_truncated in rows]
 
 
 def embed_matrix(
@@ -117,27 +118,27 @@ def embed_matrix(
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
     mixture = mixture_of(model, layers)
-    sounds = [replace_surrogates(text) for text in texts]
-    ids, counts = tokenizer.encode_many(sounds)
+    clean_texts = [replace_surrogates(text) for text in texts]
+    ids, counts = tokenizer.encode_many(clean_texts)
     reject_empty_texts(counts)
-    ids = _spelled(model, tokenizer, sounds, ids, counts)
-    around = _SpecialTokens.of(model, tokenizer)
-    rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
+    ids = _with_oov_ids(model, tokenizer, clean_texts, ids, counts)
+    special_tokens = _SpecialTokens.of(model, tokenizer)
+    rows, text_ids = special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
     if not rows:
         return TextEmbeddings(np.empty((0, model.encoder.width), np.float32), counts, counts)  # pyright: ignore
-    found = pooled_vectors(model, rows, mixture, pooling)
-    sizes = np.array([len(row) for row in rows])
+    vectors = pooled_vectors(model, rows, mixture, pooling)
+    row_lengths = np.array([len(row) for row in rows])
     if len(rows) > len(texts):  # windows of a text, by how much of it they hold
-        starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        shares = sizes / np.add.reduceat(sizes, starts)[owners]
-        found = np.add.reduceat(found * shares[:, None].astype(np.float32), starts)
+        starts = np.flatnonzero(np.diff(text_ids, prepend=-1))
+        weights = row_lengths / np.add.reduceat(row_lengths, starts)[text_ids]
+        vectors = np.add.reduceat(vectors * weights[:, None].astype(np.float32), starts)
     if normalise:
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), SMALLEST)
-    read = np.bincount(owners, sizes - around.size, len(texts)).astype(np.int64)
-    return TextEmbeddings(found, read, counts - read)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST)
+    num_read = np.bincount(text_ids, row_lengths - special_tokens.size, len(texts)).astype(np.int64)
+    return TextEmbeddings(vectors, num_read, counts - num_read)
 
 
-def _with_words(
+def _embed_tokens_and_words(
     model: Model,
     tokenizer: Tokenizer,
     texts: list[str],
@@ -153,26 +154,36 @@ def _with_words(
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
     mixture = mixture_of(model, layers)
-    cuts = [tokenizer.encode(replace_surrogates(text)) for text in texts]
-    counts = np.array([len(pieces.ids) for pieces in cuts], np.int64)
+    encodings = [tokenizer.encode(replace_surrogates(text)) for text in texts]
+    counts = np.array([len(encoding.ids) for encoding in encodings], np.int64)
     reject_empty_texts(counts)
-    around = _SpecialTokens.of(model, tokenizer)
-    ids = np.concatenate([pieces.ids for pieces in cuts]) if cuts else np.zeros(0, np.int64)
-    ids = _spelled(model, tokenizer, list(map(replace_surrogates, texts)), ids, counts)
-    rows, owners = around.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
-    found: list[list[np.ndarray]] = [[] for _ in texts]
-    for owner, one in zip(owners, token_vectors(model, rows, mixture), strict=True):
-        found[owner].append(one)
-    made = []
-    for text, pieces, parts in zip(texts, cuts, found, strict=True):
-        inner = np.concatenate([around.inner(part) for part in parts])
-        vector = np.average([_pooled(part, pooling) for part in parts], axis=0, weights=[len(part) for part in parts])
-        told = tuple(_words(replace_surrogates(text), pieces, inner, normalise))
-        made.append(EmbeddedText(text, _scaled(vector, normalise), len(inner), len(pieces.ids) - len(inner), told))
-    return made
+    special_tokens = _SpecialTokens.of(model, tokenizer)
+    ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, np.int64)
+    ids = _with_oov_ids(model, tokenizer, list(map(replace_surrogates, texts)), ids, counts)
+    rows, text_ids = special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
+    vectors_by_text: list[list[np.ndarray]] = [[] for _ in texts]
+    for text_id, row_vectors in zip(text_ids, token_vectors(model, rows, mixture), strict=True):
+        vectors_by_text[text_id].append(row_vectors)
+    results = []
+    for text, encoding, windows in zip(texts, encodings, vectors_by_text, strict=True):
+        inner_vectors = np.concatenate([special_tokens.inner(window) for window in windows])
+        vector = np.average(
+            [_pool(window, pooling) for window in windows], axis=0, weights=[len(window) for window in windows]
+        )
+        contextual_words = tuple(_contextual_words(replace_surrogates(text), encoding, inner_vectors, normalise))
+        results.append(
+            EmbeddedText(
+                text,
+                _normalize_if(vector, normalise),
+                len(inner_vectors),
+                len(encoding.ids) - len(inner_vectors),
+                contextual_words,
+            )
+        )
+    return results
 
 
-def _spelled(
+def _with_oov_ids(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
     """The ids, and for a network that reads spellings a number of its own for each word that is unknown."""
@@ -205,14 +216,14 @@ def mixture_of(model: Model, layers: LayerChoice) -> dict[int, float]:
     if isinstance(layers, Mapping):
         weights = dict(layers)
     else:
-        weights = {layer: often / len(layers) for layer, often in Counter(layers).items()}
+        weights = {layer: count / len(layers) for layer, count in Counter(layers).items()}
     for layer in weights:
         if not -depth - 1 <= layer <= depth:
             raise InputError(f"there is no layer {layer}", hint=f"layers are 0, the embedding, to {depth}, or -1 …")
     widths = model.encoder.widths
     if len({widths[layer] for layer in weights}) > 1:
-        told = " and ".join(f"{width:,}" for width in widths)
-        raise InputError(f"its layers are {told} numbers wide: they have no mean", hint="choose one of them")
+        sizes = " and ".join(f"{width:,}" for width in widths)
+        raise InputError(f"its layers are {sizes} numbers wide: they have no mean", hint="choose one of them")
     if not weights or not all(np.isfinite(weight) for weight in weights.values()):
         raise InputError(f"layers are {layers!r}", hint="name at least one layer, and finite weights")
     return weights
@@ -246,55 +257,57 @@ class _SpecialTokens:
         start, end = encoder.borders or (start, end)
         before = () if start is None else (start,)
         behind = (end,) if end is not None and encoder.sees == "all" else ()
-        longest = ANY if encoder.context is None else encoder.context
-        return cls(before, behind, longest - len(before) - len(behind))
+        max_length = UNLIMITED_LENGTH if encoder.max_length is None else encoder.max_length
+        return cls(before, behind, max_length - len(before) - len(behind))
 
     @property
     def size(self) -> int:
         return len(self.before) + len(self.behind)
 
-    def rows(self, cuts: Sequence[np.ndarray], long: LongTextPolicy) -> tuple[list[np.ndarray], np.ndarray]:
+    def rows(self, token_ids: Sequence[np.ndarray], long: LongTextPolicy) -> tuple[list[np.ndarray], np.ndarray]:
         """The rows of all texts, given by their ids, and of which text each is; one that is too long is several."""
         rows: list[np.ndarray] = []
-        owners: list[int] = []
-        for number, ids in enumerate(cuts):
-            for at in range(0, len(ids) if long == "windows" else 1, self.room):
-                rows.append(np.concatenate((self.before, ids[at : at + self.room], self.behind)).astype(np.int64))
-                owners.append(number)
-        return rows, np.array(owners, np.int64)
+        text_ids: list[int] = []
+        for number, ids in enumerate(token_ids):
+            for start in range(0, len(ids) if long == "windows" else 1, self.room):
+                rows.append(np.concatenate((self.before, ids[start : start + self.room], self.behind)).astype(np.int64))
+                text_ids.append(number)
+        return rows, np.array(text_ids, np.int64)
 
     def inner(self, vectors: np.ndarray) -> np.ndarray:
         """Those of the text's own tokens."""
         return vectors[len(self.before) : len(vectors) - len(self.behind)]
 
 
-def _pooled(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
+def _pool(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
     if pooling == "mean":
         return vectors.mean(axis=0)
     return vectors.max(axis=0) if pooling == "max" else vectors[0 if pooling == "first" else -1]
 
 
-def _scaled(vector: np.ndarray, normalise: bool) -> np.ndarray:
+def _normalize_if(vector: np.ndarray, normalise: bool) -> np.ndarray:
     return vector / max(float(np.linalg.norm(vector)), SMALLEST) if normalise else vector
 
 
-def _words(text: str, pieces: TokenEncoding, vectors: np.ndarray, normalise: bool):
+def _contextual_words(text: str, encoding: TokenEncoding, vectors: np.ndarray, normalise: bool):
     """Each word with the mean of its tokens' vectors; Chinese is cut into words, white space is none."""
     from forebear.data.segmentation import Segmenter
 
     ends = np.array(Segmenter().word_ends(text), np.int64)
-    places, at = [], 0
-    for begin, end in pieces.spans[: len(vectors)]:
+    starts, start = [], 0
+    for begin, end in encoding.spans[: len(vectors)]:
         if begin < end:  # else it is a further byte of a character, and belongs where the first does
             spaces = end - begin - len(text[begin:end].lstrip())  # which pieces of bytes take with them
-            at = begin + spaces if spaces < end - begin else begin
-        places.append(at)
-    owners = np.searchsorted(ends, places, side="right")
-    for word in np.unique(owners).tolist():
+            start = begin + spaces if spaces < end - begin else begin
+        starts.append(start)
+    word_ids = np.searchsorted(ends, starts, side="right")
+    for word in np.unique(word_ids).tolist():
         begin, end = int(ends[word - 1]) if word else 0, int(ends[word])
-        written = text[begin:end]
-        if written.strip():
-            yield ContextualWord(written, begin, end, _scaled(vectors[owners == word].mean(axis=0), normalise))
+        word_text = text[begin:end]
+        if word_text.strip():
+            yield ContextualWord(
+                word_text, begin, end, _normalize_if(vectors[word_ids == word].mean(axis=0), normalise)
+            )
 
 
 # Words by their vectors alone: the table of a run, whichever way it was learned.
@@ -326,9 +339,9 @@ def lexicon_for(run: LoadedRun) -> Lexicon:
     """The words of a run, to be asked; an index of them is kept by what its weights are."""
 
     def kept() -> Path:
-        file = cache_folder() / "vectors" / f"{file_digest(run.folder.verified_weights()[0])[:32]}-words.usearch"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
+        path = cache_folder() / "vectors" / f"{file_digest(run.folder.verified_weights()[0])[:32]}-words.usearch"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     return Lexicon(run.word_table, word_matcher(run).find_words, kept)
 
@@ -337,7 +350,7 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
     """A vector for each word that the run knows; an error for one whose tokens are no words."""
     tokenizer, path = run.tokenizer, run.folder.path
     if is_word_table(run):
-        return run.network.table(tokenizer.vocabulary())
+        return run.network.word_table(tokenizer.vocabulary())
     if tokenizer.kind != "words":
         hint = "train with --tokenizer words; or search the sentences of a file: forebear neighbours --among FILE"
         raise InputError(f"its tokens are {tokenizer.kind}, not words", file=path, hint=hint)
@@ -347,17 +360,23 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
         )
     from forebear.nn.char_cnn import CharCNNEmbedding  # it loads torch, which a table does without
 
-    ids = np.array([i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids], np.int64)
-    found = dict(run.network.named_parameters()).get(TOKEN_TABLE_TENSOR)
+    ids = np.array(
+        [token_id for token_id in range(tokenizer.vocab_size) if token_id not in tokenizer.special_ids], np.int64
+    )
+    token_table = dict(run.network.named_parameters()).get(TOKEN_TABLE_TENSOR)
     embedding = run.model.encoder.embedding
-    if found is None and isinstance(embedding, CharCNNEmbedding):
+    if token_table is None and isinstance(embedding, CharCNNEmbedding):
         return WordVectors(
-            [tokenizer.id_to_token(int(i)) for i in ids], embedding.word_table(ids), compose=embedding.char_rows
+            [tokenizer.id_to_token(int(token_id)) for token_id in ids],
+            embedding.word_table(ids),
+            compose=embedding.char_rows,
         )
-    if found is None:
+    if token_table is None:
         hint = "ask the run that it was made of, or one that was pretrained"
         raise InputError("has no table of words to be read", file=path, hint=hint)
-    return WordVectors([tokenizer.id_to_token(int(i)) for i in ids], found.detach().float().numpy()[ids])
+    return WordVectors(
+        [tokenizer.id_to_token(int(token_id)) for token_id in ids], token_table.detach().float().numpy()[ids]
+    )
 
 
 # Vectors of texts by a run: by its network, in context, or by its table of words.
@@ -395,23 +414,23 @@ def resolve_embedding_options(
     zeros: bool = False,
 ) -> dict[str, Any]:
     """How vectors are made, where nothing else is asked for; what means nothing to a table of words is refused."""
-    own: dict[str, Any] = {"pooling": "mean" if pooling is None else pooling, "normalise": normalise}
+    options: dict[str, Any] = {"pooling": "mean" if pooling is None else pooling, "normalise": normalise}
     if not is_word_table(run):
         if zeros:
-            what = "zeros are for texts of which a table knows no word, and this is a network"
-            raise InputError(what, file=run.folder.path, hint="leave out texts that are empty")
-        return own | {"layers": -1 if layers is None else layers, "long": "windows" if long is None else long}
+            message = "zeros are for texts of which a table knows no word, and this is a network"
+            raise InputError(message, file=run.folder.path, hint="leave out texts that are empty")
+        return options | {"layers": -1 if layers is None else layers, "long": "windows" if long is None else long}
     for name, value in (("layers", layers), ("long", long)):
         if value is not None:
-            what = f"--{name} means nothing to a table of words: it has no layers, and reads texts of any length"
-            raise InputError(what, file=run.folder.path, hint="leave it out")
-    return own | {"zeros": zeros}
+            message = f"--{name} means nothing to a table of words: it has no layers, and reads texts of any length"
+            raise InputError(message, file=run.folder.path, hint="leave it out")
+    return options | {"zeros": zeros}
 
 
 # Vectors of texts from those of their words: their mean, or one that gives rare words more weight (SIF).
 
 
-RARE = 1e-3  # a word of this share of the text counts half (the paper's a)
+SIF_A = 1e-3  # a word of this share of the text counts half (the paper's a)
 
 
 class PooledTexts:
@@ -424,8 +443,8 @@ class PooledTexts:
     the paper's was 0.995 and more on English and Chinese Wikipedia.
     """
 
-    def __init__(self, cutting: WordMatcher) -> None:
-        self.cutting, self.table = cutting, cutting.table
+    def __init__(self, matcher: WordMatcher) -> None:
+        self.cutting, self.table = matcher, matcher.table
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -433,16 +452,16 @@ class PooledTexts:
         if self.table.counts is None:
             hint = "choose --pooling mean, or a run that was trained here"
             raise InputError("sif needs to know how often words are seen, and nobody counted these", hint=hint)
-        return (RARE / (RARE + self.table.counts / max(1, self.table.counts.sum()))).astype(np.float32)
+        return (SIF_A / (SIF_A + self.table.counts / max(1, self.table.counts.sum()))).astype(np.float32)
 
     @cached_property
     def common_component(self) -> np.ndarray:
         """(D,) of length 1: what all texts have in common."""
         assert self.table.counts is not None
-        shares, found = self.weights * self.table.counts / max(1, self.table.counts.sum()), np.zeros(self._width)
-        for part in row_blocks(self.table.matrix):
-            found += shares[part] @ self.table.matrix[part]
-        return (found / max(float(np.linalg.norm(found)), MIN_NORM)).astype(np.float32)
+        shares, component = self.weights * self.table.counts / max(1, self.table.counts.sum()), np.zeros(self._width)
+        for block in row_blocks(self.table.matrix):
+            component += shares[block] @ self.table.matrix[block]
+        return (component / max(float(np.linalg.norm(component)), MIN_NORM)).astype(np.float32)
 
     def embed_texts(
         self, texts: Sequence[str], pooling: EmbeddingPooling = "mean", normalise: bool = True, zeros: bool = False
@@ -451,78 +470,93 @@ class PooledTexts:
 
         A text of which no word has one is an error, or has `zeros`.
         """
-        return self._matrix(self.cutting.match_words(texts), pooling, normalise, zeros)
+        return self._embed_matches(self.cutting.match_words(texts), pooling, normalise, zeros)
 
     def embed(
         self, texts: Sequence[str], pooling: EmbeddingPooling, words: bool, normalise: bool, zeros: bool = False
     ) -> list[EmbeddedText]:
         """The same one by one; with `words`, those that have a vector too."""
-        spoken = self.cutting.match_words(texts, spans=words)
-        made = self._matrix(spoken, pooling, normalise, zeros)
-        found: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
-        if spoken.spans is not None:
-            each = np.split(spoken.rows, np.cumsum(spoken.counts)[:-1])
-            told = zip(texts, each, spoken.spans, strict=True)
-            found = [self._words(replace_surrogates(text), rows, spans, normalise) for text, rows, spans in told]
-        facts = zip(texts, made.vectors, made.num_tokens.tolist(), made.num_truncated.tolist(), found, strict=True)
-        return [EmbeddedText(*one) for one in facts]
+        matches = self.cutting.match_words(texts, spans=words)
+        embeddings = self._embed_matches(matches, pooling, normalise, zeros)
+        words_by_text: list[tuple[ContextualWord, ...] | None] = [None] * len(texts)
+        if matches.spans is not None:
+            rows_by_text = np.split(matches.rows, np.cumsum(matches.counts)[:-1])
+            text_rows = zip(texts, rows_by_text, matches.spans, strict=True)
+            words_by_text = [
+                self._words(replace_surrogates(text), rows, spans, normalise) for text, rows, spans in text_rows
+            ]
+        fields = zip(
+            texts,
+            embeddings.vectors,
+            embeddings.num_tokens.tolist(),
+            embeddings.num_truncated.tolist(),
+            words_by_text,
+            strict=True,
+        )
+        return [EmbeddedText(*values) for values in fields]
 
     def _words(
         self, text: str, rows: np.ndarray, spans: list[tuple[int, int]], normalise: bool
     ) -> tuple[ContextualWord, ...]:
         known = rows != NO_WORD
-        vectors = self._scaled(self._vectors(rows[known]), normalise)
-        places = (span for span, there in zip(spans, known.tolist(), strict=True) if there)
-        told = zip(places, vectors, strict=True)
-        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in told)
+        vectors = self._normalize_rows(self._vectors(rows[known]), normalise)
+        known_spans = (span for span, is_known in zip(spans, known.tolist(), strict=True) if is_known)
+        word_vectors = zip(known_spans, vectors, strict=True)
+        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in word_vectors)
 
-    def _matrix(self, spoken: WordMatches, pooling: EmbeddingPooling, normalise: bool, zeros: bool) -> TextEmbeddings:
+    def _embed_matches(
+        self, matches: WordMatches, pooling: EmbeddingPooling, normalise: bool, zeros: bool
+    ) -> TextEmbeddings:
         require_choice("pooling", pooling, get_args(EmbeddingPooling))
-        known = spoken.rows != NO_WORD
-        rows, owners = spoken.rows[known], spoken.text_ids()[known]
-        read = np.bincount(owners, minlength=len(spoken.counts))
+        known = matches.rows != NO_WORD
+        rows, text_ids = matches.rows[known], matches.text_ids()[known]
+        num_read = np.bincount(text_ids, minlength=len(matches.counts))
         if not zeros:
-            reject_empty_texts(spoken.counts)
-            refuse_unknown(read)
-        there = read > 0
-        found = np.zeros((len(read), self._width), np.float32)
-        if there.any():
-            found[there] = self._pooled(rows, (np.cumsum(there) - 1)[owners], read[there], pooling)
-        return TextEmbeddings(self._scaled(found, normalise), read, spoken.counts - read)
+            reject_empty_texts(matches.counts)
+            refuse_unknown(num_read)
+        has_words = num_read > 0
+        vectors = np.zeros((len(num_read), self._width), np.float32)
+        if has_words.any():
+            vectors[has_words] = self._pool_rows(
+                rows, (np.cumsum(has_words) - 1)[text_ids], num_read[has_words], pooling
+            )
+        return TextEmbeddings(self._normalize_rows(vectors, normalise), num_read, matches.counts - num_read)
 
-    def _pooled(self, rows: np.ndarray, owners: np.ndarray, read: np.ndarray, pooling: EmbeddingPooling) -> np.ndarray:
-        ends = np.cumsum(read)
+    def _pool_rows(
+        self, rows: np.ndarray, text_ids: np.ndarray, num_read: np.ndarray, pooling: EmbeddingPooling
+    ) -> np.ndarray:
+        ends = np.cumsum(num_read)
         if pooling in ("first", "last"):
-            return self._vectors(rows[ends - read if pooling == "first" else ends - 1])
-        together = np.maximum if pooling == "max" else np.add
-        made = np.full((len(read), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
-        for place in _portions(read.tolist(), self._step):
-            part, whose = self._vectors(rows[place]), owners[place]
+            return self._vectors(rows[ends - num_read if pooling == "first" else ends - 1])
+        reduce = np.maximum if pooling == "max" else np.add
+        pooled = np.full((len(num_read), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
+        for token_slice in _portions(num_read.tolist(), self._step):
+            block, block_ids = self._vectors(rows[token_slice]), text_ids[token_slice]
             if pooling == "sif":
-                part *= self._weights(rows[place])[:, None]
-            starts = np.flatnonzero(np.diff(whose, prepend=-1))
-            whole = together.reduceat(part, starts)
-            made[whose[starts]] = together(made[whose[starts]], whole)
+                block *= self._weights(rows[token_slice])[:, None]
+            starts = np.flatnonzero(np.diff(block_ids, prepend=-1))
+            partial = reduce.reduceat(block, starts)
+            pooled[block_ids[starts]] = reduce(pooled[block_ids[starts]], partial)
         if pooling != "max":
-            made /= read[:, None].astype(np.float32)
+            pooled /= num_read[:, None].astype(np.float32)
         if pooling == "sif":
-            made -= np.einsum("nd,d->n", made, self.common_component)[:, None] * self.common_component
-        return made
+            pooled -= np.einsum("nd,d->n", pooled, self.common_component)[:, None] * self.common_component
+        return pooled
 
     def _weights(self, rows: np.ndarray) -> np.ndarray:
         """Words that were never seen are rarer than all others."""
-        given = np.minimum(rows, len(self.weights) - 1)
-        return np.where(rows < len(self.weights), self.weights[given], np.float32(1))
+        known_rows = np.minimum(rows, len(self.weights) - 1)
+        return np.where(rows < len(self.weights), self.weights[known_rows], np.float32(1))
 
     def _vectors(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) by rows; those beyond the table are of words that were composed."""
-        count = len(self.table.words)
-        made = np.empty((len(rows), self._width), np.float32)
-        own = rows < count
-        made[own] = self.table.matrix[rows[own]]
-        for place in np.flatnonzero(~own).tolist():
-            made[place] = self.cutting.more[rows[place] - count]
-        return made
+        num_words = len(self.table.words)
+        vectors = np.empty((len(rows), self._width), np.float32)
+        in_table = rows < num_words
+        vectors[in_table] = self.table.matrix[rows[in_table]]
+        for index in np.flatnonzero(~in_table).tolist():
+            vectors[index] = self.cutting.more[rows[index] - num_words]
+        return vectors
 
     @property
     def _width(self) -> int:
@@ -532,27 +566,27 @@ class PooledTexts:
     def _step(self) -> int:
         return max(1, BLOCK_BYTES // self._width)
 
-    def _scaled(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
+    def _normalize_rows(self, vectors: np.ndarray, normalise: bool) -> np.ndarray:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), MIN_NORM) if normalise else vectors
 
 
-def refuse_unknown(read: np.ndarray) -> None:
+def refuse_unknown(num_read: np.ndarray) -> None:
     """A text of which no word was read, named by its number from 1."""
-    for number in np.flatnonzero(read == 0)[:1].tolist():
+    for number in np.flatnonzero(num_read == 0)[:1].tolist():
         hint = "leave it out, or ask a run with subwords, which has a vector for words with letter groups that it saw"
         raise InputError("none of this text's words has a vector", line=number + 1, hint=hint)
 
 
-def _portions(counts: Sequence[int], most: int) -> Iterator[slice]:
+def _portions(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:
     """Words of whole texts, at most so many; a longer text is cut from its own beginning, whatever is around it."""
     begin = end = 0
     for count in counts:
-        if end > begin and end + count - begin > most:
+        if end > begin and end + count - begin > max_tokens:
             yield slice(begin, end)
             begin = end
         end += count
-        while end - begin > most:
-            yield slice(begin, begin + most)
-            begin += most
+        while end - begin > max_tokens:
+            yield slice(begin, begin + max_tokens)
+            begin += max_tokens
     if end > begin:
         yield slice(begin, end)

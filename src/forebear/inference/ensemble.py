@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM, DecodingState
     from forebear.inference.run import Run
 
-Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-ENOUGH = 4 << 20  # bytes of text: so few weights are known from far less
-SLIGHT = 1e-6  # what the others keep where one alone is best: it may hold impossible what they do not
-SETTLED, MOST = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
+TextPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+TUNING_BYTES = 4 << 20  # bytes of text: so few weights are known from far less
+MIN_OTHER_WEIGHT = 1e-6  # what the others keep where one alone is best: it may hold impossible what they do not
+EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # nats a token by which a round of tuning still helps, and rounds at most
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,18 @@ class InterpolationEvaluation:
     tuned: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        alone = [{"weight": weight, **one.to_dict()} for weight, one in zip(self.weights, self.individual, strict=True)]
-        return {"mixture": self.mixture.to_dict(), "alone": alone, "tuned_tokens": self.tuned}
+        individual = [
+            {"weight": weight, **evaluation.to_dict()}
+            for weight, evaluation in zip(self.weights, self.individual, strict=True)
+        ]
+        return {"mixture": self.mixture.to_dict(), "alone": individual, "tuned_tokens": self.tuned}
 
 
 def evaluate_interpolation(
     runs: Sequence[Run],
-    texts: Subset | Texts,
+    texts: Subset | TextPaths,
     *,
-    tune: Subset | Texts | None = None,
+    tune: Subset | TextPaths | None = None,
     limit: int | None = None,
     reading: TextFormat | None = None,
     workers: int | None = None,
@@ -60,28 +63,31 @@ def evaluate_interpolation(
     Without it all weigh the same. They must cut text alike, as it is tokens that are predicted.
     """
     predictors = [run.predictor for run in runs]
-    _alike(runs)
+    _require_compatible(runs)
     first = runs[0]
     weights, tuned = tuple(1 / len(runs) for _ in runs), 0
     if tune is not None:
-        portion = prepare_texts(first, tune, reading, workers, preparing).first(ENOUGH)
-        weights, tuned = weighed(predictors, first.tokenizer, portion, unit=first.text_unit)
-    portion = prepare_texts(first, texts, reading, workers, preparing)
-    portion = portion if limit is None else portion.first(limit)
-    heard = [_RecordingLM(one, first.tokenizer.unk_id) for one in predictors]
-    together = evaluate_text(
-        InterpolatedLM(heard, weights), first.tokenizer, portion, unit=first.text_unit, progress=progress
+        subset = prepare_texts(first, tune, reading, workers, preparing).first(TUNING_BYTES)
+        weights, tuned = weighed(predictors, first.tokenizer, subset, unit=first.text_unit)
+    subset = prepare_texts(first, texts, reading, workers, preparing)
+    subset = subset if limit is None else subset.first(limit)
+    recorders = [_RecordingLM(recorder, first.tokenizer.unk_id) for recorder in predictors]
+    mixture = evaluate_text(
+        InterpolatedLM(recorders, weights), first.tokenizer, subset, unit=first.text_unit, progress=progress
     )
-    alone = (replace(together, nats=one.nats, known_nats=one.known, num_impossible=one.impossible) for one in heard)
-    known = [run.learned_from(portion.corpus, together.documents) for run in runs]
-    least, size = max((told for told in known if told[0] is not None), default=(None, None))
+    individual = (
+        replace(mixture, nats=recorder.nats, known_nats=recorder.known, num_impossible=recorder.impossible)
+        for recorder in recorders
+    )
+    trained = [run.learned_from(subset.corpus, mixture.documents) for run in runs]
+    max_documents, max_bytes = max((counts for counts in trained if counts[0] is not None), default=(None, None))
     return InterpolationEvaluation(
         weights,
         tuple(
-            replace(one, learned_from=count, learned_bytes=bytes_of)
-            for one, (count, bytes_of) in zip(alone, known, strict=True)
+            replace(recorder, learned_from=count, learned_bytes=num_bytes)
+            for recorder, (count, num_bytes) in zip(individual, trained, strict=True)
         ),
-        replace(together, learned_from=least, learned_bytes=size),
+        replace(mixture, learned_from=max_documents, learned_bytes=max_bytes),
         tuned,
     )
 
@@ -90,13 +96,13 @@ def weighed(
     predictors: Sequence[CausalLM], tokenizer: Tokenizer, source: Subset | Sequence[str], *, unit: str = "document"
 ) -> tuple[tuple[float, ...], int]:
     """The weights with which the mixture finds this text most probable, and how many tokens it has."""
-    told: list[list[np.ndarray]] = [[] for _ in predictors]
+    log_probs: list[list[np.ndarray]] = [[] for _ in predictors]
     for group in token_batches(scoring_rows(source, tokenizer, unit), len):
-        for mine, predictor in zip(told, predictors, strict=True):
-            mine += row_log_probs(predictor, group)
-    if not told[0]:
+        for model_log_probs, predictor in zip(log_probs, predictors, strict=True):
+            model_log_probs += row_log_probs(predictor, group)
+    if not log_probs[0]:
         raise InputError("there is no text to find weights by", hint="give text that has at least one character")
-    scores = np.stack([np.concatenate(mine) for mine in told])
+    scores = np.stack([np.concatenate(model_log_probs) for model_log_probs in log_probs])
     return tuple(best_weights(scores).tolist()), scores.shape[1]
 
 
@@ -111,23 +117,23 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
     if not possible.shape[1]:
         return weights
     shares = np.exp(possible - possible.max(axis=0))  # by the largest of each, so that none is lost in rounding
-    before = reached = -np.inf
-    for _ in range(MOST):
-        parts = weights[:, None] * shares
-        totals = parts.sum(axis=0)
-        reached = float(np.log(totals).mean())
-        if reached - before < SETTLED:
+    previous = current = -np.inf
+    for _ in range(MAX_EM_ROUNDS):
+        joint = weights[:, None] * shares
+        totals = joint.sum(axis=0)
+        current = float(np.log(totals).mean())
+        if current - previous < EM_TOLERANCE:
             break
-        before, weights = reached, (parts / totals).mean(axis=1)
+        previous, weights = current, (joint / totals).mean(axis=1)
     with np.errstate(divide="ignore"):
-        alone = np.log(shares).mean(axis=1)
-    best = int(np.argmax(alone))
-    if alone[best] > reached:  # where one alone is best, rounds help ever less on the way to it
-        weights = SLIGHT * weights + (1 - SLIGHT) * (np.arange(len(weights)) == best)
+        individual = np.log(shares).mean(axis=1)
+    best = int(np.argmax(individual))
+    if individual[best] > current:  # where one alone is best, rounds help ever less on the way to it
+        weights = MIN_OTHER_WEIGHT * weights + (1 - MIN_OTHER_WEIGHT) * (np.arange(len(weights)) == best)
     return weights / weights.sum()
 
 
-def _alike(runs: Sequence[Run]) -> None:
+def _require_compatible(runs: Sequence[Run]) -> None:
     """An error where the runs do not predict the same tokens of the same texts."""
     if len(runs) < 2:
         raise InputError("a mixture has at least two runs", hint="name another run (--with RUN)")
@@ -137,12 +143,14 @@ def _alike(runs: Sequence[Run]) -> None:
             raise InputError(f"was adapted to {run.task.name}", file=run.folder.path, hint="mix runs that predict text")
     for run in runs[1:]:
         if run.tokenizer.digest != first.tokenizer.digest:
-            own = first.folder.path / "tokenizer.json"
-            what = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
-            raise InputError(what, file=run.folder.path, hint=f"train it with the other's: --tokenizer {own}")
+            tokenizer_file = first.folder.path / "tokenizer.json"
+            message = f"cuts text by another tokenizer than {first.folder.path}: they do not predict the same tokens"
+            raise InputError(
+                message, file=run.folder.path, hint=f"train it with the other's: --tokenizer {tokenizer_file}"
+            )
         if run.text_unit != first.text_unit:
-            what = f"takes a {run.text_unit} for a text of its own, {first.folder.path} a {first.text_unit}"
-            raise InputError(what, file=run.folder.path, hint=f"train it with --unit {first.text_unit}")
+            message = f"takes a {run.text_unit} for a text of its own, {first.folder.path} a {first.text_unit}"
+            raise InputError(message, file=run.folder.path, hint=f"train it with --unit {first.text_unit}")
 
 
 class InterpolatedLM:
@@ -150,8 +158,8 @@ class InterpolatedLM:
 
     is_pseudo_likelihood = False
 
-    def __init__(self, parts: Sequence[CausalLM], weights: Sequence[float]) -> None:
-        self.parts = list(parts)
+    def __init__(self, models: Sequence[CausalLM], weights: Sequence[float]) -> None:
+        self.parts = list(models)
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.asarray(weights, np.float64))  # a weight of 0 is -inf
 
@@ -162,42 +170,42 @@ class InterpolatedLM:
     @property
     def max_length(self) -> int | None:
         """As long as the shortest: a prompt is made to fit all."""
-        return min((part.max_length for part in self.parts if part.max_length is not None), default=None)
+        return min((model.max_length for model in self.parts if model.max_length is not None), default=None)
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        told = [part.score(rows) for part in self.parts]
-        return [self._mean(np.stack(row)) for row in zip(*told, strict=True)]
+        log_probs = [model.score(rows) for model in self.parts]
+        return [self._mean(np.stack(row)) for row in zip(*log_probs, strict=True)]
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        return self._mean(np.stack([part.next_log_probs(rows) for part in self.parts]))
+        return self._mean(np.stack([model.next_log_probs(rows) for model in self.parts]))
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        return _InterpolatedDecodingState([part.read(rows, room) for part in self.parts], self._mean)
+        return _InterpolatedDecodingState([model.read(rows, room) for model in self.parts], self._mean)
 
-    def _mean(self, told: np.ndarray) -> np.ndarray:
+    def _mean(self, log_probs: np.ndarray) -> np.ndarray:
         """(n, …) log P by each → log Σ λ P."""
-        weighed = told.astype(np.float64) + self.logs.reshape(-1, *[1] * (told.ndim - 1))
-        return np.logaddexp.reduce(weighed, axis=0)
+        weighted = log_probs.astype(np.float64) + self.logs.reshape(-1, *[1] * (log_probs.ndim - 1))
+        return np.logaddexp.reduce(weighted, axis=0)
 
 
 class _InterpolatedDecodingState:
     """Rows that are being continued by several at once."""
 
     def __init__(self, readers: Sequence[DecodingState], mean: Any) -> None:
-        self._readers, self._mean = readers, mean
+        self._states, self._mean = readers, mean
 
     def next_logits(self) -> np.ndarray:
-        logits = [reader.next_logits().astype(np.float64) for reader in self._readers]
-        told = [one - np.logaddexp.reduce(one, axis=1, keepdims=True) for one in logits]
-        return self._mean(np.stack(told)).astype(np.float32)
+        logits = [state.next_logits().astype(np.float64) for state in self._states]
+        log_probs = [values - np.logaddexp.reduce(values, axis=1, keepdims=True) for values in logits]
+        return self._mean(np.stack(log_probs)).astype(np.float32)
 
     def append(self, ids: np.ndarray) -> None:
-        for reader in self._readers:
-            reader.append(ids)
+        for state in self._states:
+            state.append(ids)
 
     def select(self, rows: np.ndarray) -> None:
-        for reader in self._readers:
-            reader.select(rows)
+        for state in self._states:
+            state.select(rows)
 
 
 class _RecordingLM:
@@ -218,11 +226,13 @@ class _RecordingLM:
         return self.predictor.max_length
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        told = row_log_probs(self.predictor, rows)
-        self.nats -= sum(float(scores.sum()) for scores in told)
-        self.known -= sum(float(scores[row[1:] != self.unknown].sum()) for row, scores in zip(rows, told, strict=True))
-        self.impossible += sum(int(np.isneginf(scores).sum()) for scores in told)
-        return told
+        log_probs = row_log_probs(self.predictor, rows)
+        self.nats -= sum(float(scores.sum()) for scores in log_probs)
+        self.known -= sum(
+            float(scores[row[1:] != self.unknown].sum()) for row, scores in zip(rows, log_probs, strict=True)
+        )
+        self.impossible += sum(int(np.isneginf(scores).sum()) for scores in log_probs)
+        return log_probs
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         return self.predictor.next_log_probs(rows)

@@ -54,8 +54,8 @@ class FilledText:
             "text": self.text,
             "whole": self.filled_text,
             "log_probability": self.log_prob,
-            "chosen": [filler.to_dict() for filler in self.chosen_ids],
-            "blanks": [[filler.to_dict() for filler in one] for one in self.blanks],
+            "chosen": [candidate.to_dict() for candidate in self.chosen_ids],
+            "blanks": [[candidate.to_dict() for candidate in blank] for blank in self.blanks],
         }
 
 
@@ -68,7 +68,7 @@ class _MaskSpan:
     count: int
 
 
-def fill_masks(restorer: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
+def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
     """Fills every blank: ____ hides so many `tokens`, and so does the tokenizer's own mask ([MASK], <mask>).
 
     Masks that touch one another are one blank of several tokens: [MASK][MASK] is a Chinese word of two characters.
@@ -77,107 +77,114 @@ def fill_masks(restorer: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int 
         if number < 1:
             raise InputError(f"{name} is {number}", hint="give at least 1")
     text = replace_surrogates(text)
-    gaps = _gaps(text, tokenizer.id_to_token(restorer.mask), tokens)
-    count = sum(gap.count for gap in gaps)
+    blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask), tokens)
+    count = sum(blank.count for blank in blanks)
     if not count:
-        hint = f"write ____ or {tokenizer.id_to_token(restorer.mask)} where something is to be found"
+        hint = f"write ____ or {tokenizer.id_to_token(masked_lm.mask)} where something is to be found"
         raise InputError("the text has no blank", hint=hint)
     if count > MOST:
         raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MOST} in one text")
-    row, places = _row(text, gaps, tokenizer, restorer.mask)
-    allowed = _allowed(text, gaps, tokenizer)
-    told = _told(restorer, row, allowed)
-    tables = [_table(scores, tokenizer, top) for scores in told]
-    chosen, log_probability = _best(restorer, row, places, allowed)
-    fillers = [MaskCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), p) for i, p in chosen]
+    row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
+    allowed = _allowed_tokens(text, blanks, tokenizer)
+    log_probs = _masked_log_probs(masked_lm, row, allowed)
+    tables = [_candidates(scores, tokenizer, top) for scores in log_probs]
+    chosen, log_probability = _fill_greedily(masked_lm, row, positions, allowed)
+    fillers = [
+        MaskCandidate(tokenizer.id_to_token(token_id), token_id, token_text(tokenizer, token_id), probability)
+        for token_id, probability in chosen
+    ]
     return FilledText(
-        text, _whole(text, gaps, chosen, tokenizer), tuple(fillers), log_probability, tuple(map(tuple, tables))
+        text, _fill_text(text, blanks, chosen, tokenizer), tuple(fillers), log_probability, tuple(map(tuple, tables))
     )
 
 
 def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
     """The ids of a text in which ____ and the mask's own name hide a token each, and the places of those hidden."""
     text = replace_surrogates(text)
-    return _row(text, _gaps(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
+    return _encode_with_masks(text, _find_blanks(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
 
 
-def _gaps(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
-    touching = re.finditer(f"(?:{re.escape(mask)})+", text)
-    masks = [(found.start(), found.end(), found[0].count(mask)) for found in touching]
-    lines = [(found.start(), found.end(), tokens) for found in BLANK_PATTERN.finditer(text)]
-    return [_MaskSpan(*gap) for gap in sorted(masks + lines)]
+def _find_blanks(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
+    mask_matches = re.finditer(f"(?:{re.escape(mask)})+", text)
+    mask_spans = [(match.start(), match.end(), match[0].count(mask)) for match in mask_matches]
+    blank_spans = [(match.start(), match.end(), tokens) for match in BLANK_PATTERN.finditer(text)]
+    return [_MaskSpan(*span) for span in sorted(mask_spans + blank_spans)]
 
 
-def _row(text: str, gaps: list[_MaskSpan], tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray, np.ndarray]:
+def _encode_with_masks(
+    text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer, mask: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The ids of the text with the mask in its blanks, and the places of the masks."""
     parts: list[np.ndarray] = []
-    at = 0
-    for gap in gaps:
-        before = text[at : gap.start]
+    position = 0
+    for blank in blanks:
+        before = text[position : blank.start]
         if tokenizer.kind == "bytepair" and before.endswith(" "):  # there a space belongs to what follows it
             before = before[:-1]
-        parts += [tokenizer.encode(before).ids, np.full(gap.count, mask)]
-        at = gap.end
-    parts.append(tokenizer.encode(text[at:]).ids)
+        parts += [tokenizer.encode(before).ids, np.full(blank.count, mask)]
+        position = blank.end
+    parts.append(tokenizer.encode(text[position:]).ids)
     row = np.concatenate(parts).astype(np.int64)
     return row, np.flatnonzero(row == mask)
 
 
-def _allowed(text: str, gaps: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
+def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
     """(V,) for each hidden token, True for those that may stand there.
 
     The first of a blank must begin as the text before it asks for; what comes after it may begin or go on.
     """
     ordinary = np.ones(tokenizer.vocab_size, bool)
     ordinary[list(tokenizer.special_ids)] = False
-    made = []
-    for gap in gaps:
+    masks = []
+    for blank in blanks:
         first = np.zeros(tokenizer.vocab_size, bool)
-        first[fitting_ids(text[: gap.start], tokenizer)] = True
-        made += [first if first.any() else ordinary, *[ordinary] * (gap.count - 1)]
-    return made
+        first[fitting_ids(text[: blank.start], tokenizer)] = True
+        masks += [first if first.any() else ordinary, *[ordinary] * (blank.count - 1)]
+    return masks
 
 
-def _told(restorer: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
     """(hidden, V) log P of what may stand in each hidden place, shared out among that."""
-    scores = np.asarray(restorer.mask_log_probs([row])[0], np.float64)
+    scores = np.asarray(masked_lm.mask_log_probs([row])[0], np.float64)
     if np.isnan(scores).any():
         raise non_finite_error()
     scores = np.where(np.stack(allowed), scores, -np.inf)
     return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
 
 
-def _table(scores: np.ndarray, tokenizer: Tokenizer, top: int) -> Iterator[MaskCandidate]:
-    for i in np.argsort(-scores, kind="stable")[:top].tolist():
-        if scores[i] > -np.inf:
-            yield MaskCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), math.exp(scores[i]))
+def _candidates(scores: np.ndarray, tokenizer: Tokenizer, top: int) -> Iterator[MaskCandidate]:
+    for token_id in np.argsort(-scores, kind="stable")[:top].tolist():
+        if scores[token_id] > -np.inf:
+            yield MaskCandidate(
+                tokenizer.id_to_token(token_id), token_id, token_text(tokenizer, token_id), math.exp(scores[token_id])
+            )
 
 
-def _best(
-    restorer: MaskedLM, row: np.ndarray, places: np.ndarray, allowed: list[np.ndarray]
+def _fill_greedily(
+    masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[list[tuple[int, float]], float]:
     """(id, probability) of each hidden token in the order of the text, and the log-probability of all."""
-    row, left, total = row.copy(), list(range(len(places))), 0.0
-    chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(places)
-    while left:
-        scores = _told(restorer, row, [allowed[number] for number in left])
+    row, remaining, total = row.copy(), list(range(len(positions))), 0.0
+    chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
+    while remaining:
+        scores = _masked_log_probs(masked_lm, row, [allowed[number] for number in remaining])
         surest = int(scores.max(axis=1).argmax())
         token = int(scores[surest].argmax())
-        number = left.pop(surest)
-        row[places[number]] = token
+        number = remaining.pop(surest)
+        row[positions[number]] = token
         chosen[number] = (token, math.exp(scores[surest, token]))
         total += float(scores[surest, token])
     return chosen, total
 
 
-def _whole(text: str, gaps: list[_MaskSpan], chosen: list[tuple[int, float]], tokenizer: Tokenizer) -> str:
+def _fill_text(text: str, blanks: list[_MaskSpan], chosen: list[tuple[int, float]], tokenizer: Tokenizer) -> str:
     """The text with its blanks filled."""
-    made, at, number = [], 0, 0
-    for gap in gaps:
-        ids = [token for token, _ in chosen[number : number + gap.count]]
+    parts, position, index = [], 0, 0
+    for blank in blanks:
+        ids = [token for token, _ in chosen[index : index + blank.count]]
         filled = tokenizer.decode(ids).strip()
         if tokenizer.continuation_prefix and tokenizer.continuation_mask[ids[0]]:
             filled = filled.removeprefix(tokenizer.continuation_prefix)
-        made += [text[at : gap.start], filled]
-        at, number = gap.end, number + gap.count
-    return "".join([*made, text[at:]])
+        parts += [text[position : blank.start], filled]
+        position, index = blank.end, index + blank.count
+    return "".join([*parts, text[position:]])

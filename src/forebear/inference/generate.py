@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import CausalLM
     from forebear.inference.prompting import PromptAnswer
 
-IMPOSSIBLE = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)  # the run holds no continuation possible
-BYTES = 4  # of a character, at most: tokens that may spell it together
+IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis(
+    (), -math.inf, -math.inf, is_finished=True
+)  # the run holds no continuation possible
+MAX_CHARACTER_BYTES = 4  # of a character, at most: tokens that may spell it together
 
 
 def beam_search_texts(
@@ -49,53 +51,56 @@ def beam_search_texts(
     beam.validate_beams(beams, best, length_penalty)
     if beams == 1 and length_penalty != 1:
         raise InputError("a length penalty changes nothing with one beam", hint="search with more, or leave it out")
-    prompts, until = [prompts] if isinstance(prompts, str) else list(prompts), stop_strings(stop)
-    end, permitted = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
-    given = [tokenizer.encode(prompt).ids.astype(np.int64) for prompt in prompts]
-    at_once, told = max(1, batch // beams), []
-    for first in range(0, len(prompts), at_once):
-        mine = given[first : first + at_once]
-        found = beam.beam_search(
-            predictor.read([make_row(ids, end, ends=False) for ids in mine], length),
-            len(mine),
+    prompts, stop_texts = [prompts] if isinstance(prompts, str) else list(prompts), stop_strings(stop)
+    end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
+    prompt_ids = [tokenizer.encode(prompt).ids.astype(np.int64) for prompt in prompts]
+    prompts_per_batch, results = max(1, batch // beams), []
+    for first in range(0, len(prompts), prompts_per_batch):
+        batch_ids = prompt_ids[first : first + prompts_per_batch]
+        hypotheses_by_prompt = beam.beam_search(
+            predictor.read([make_row(ids, end, ends=False) for ids in batch_ids], length),
+            len(batch_ids),
             end=end,
             beams=beams,
             best=best,
-            lengths=[length] * len(mine),
+            lengths=[length] * len(batch_ids),
             penalty=length_penalty,
-            permitted=permitted.of_rows,
-            over=_stopped(tokenizer, mine, until) if until else None,
+            permitted=allowed.of_rows,
+            over=_stop_condition(tokenizer, batch_ids, stop_texts) if stop_texts else None,
         )
-        for prompt, ids, hypotheses in zip(prompts[first:], mine, found, strict=False):
-            told += [_written(tokenizer, prompt, ids, until, *one) for one in enumerate(hypotheses or [IMPOSSIBLE])]
-    return told
+        for prompt, ids, hypotheses in zip(prompts[first:], batch_ids, hypotheses_by_prompt, strict=False):
+            results += [
+                _to_generated_text(tokenizer, prompt, ids, stop_texts, *ranked)
+                for ranked in enumerate(hypotheses or [IMPOSSIBLE_HYPOTHESIS])
+            ]
+    return results
 
 
-def _stopped(
+def _stop_condition(
     tokenizer: Tokenizer, prompts: Sequence[np.ndarray], stop: tuple[str, ...]
 ) -> Callable[[int, np.ndarray], bool]:
     """Whether tokens spell a stop string at their end. Only as many are read as it may consist of."""
-    most = BYTES * (max(map(len, stop)) + 1)
+    max_tokens = MAX_CHARACTER_BYTES * (max(map(len, stop)) + 1)
 
     def over(source: int, ids: np.ndarray) -> bool:
-        before = prompts[source] if len(ids) <= most else ids[-most - 1 : -most]
-        text = TextStream(tokenizer, before, stop)
-        for token in ids[-most:].tolist():
-            text.append(token)
-        return text.stopped
+        context = prompts[source] if len(ids) <= max_tokens else ids[-max_tokens - 1 : -max_tokens]
+        stream = TextStream(tokenizer, context, stop)
+        for token in ids[-max_tokens:].tolist():
+            stream.append(token)
+        return stream.stopped
 
     return over
 
 
-def _written(
-    tokenizer: Tokenizer, prompt: str, given: np.ndarray, stop: tuple[str, ...], rank: int, found: Hypothesis
+def _to_generated_text(
+    tokenizer: Tokenizer, prompt: str, prompt_ids: np.ndarray, stop: tuple[str, ...], rank: int, hypothesis: Hypothesis
 ) -> GeneratedText:
-    text = TextStream(tokenizer, given, stop)
-    for token in found.ids:
-        text.append(token)
-    text.finish()
-    ended = "stop" if text.stopped else "end" if found.is_finished else "length"
-    return GeneratedText(prompt, rank, text.text, found.ids, ended, found.log_prob, found.score)
+    stream = TextStream(tokenizer, prompt_ids, stop)
+    for token in hypothesis.ids:
+        stream.append(token)
+    stream.finish()
+    stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
+    return GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, hypothesis.log_prob, hypothesis.score)
 
 
 def choose_continuations(
@@ -108,65 +113,69 @@ def choose_continuations(
             hint = "forebear ask RUN TEXT --choices fills blanks; what is generated stands at the end"
             raise InputError("this text has a blank", line=number, hint=hint)
     answers = score_options(predictor, tokenizer, prompts, choices=choices)
-    return [_continued(tokenizer, *one) for one in zip(prompts, answers, strict=True)]
+    return [_to_choice_text(tokenizer, *pair) for pair in zip(prompts, answers, strict=True)]
 
 
-def _continued(tokenizer: Tokenizer, prompt: str, answer: PromptAnswer) -> GeneratedText:
-    one = answer.best or answer.answers[0]
-    spaced = one.prompt.endswith(f" {one.name}") and not prompt[-1:].isspace()
-    shares = tuple((each.name, each.probability) for each in answer.answers)
-    text = " " * spaced + one.name
-    ids = continuation_tokens(one.prompt[: -len(text)], text, tokenizer).ids[-one.tokens :].tolist()
-    return GeneratedText(prompt, 0, text, tuple(ids), "choice", one.log_prob, one.score, shares)
+def _to_choice_text(tokenizer: Tokenizer, prompt: str, answer: PromptAnswer) -> GeneratedText:
+    option = answer.best or answer.answers[0]
+    needs_space = option.prompt.endswith(f" {option.name}") and not prompt[-1:].isspace()
+    probabilities = tuple((option_score.name, option_score.probability) for option_score in answer.answers)
+    text = " " * needs_space + option.name
+    ids = continuation_tokens(option.prompt[: -len(text)], text, tokenizer).ids[-option.tokens :].tolist()
+    return GeneratedText(prompt, 0, text, tuple(ids), "choice", option.log_prob, option.score, probabilities)
 
 
 # A run writes on in one of three ways: by chance, by search, by choice; what a way does not take is refused.
 
 
 # By what asks for a way: what else it takes. What would change nothing is refused.
-TAKES = {
+METHOD_OPTIONS = {
     "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop"),
     "beams": ("best", "length_penalty", "length", "stop"),
     "choices": (),
 }
 
 
-def generation_method(said: dict[str, Any]) -> str:
+def generation_method(options: dict[str, Any]) -> str:
     """Which way is meant by the settings that were given (None: it was not); the empty one is by chance."""
-    given = {name for name, value in said.items() if value is not None}
-    ways = [name for name in TAKES if name in given]
-    if len(ways) > 1:
+    given_names = {name for name, value in options.items() if value is not None}
+    methods = [name for name in METHOD_OPTIONS if name in given_names]
+    if len(methods) > 1:
         raise InputError("beams and choices together", hint="choices are all compared: leave the beams out")
-    meant = ways[0] if ways else ""
-    for name in given - {meant}:
-        if name not in TAKES[meant]:
-            others = " or ".join(f"--{other}" for other, takes in TAKES.items() if other and name in takes)
+    method = methods[0] if methods else ""
+    for name in given_names - {method}:
+        if name not in METHOD_OPTIONS[method]:
+            others = " or ".join(f"--{other}" for other, takes in METHOD_OPTIONS.items() if other and name in takes)
             hint = f"it goes with {others}, or leave it out" if others else "leave it out, or draw by chance instead"
-            behind = f"with --{meant}" if meant else "where tokens are drawn"
-            raise InputError(f"--{name.replace('_', '-')} changes nothing {behind}", hint=hint)
-    return meant
+            context = f"with --{method}" if method else "where tokens are drawn"
+            raise InputError(f"--{name.replace('_', '-')} changes nothing {context}", hint=hint)
+    return method
 
 
-def resolve_generation_options(said: dict[str, Any]) -> dict[str, Any]:
+def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All settings of the way that is meant: those given, and the usual values of the others."""
-    meant = generation_method(said)
-    usual = {name: one.default for name, one in signature(_of(meant)).parameters.items() if name in TAKES[meant]}
-    told = usual | {name: value for name, value in said.items() if value is not None}
-    return {**told, "stop": list(told["stop"])} if "stop" in told else told
+    method = generation_method(options)
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature(_generator_for(method)).parameters.items()
+        if name in METHOD_OPTIONS[method]
+    }
+    resolved = defaults | {name: value for name, value in options.items() if value is not None}
+    return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved
 
 
 def generate_texts(
-    predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], **said: Any
+    predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], **options: Any
 ) -> list[GeneratedText]:
     """Continues each prompt in the way that the settings ask for."""
-    how = {name: value for name, value in said.items() if value is not None}
-    return _of(generation_method(how))(predictor, tokenizer, prompts, **how)
+    given_options = {name: value for name, value in options.items() if value is not None}
+    return _generator_for(generation_method(given_options))(predictor, tokenizer, prompts, **given_options)
 
 
-def _of(meant: str) -> Callable[..., list[GeneratedText]]:
-    if not meant:
+def _generator_for(method: str) -> Callable[..., list[GeneratedText]]:
+    if not method:
         from forebear.inference.sampling import sample_texts
 
         return sample_texts
 
-    return beam_search_texts if meant == "beams" else choose_continuations
+    return beam_search_texts if method == "beams" else choose_continuations

@@ -1,18 +1,24 @@
-"""How well a run predicts a text: bits per byte, the same unit for every milestone, beside its own perplexity."""
+"""Evaluation of a run: bits per byte and perplexity on text, masked-LM accuracy, metrics and errors on a task."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forebear.data.io.ledger import utf8_size
+from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
+from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, trained_examples
+from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
+from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.char_level import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.predictor import (
@@ -23,8 +29,13 @@ from forebear.inference.predictor import (
     token_batches,
     unknown_token_bytes,
 )
-from forebear.objectives.batch import BatchKey
+from forebear.objectives.batch import BatchKey, is_supervised
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
+from forebear.tasks import metrics
+from forebear.tasks.classification import Classification
+from forebear.tasks.tagging import SequenceTagging
+from forebear.tasks.task import Judgment, Logits, ProgressFn, Task, predict_logits
+from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
@@ -34,8 +45,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.nn.masked_lm import MaskedLM
 
-UNITS = ("document", "sentence")
-ProgressFn = Callable[[int, int], object]  # bytes done, bytes in all
+TEXT_UNITS = ("document", "sentence")
 
 
 @dataclass(frozen=True)
@@ -155,20 +165,24 @@ def prepare_texts(
     progress: ProgressFn | None = None,
 ) -> Subset:
     """Files as the run's tokenizer cuts them, taken as its own text was where that decides which tokens they have."""
-    from forebear.data.corpora import TextSource, prepare_source
     from forebear.data.corpus.subset import Subset
     from forebear.data.io.reader import TextFormat
+    from forebear.data.source import TextSource, prepare_source
 
     if isinstance(texts, Subset):
         return texts
-    told = (run.metadata.get("data") or {}).get("source")
-    lines = (
-        told is None and "imported" in run.metadata and run.text_unit == "sentence"
+    metadata_source = (run.metadata.get("data") or {}).get("source")
+    is_by_line = (
+        metadata_source is None and "imported" in run.metadata and run.text_unit == "sentence"
     )  # who has n-grams from elsewhere has counted lines
-    own = TextSource((), sentences="lines" if lines else "split") if told is None else TextSource.from_dict(told)
+    trained_source = (
+        TextSource((), sentences="lines" if is_by_line else "split")
+        if metadata_source is None
+        else TextSource.from_dict(metadata_source)
+    )
     paths = [texts] if isinstance(texts, str | os.PathLike) else texts
     source = replace(
-        own, paths=tuple(os.fspath(path) for path in paths), reading=reading or TextFormat(), entities=None
+        trained_source, paths=tuple(os.fspath(path) for path in paths), reading=reading or TextFormat(), entities=None
     )
     if run.tokenizer.kind != "words":  # no other kind asks where words are
         source = replace(source, segment=False, user_dict=None)
@@ -188,48 +202,48 @@ def evaluate_text(
     With `unit` "sentence" each sentence is a text of its own, for runs that learned them so. A portion brings its ids
     along, so they must be of this tokenizer. Memory stays bounded whatever is measured.
     """
-    began = time.monotonic()
-    units, total = _units(source, tokenizer, unit)
+    start_time = time.monotonic()
+    units, total_bytes = _scoring_units(source, tokenizer, unit)
     nats: list[float] = []
-    known: list[float] = []
-    lengths: list[int] = []
-    tokens = count = documents = done = unknown_tokens = unknown_bytes = impossible = 0
+    known_nats: list[float] = []
+    ngram_lengths: list[int] = []
+    tokens = num_units = num_documents = num_bytes = unknown_tokens = unknown_bytes = num_impossible = 0
     for group in token_batches(units, lambda unit: len(unit.row)):
-        told, used = row_log_probs_with_lengths(predictor, [unit.row for unit in group])
-        scores = np.concatenate(told)
+        log_probs, lengths_by_row = row_log_probs_with_lengths(predictor, [unit.row for unit in group])
+        scores = np.concatenate(log_probs)
         nats.append(-float(scores.sum()))
-        lengths += [] if used is None else [int(np.concatenate(used).sum(dtype=np.int64))]
+        ngram_lengths += [] if lengths_by_row is None else [int(np.concatenate(lengths_by_row).sum(dtype=np.int64))]
         tokens += len(scores)
-        impossible += int(np.isneginf(scores).sum())
-        count += len(group)
-        documents += sum(unit.is_first for unit in group)
-        done += sum(unit.bytes for unit in group)
+        num_impossible += int(np.isneginf(scores).sum())
+        num_units += len(group)
+        num_documents += sum(unit.is_first for unit in group)
+        num_bytes += sum(unit.bytes for unit in group)
         unknown_bytes += sum(unit.unknown_bytes for unit in group)
-        lacking = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unk_id
-        known.append(-float(scores[~lacking].sum()))
-        unknown_tokens += int(np.count_nonzero(lacking))
+        is_unknown = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unk_id
+        known_nats.append(-float(scores[~is_unknown].sum()))
+        unknown_tokens += int(np.count_nonzero(is_unknown))
         if progress is not None:
-            progress(done, max(total, done))
-    if not done:
+            progress(num_bytes, max(total_bytes, num_bytes))
+    if not num_bytes:
         raise InputError("there is no text to measure", hint="give text that has at least one character")
     return TextEvaluation(
         nats=math.fsum(nats),
         tokens=tokens,
-        units=count,
-        documents=documents,
-        bytes=done,
+        units=num_units,
+        documents=num_documents,
+        bytes=num_bytes,
         unknown_tokens=unknown_tokens,
         unknown_bytes=unknown_bytes,
-        num_impossible=impossible,
-        seconds=time.monotonic() - began,
+        num_impossible=num_impossible,
+        seconds=time.monotonic() - start_time,
         lossy_features=tokenizer.lossy_features,
-        known_nats=math.fsum(known),
-        ngram_length=sum(lengths) / tokens if lengths else None,
-        text_unit=_named(source, unit),
+        known_nats=math.fsum(known_nats),
+        ngram_length=sum(ngram_lengths) / tokens if ngram_lengths else None,
+        text_unit=_unit_name(source, unit),
     )
 
 
-def _named(source: Subset | Iterable[str], unit: str) -> str:
+def _unit_name(source: Subset | Iterable[str], unit: str) -> str:
     """A unit by its name for people: sentences are lines where each line was taken for one."""
     from forebear.data.corpus.subset import Subset
 
@@ -239,50 +253,59 @@ def _named(source: Subset | Iterable[str], unit: str) -> str:
 
 def scoring_rows(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
     """The rows that `measure` scores: each unit between two ends."""
-    return (unit.row for unit in _units(source, tokenizer, unit)[0])
+    return (unit.row for unit in _scoring_units(source, tokenizer, unit)[0])
 
 
-def _units(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> tuple[Iterator[_ScoringUnit], int]:
+def _scoring_units(
+    source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str
+) -> tuple[Iterator[_ScoringUnit], int]:
     """The units one by one, and their bytes in all where that is known beforehand (else 0)."""
     from forebear.data.corpus.subset import Subset
 
     end = eos_id(tokenizer)
-    if unit not in UNITS:
-        raise InputError(f"the unit is {unit!r}", hint=f"choose one of {', '.join(UNITS)}")
+    if unit not in TEXT_UNITS:
+        raise InputError(f"the unit is {unit!r}", hint=f"choose one of {', '.join(TEXT_UNITS)}")
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
-        return _of_portion(source, end, unit), source.num_bytes
-    return _of_texts([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
+        return _subset_units(source, end, unit), source.num_bytes
+    return _text_units([source] if isinstance(source, str) else source, tokenizer, end, unit), 0
 
 
-def require_same_tokenizer(portion: Subset, tokenizer: Tokenizer) -> None:
+def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
     """An error where a corpus was cut by another tokenizer."""
-    if portion.corpus.metadata["made_from"]["tokenizer"] != tokenizer.digest:
+    if subset.corpus.metadata["made_from"]["tokenizer"] != tokenizer.digest:
         raise InputError(
             "this corpus was made with another tokenizer than the run's",
-            file=portion.corpus.folder,
+            file=subset.corpus.folder,
             hint="give the text itself, or prepare it with the run's tokenizer.json",
         )
 
 
-def _of_portion(portion: Subset, end: int, unit: str) -> Iterator[_ScoringUnit]:
-    shown = portion.by_sentence() if unit == "sentence" else portion
-    first = np.ones(len(shown), bool)
+def _subset_units(subset: Subset, eos: int, unit: str) -> Iterator[_ScoringUnit]:
+    units = subset.by_sentence() if unit == "sentence" else subset
+    starts_document = np.ones(len(units), bool)
     if unit == "sentence":
-        counts = portion.units[:, 1] - portion.units[:, 0]
-        first[:] = False
-        first[np.cumsum(counts) - counts] = True
-    numbers = (shown.spans.tolist(), shown.unit_bytes.tolist(), shown.unit_unknown_bytes.tolist(), first.tolist())
-    for (begin, stop), length, unknown, is_first in zip(*numbers, strict=True):
-        yield _ScoringUnit(make_row(portion.corpus.ids[begin:stop], end, ends=True), length, unknown, is_first)
+        counts = subset.units[:, 1] - subset.units[:, 0]
+        starts_document[:] = False
+        starts_document[np.cumsum(counts) - counts] = True
+    columns = (
+        units.spans.tolist(),
+        units.unit_bytes.tolist(),
+        units.unit_unknown_bytes.tolist(),
+        starts_document.tolist(),
+    )
+    for (begin, end_position), num_bytes, unknown_bytes, is_first in zip(*columns, strict=True):
+        yield _ScoringUnit(
+            make_row(subset.corpus.ids[begin:end_position], eos, ends=True), num_bytes, unknown_bytes, is_first
+        )
 
 
-def _of_texts(texts: Iterable[str], tokenizer: Tokenizer, end: int, unit: str) -> Iterator[_ScoringUnit]:
+def _text_units(texts: Iterable[str], tokenizer: Tokenizer, eos: int, unit: str) -> Iterator[_ScoringUnit]:
     for text in map(replace_surrogates, texts):
-        for number, part in enumerate(split_sentences(text) if unit == "sentence" else [text]):
-            pieces = tokenizer.encode(part)
-            unknown = int(unknown_token_bytes(part, pieces, tokenizer.unk_id).sum())
-            yield _ScoringUnit(make_row(pieces.ids, end, ends=True), utf8_size(part), unknown, number == 0)
+        for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
+            encoding = tokenizer.encode(unit_text)
+            unknown_bytes = int(unknown_token_bytes(unit_text, encoding, tokenizer.unk_id).sum())
+            yield _ScoringUnit(make_row(encoding.ids, eos, ends=True), utf8_size(unit_text), unknown_bytes, index == 0)
 
 
 # How well a run finds hidden tokens: the same unit as for all others, but of a likelihood that is none.
@@ -292,10 +315,10 @@ BATCH = 4096  # tokens
 
 
 def evaluate_masked_lm(
-    restorer: MaskedLM,
+    masked_lm: MaskedLM,
     tokenizer: Tokenizer,
     objective: MaskedTokens,
-    portion: Subset,
+    subset: Subset,
     *,
     progress: ProgressFn | None = None,
 ) -> TextEvaluation:
@@ -305,45 +328,214 @@ def evaluate_masked_lm(
     probability of the text, because each token is told by tokens on both sides: the figures are marked `pseudo` and
     stand beside those of runs that are measured alike, whatever units these were trained to hide.
     """
-    require_same_tokenizer(portion, tokenizer)
-    began = time.monotonic()
-    asking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
-    steps = asking.steps(portion, BATCH)
-    nats, right, pairs, seen = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
-    for step in range(steps):
-        batch = asking.batch(portion, BATCH, BatchKey(0, step))
-        told = restorer.evaluate_batch(batch.inputs, batch.targets)
-        nats -= float(told["token"].astype(np.float64).sum())
-        right += int(told["right"].sum())
-        seen += np.bincount(batch.targets["token"][batch.targets["token"] >= 0], minlength=tokenizer.vocab_size)
-        pairs.append(told.get("pair", np.empty(0, bool)))
+    require_same_tokenizer(subset, tokenizer)
+    start_time = time.monotonic()
+    masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
+    num_steps = masking.steps(subset, BATCH)
+    nats, num_correct, pairs, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
+    for step in range(num_steps):
+        batch = masking.batch(subset, BATCH, BatchKey(0, step))
+        outputs = masked_lm.evaluate_batch(batch.inputs, batch.targets)
+        nats -= float(outputs["token"].astype(np.float64).sum())
+        num_correct += int(outputs["right"].sum())
+        target_counts += np.bincount(
+            batch.targets["token"][batch.targets["token"] >= 0], minlength=tokenizer.vocab_size
+        )
+        pairs.append(outputs.get("pair", np.empty(0, bool)))
         if progress is not None:
-            progress(portion.num_bytes * (step + 1) // steps, portion.num_bytes)
-    asked = int(seen.sum())
-    if not asked:
+            progress(subset.num_bytes * (step + 1) // num_steps, subset.num_bytes)
+    num_masked = int(target_counts.sum())
+    if not num_masked:
         raise InputError("there is too little text to hide anything in", hint="give more text")
-    answered = np.concatenate(pairs)
+    pair_results = np.concatenate(pairs)
     unknown = 0
     if tokenizer.unk_id is not None:
         unknown = sum(
-            int(np.count_nonzero(portion.corpus.ids[first:last] == tokenizer.unk_id))
-            for first, last in portion.spans.tolist()
+            int(np.count_nonzero(subset.corpus.ids[first:last] == tokenizer.unk_id))
+            for first, last in subset.spans.tolist()
         )
-    tokens = portion.num_tokens - unknown
+    tokens = subset.num_tokens - unknown
     return TextEvaluation(
-        nats=nats / asked * tokens,
+        nats=nats / num_masked * tokens,
         tokens=tokens,
-        units=len(portion),
-        documents=len(portion),
-        bytes=portion.num_bytes,
+        units=len(subset),
+        documents=len(subset),
+        bytes=subset.num_bytes,
         unknown_tokens=unknown,
-        unknown_bytes=portion.unknown_bytes,
+        unknown_bytes=subset.unknown_bytes,
         num_impossible=0,
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - start_time,
         lossy_features=tokenizer.lossy_features,
         is_pseudo_likelihood=True,
-        num_masked=asked,
-        accuracy=right / asked,
-        majority_accuracy=float(seen.max()) / asked,
-        pair_accuracy=float(answered.mean()) if len(answered) else None,
+        num_masked=num_masked,
+        accuracy=num_correct / num_masked,
+        majority_accuracy=float(target_counts.max()) / num_masked,
+        pair_accuracy=float(pair_results.mean()) if len(pair_results) else None,
     )
+
+
+# --- Evaluation on a task ---
+
+LISTED_MISPREDICTIONS = 5  # mistakes
+
+
+@dataclass(frozen=True)
+class Misprediction:
+    """An example that was judged wrongly."""
+
+    example: Example
+    judgment: Judgment
+
+    def to_dict(self) -> dict[str, Any]:
+        source_position = self.example.place
+        result = {
+            "file": source_position.file,
+            "line": source_position.line,
+            "name": source_position.name,
+            "texts": list(example_texts(self.example)),
+        }
+        return result | {
+            "wanted": self.judgment.wanted,
+            "said": self.judgment.said,
+            "probability": self.judgment.probability,
+        }
+
+
+@dataclass(frozen=True)
+class TaskEvaluation:
+    """The figures of a task on some examples, and the mistakes, those it was surest of first."""
+
+    task: str
+    score: str
+    metrics: dict[str, Any]
+    calibration: dict[str, Any] | None
+    mispredictions: tuple[Misprediction, ...]
+    num_unlabeled: int
+    notes: tuple[str, ...]
+    seconds: float
+    known_words: SplitLeakage | None = None  # examples that the run has learned from, where that is known
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "score": self.score,
+            **self.metrics,
+            "calibration": self.calibration,
+            "mistakes": len(self.mispredictions),
+            "first_mistakes": [
+                misprediction.to_dict() for misprediction in self.mispredictions[:LISTED_MISPREDICTIONS]
+            ],
+            "unlabelled": self.num_unlabeled,
+            "learned_from": None if self.known_words is None else self.known_words.num_exact,
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def evaluate_task(
+    run: Run,
+    file: str | os.PathLike[str],
+    *,
+    on_bad_rows: str = "fail",
+    on_bad_tags: str = "fail",
+    progress: ProgressFn | None = None,
+) -> TaskEvaluation:
+    """Measures a run on a file of labelled examples, written as those that it learned from."""
+    start_time = time.monotonic()
+    task = run.task
+    assert task is not None
+    options: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
+    notes: list[str] = []
+    if "labelled" in run.metadata:
+        source = LabeledSource.from_dict({**run.metadata["labelled"]["source"], **options})
+    else:  # imported: nobody knows what it learned from, and the file itself is looked at
+        source, notes = labeled_source(os.fspath(file), task=task.name, **options)
+    all_examples = read_extra_split(os.fspath(file), source, task.scheme, notes)
+    examples = [example for example in all_examples if is_labeled(example)]
+    if not examples:
+        hint = f"give labelled examples; without labels, ask: forebear {task.verb} RUN --in FILE"
+        raise InputError("no example has a label: there is nothing to measure", file=file, hint=hint)
+    notes += _unknown_tag_notes(task, examples, file)
+    rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
+    logits = predict_logits(run.network, rows, progress)
+    predictions = task.predictions(examples, rows, logits)
+    judgments = [task.judge(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
+    mispredictions = [
+        Misprediction(example, judgment)
+        for example, judgment in zip(examples, judgments, strict=True)
+        if not judgment.right
+    ]
+    mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
+    return TaskEvaluation(
+        task.name,
+        task.score,
+        _task_metrics(run, task, examples, predictions),
+        sureness(task, rows, logits),
+        tuple(mispredictions),
+        len(all_examples) - len(examples),
+        tuple(notes),
+        time.monotonic() - start_time,
+        trained_examples(run.metadata["labelled"], examples) if "labelled" in run.metadata else None,
+    )
+
+
+def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.PathLike[str]) -> list[str]:
+    """What to know of tags that stand for themselves and that nobody can have learned; an error where all are such."""
+    if not isinstance(task, SequenceTagging) or not task.is_plain:
+        return []
+    tag_counts = Counter(
+        tag for example in examples if isinstance(example, TaggedExample) for tag in example.tags or ()
+    )
+    unknown_tags = {tag: count for tag, count in tag_counts.items() if tag not in task.tags}
+    if not unknown_tags:
+        return []
+    names = ", ".join(sorted(unknown_tags, key=lambda tag: -unknown_tags[tag])[:LISTED_MISPREDICTIONS])
+    if len(unknown_tags) == len(tag_counts):
+        message = f"none of its tags ({names}) is one of those that were learned ({', '.join(task.tags[:LISTED_MISPREDICTIONS])}, …)"
+        raise InputError(message, file=file, hint="give a file of the same tags, or ask a run that learned these")
+    return [f"words whose tag was never learned, and which count as mistakes: {sum(unknown_tags.values()):,} ({names})"]
+
+
+def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, Any]:
+    """The task's own; and how words do that training did not have, where the run's vocabulary is of all it had."""
+    values = task.evaluate(examples, predictions)
+    if not isinstance(task, SequenceTagging) or not task.is_plain or not run.folder.spec.learns_tags:
+        return values
+    words = sorted({word for example in examples if isinstance(example, TaggedExample) for word in example.words})
+    tokenizer = base_tokenizer(run.tokenizer)
+    ids, counts = tokenizer.encode_many(words)
+    is_oov = np.split(ids == tokenizer.unk_id, np.cumsum(counts)[:-1])
+    known = {word for word, mask in zip(words, is_oov, strict=True) if not mask.any()}
+    return values | metrics.oov_tagging_accuracy(examples, predictions, known)
+
+
+def sureness(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | None:
+    """Whether it is right as often as it says; None where it says nothing of the kind."""
+    if not isinstance(task, Classification) or task.kind == "number":
+        return None
+    supervised = is_supervised(rows.targets["label"])
+    if not supervised.any():
+        return None
+    return metrics.calibration(
+        np.stack(logits["label"])[supervised], rows.targets["label"][supervised], task.temperature
+    )
+
+
+def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
+    """A table with tabs between: where it stands, what was wanted and said, how surely, and the text."""
+    from forebear.data.io.atomic import atomic_write, explain_disk_errors
+
+    with explain_disk_errors(file), atomic_write(file) as output:
+        output.write(b"file\tline\twanted\tsaid\tprobability\ttext\n")
+        for misprediction in evaluation.mispredictions:
+            source_position, judgment = misprediction.example.place, misprediction.judgment
+            probability = "" if judgment.probability is None else f"{judgment.probability:.4f}"
+            cells = [
+                source_position.file or "",
+                source_position.line or source_position.name or "",
+                judgment.wanted,
+                judgment.said,
+                probability,
+            ]
+            cells += example_texts(misprediction.example)
+            output.write(("\t".join(" ".join(str(cell).split()) for cell in cells) + "\n").encode("utf-8", "replace"))

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not those of __init__
 AFFORDABLE = 1 << 13  # tokens that a run may score for one blank: seconds on a laptop
-CHEAP = 1 << 20  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
-NEAR = 16
+CHEAP_TOKEN_BUDGET = (
+    1 << 20
+)  # as many for one that has no limit of context, or a lower one than NEAR: it pays little for a token
+SHORT_CONTEXT = 16
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class NextCandidate:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; a log-probability of minus infinity is null."""
-        told: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
-        told |= {"probability": self.probability, "log_probability": finite_or_none(self.log_prob)}
-        told |= {} if self.full_text is None else {"whole": self.full_text}
-        return told if self.explanation is None else {**told, "why": self.explanation.to_dict()}
+        result: dict[str, Any] = {"token": self.token, "id": self.id, "text": self.text}
+        result |= {"probability": self.probability, "log_probability": finite_or_none(self.log_prob)}
+        result |= {} if self.full_text is None else {"whole": self.full_text}
+        return result if self.explanation is None else {**result, "why": self.explanation.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ class NextTokens:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        told: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.num_fitting}
-        told |= {"considered": self.num_considered, "covered": self.covered_mass}
-        return {**told, "candidates": [candidate.to_dict() for candidate in self.candidates]}
+        result: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.num_fitting}
+        result |= {"considered": self.num_considered, "covered": self.covered_mass}
+        return {**result, "candidates": [candidate.to_dict() for candidate in self.candidates]}
 
 
 def next_tokens(
@@ -96,35 +98,41 @@ def next_tokens(
     if len(blanks) > 1:
         raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
     if not blanks:
-        return _after(predictor, tokenizer, text, top, why)
+        return _next_candidates(predictor, tokenizer, text, top, why)
     if why:
-        what = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
-        raise InputError(what, hint="leave out --why, or end the text where the blank begins")
+        message = "a blank is filled by the probability of the whole text, and --why tells why a token comes next"
+        raise InputError(message, hint="leave out --why, or end the text where the blank begins")
     blank = _BlankSpan(text, blanks[0].start(), blanks[0].end())
-    return _filled(predictor, tokenizer, blank, top=top, ends=ends, among=among)
+    return _blank_candidates(predictor, tokenizer, blank, top=top, ends=ends, among=among)
 
 
-def _after(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
+def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
     if why:
-        _counts(predictor)
+        _require_ngram(predictor)
     row = make_row(tokenizer.encode(text).ids, eos_id(tokenizer), ends=False)
-    scores = _following(predictor, row)
+    scores = _next_log_probs(predictor, row)
     candidates = (
-        NextCandidate(tokenizer.id_to_token(i), i, token_text(tokenizer, i), math.exp(scores[i]), float(scores[i]))
-        for i in _best(scores[: tokenizer.vocab_size], top)
+        NextCandidate(
+            tokenizer.id_to_token(token_id),
+            token_id,
+            token_text(tokenizer, token_id),
+            math.exp(scores[token_id]),
+            float(scores[token_id]),
+        )
+        for token_id in _top_ids(scores[: tokenizer.vocab_size], top)
     )
     if why:
-        candidates = _with_evidence(_counts(predictor), tokenizer, row, list(candidates))
+        candidates = _with_evidence(_require_ngram(predictor), tokenizer, row, list(candidates))
     return NextTokens(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
 
 
-def _counts(predictor: CausalLM) -> NgramModel:
+def _require_ngram(predictor: CausalLM) -> NgramModel:
     """The predictor, if it has counts to show."""
     from forebear.statistical.ngram.language_model import NgramModel
 
     if not isinstance(predictor, NgramModel):
-        what = "this run did not count n-grams, so there are no counts that could tell why"
-        raise InputError(what, hint="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
+        message = "this run did not count n-grams, so there are no counts that could tell why"
+        raise InputError(message, hint="leave out --why, or ask an n-gram: forebear pretrain ngram TEXT")
     return predictor
 
 
@@ -134,21 +142,23 @@ def _with_evidence(
     from forebear.statistical.ngram.explain_probability import ngram_evidence
 
     ids = [candidate.id for candidate in candidates]
-    told = ngram_evidence(model, row, ids, lambda token: readable_token(tokenizer, token))
-    return (replace(candidate, explanation=one) for candidate, one in zip(candidates, told, strict=True))
+    evidence = ngram_evidence(model, row, ids, lambda token: readable_token(tokenizer, token))
+    return (
+        replace(candidate, explanation=explanation) for candidate, explanation in zip(candidates, evidence, strict=True)
+    )
 
 
-def _following(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
+def _next_log_probs(predictor: CausalLM, row: np.ndarray) -> np.ndarray:
     scores = np.asarray(predictor.next_log_probs([row])[0], np.float64)
     if np.isnan(scores).any():
         raise non_finite_error()
     return scores
 
 
-def _best(scores: np.ndarray, count: int) -> list[int]:
+def _top_ids(scores: np.ndarray, count: int) -> list[int]:
     """The numbers of the best, best first, the lowest number first among equals; never what is impossible."""
     order = np.argsort(-scores, kind="stable")[:count]
-    return [int(i) for i in order if scores[i] > -np.inf]
+    return [int(index) for index in order if scores[index] > -np.inf]
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
@@ -179,81 +189,83 @@ def fitting_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
     """The ids that may fill a blank after this text: nothing special or invisible, no half of a character, and a word
     begins or goes on as the text says."""
     attached = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
-    specials, found = tokenizer.special_ids, []
-    for i, token in enumerate(tokenizer.vocabulary()):
-        if i in specials:
+    specials, ids = tokenizer.special_ids, []
+    for token_id, token in enumerate(tokenizer.vocabulary()):
+        if token_id in specials:
             continue
         if tokenizer.kind == "bytepair":
-            spelled = token_bytes(token)
-            fits = spelled.startswith(b" ") == before.endswith(" ") and _is_visible(spelled)
+            spelled_bytes = token_bytes(token)
+            fits = spelled_bytes.startswith(b" ") == before.endswith(" ") and _is_visible(spelled_bytes)
         elif tokenizer.continuation_prefix:
-            fits = bool(tokenizer.continuation_mask[i]) == attached
+            fits = bool(tokenizer.continuation_mask[token_id]) == attached
         else:
             fits = bool(token.strip())
         if fits:
-            found.append(i)
-    return np.array(found, np.int64)
+            ids.append(token_id)
+    return np.array(ids, np.int64)
 
 
-def _is_visible(spelled: bytes) -> bool:
+def _is_visible(spelled_bytes: bytes) -> bool:
     try:
-        return bool(spelled.decode().strip())
+        return bool(spelled_bytes.decode().strip())
     except UnicodeDecodeError:
         return False
 
 
-def _filled(
+def _blank_candidates(
     predictor: CausalLM, tokenizer: Tokenizer, blank: _BlankSpan, *, top: int, ends: bool, among: int | None
 ) -> NextTokens:
     """Every candidate's whole text is scored, unless there are too many: then those likeliest after the left side."""
     end = eos_id(tokenizer)
     left, right = blank.sides(tokenizer)
     left, right = make_row(left, end, ends=False), make_row(right, end, ends=ends)[1:]
-    fillers = fitting_ids(blank.text[: blank.start], tokenizer)
-    if not len(fillers):
-        raise InputError("no token can fill this blank", hint=_spaced(blank))
-    after = _following(predictor, left)[fillers]
-    tried = np.arange(len(fillers))
+    fitting = fitting_ids(blank.text[: blank.start], tokenizer)
+    if not len(fitting):
+        raise InputError("no token can fill this blank", hint=_spacing_hint(blank))
+    next_scores = _next_log_probs(predictor, left)[fitting]
+    considered = np.arange(len(fitting))
     if len(right):
-        count = among or _affordable(predictor) // (len(left) + 1 + len(right))
-        tried = np.sort(np.argsort(-after, kind="stable")[: max(count, 1)])
-        scores = _wholes(predictor, left, fillers[tried], right)
+        count = among or _token_budget(predictor) // (len(left) + 1 + len(right))
+        considered = np.sort(np.argsort(-next_scores, kind="stable")[: max(count, 1)])
+        scores = _full_text_log_probs(predictor, left, fitting[considered], right)
     else:
-        scores = after + row_log_probs(predictor, [left])[0].sum()
+        scores = next_scores + row_log_probs(predictor, [left])[0].sum()
     total = float(np.logaddexp.reduce(scores))
-    ids, chosen = fillers[tried], _best(scores, top)
-    covered = _share(after, tried) if len(tried) < len(fillers) else 1.0
-    candidates = (_candidate(tokenizer, blank, int(ids[n]), float(scores[n]), total) for n in chosen)
-    return NextTokens(blank.text, True, tuple(candidates), len(fillers), len(tried), covered)
+    ids, top_indices = fitting[considered], _top_ids(scores, top)
+    covered = _covered_mass(next_scores, considered) if len(considered) < len(fitting) else 1.0
+    candidates = (
+        _blank_candidate(tokenizer, blank, int(ids[index]), float(scores[index]), total) for index in top_indices
+    )
+    return NextTokens(blank.text, True, tuple(candidates), len(fitting), len(considered), covered)
 
 
-def _spaced(blank: _BlankSpan) -> str:
+def _spacing_hint(blank: _BlankSpan) -> str:
     """Whether a space stands before the blank decides what fits."""
     if blank.text[: blank.start].endswith(" "):
         return "take away the space before it: the tokenizer knows nothing that begins so here"
     return "write it elsewhere, or leave a space before it"
 
 
-def _share(after: np.ndarray, tried: np.ndarray) -> float:
-    weights = np.exp(after)
-    return float(weights[tried].sum() / weights.sum()) if weights.any() else 0.0
+def _covered_mass(next_scores: np.ndarray, considered: np.ndarray) -> float:
+    weights = np.exp(next_scores)
+    return float(weights[considered].sum() / weights.sum()) if weights.any() else 0.0
 
 
-def _candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score: float, total: float) -> NextCandidate:
+def _blank_candidate(tokenizer: Tokenizer, blank: _BlankSpan, token: int, score: float, total: float) -> NextCandidate:
     text = token_text(tokenizer, token).removeprefix(tokenizer.continuation_prefix)
     return NextCandidate(tokenizer.id_to_token(token), token, text, math.exp(score - total), score, blank.whole(text))
 
 
-def _affordable(predictor: CausalLM) -> int:
+def _token_budget(predictor: CausalLM) -> int:
     """Tokens that may be scored for one blank."""
     context = predictor.max_length
-    return CHEAP if context is None or context < NEAR else AFFORDABLE
+    return CHEAP_TOKEN_BUDGET if context is None or context < SHORT_CONTEXT else AFFORDABLE
 
 
-def _wholes(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _full_text_log_probs(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
     """log P(left, candidate, right) for each candidate."""
     row = np.concatenate((left, [0], right))
     rows = np.broadcast_to(row, (len(ids), len(row))).copy()
     rows[:, len(left)] = ids
-    told = (scores.sum() for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
-    return np.fromiter(told, np.float64, len(ids))
+    totals = (scores.sum() for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
+    return np.fromiter(totals, np.float64, len(ids))

@@ -24,10 +24,10 @@ def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = Non
     """The answer to each example, in order; however many there are, only some are held at once."""
     task = run.task
     assert task is not None
-    layout = run.folder.spec.input_format(run.tokenizer)
-    waiting, count = iter(examples), 0
-    while group := list(islice(waiting, TOGETHER)):
-        rows = task.encode(group, run.tokenizer, layout)
+    input_format = run.folder.spec.input_format(run.tokenizer)
+    remaining, count = iter(examples), 0
+    while group := list(islice(remaining, TOGETHER)):
+        rows = task.encode(group, run.tokenizer, input_format)
         yield from task.predictions(group, rows, predict_logits(run.network, rows))
         count += len(group)
         if progress is not None:
@@ -42,41 +42,45 @@ def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn |
 
 def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabeledExample]:
     """Texts, or pairs of texts, as examples without a label; an error where it is the other that is wanted."""
-    wanted: int = cast(Any, run.task).texts
-    given = [texts] if isinstance(texts, str) else list(texts)
-    if wanted == 2 and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(one, str) for one in texts):
-        given = [cast(tuple[str, str], texts)]
-    made = []
-    for number, one in enumerate(given, 1):
-        parts = (one,) if isinstance(one, str) else tuple(one)
-        if len(parts) != wanted:
-            told = "pairs of texts" if wanted == 2 else "single texts"
-            hint = 'give ("one", "other")' if wanted == 2 else "give one text at a time"
-            raise InputError(f"this run is about {told}, and {len(parts)} came{_which(number, given)}", hint=hint)
-        if not all(part.strip() for part in parts):
-            what = f"a text is empty{_which(number, given)}"
-            raise InputError(what, hint="leave it out, or write some text")
-        made.append(LabeledExample(tuple(map(replace_surrogates, parts))))
-    return made
+    num_texts: int = cast(Any, run.task).texts
+    inputs = [texts] if isinstance(texts, str) else list(texts)
+    if num_texts == 2 and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(item, str) for item in texts):
+        inputs = [cast(tuple[str, str], texts)]
+    examples = []
+    for index, item in enumerate(inputs, 1):
+        item_texts = (item,) if isinstance(item, str) else tuple(item)
+        if len(item_texts) != num_texts:
+            expected = "pairs of texts" if num_texts == 2 else "single texts"
+            hint = 'give ("one", "other")' if num_texts == 2 else "give one text at a time"
+            raise InputError(
+                f"this run is about {expected}, and {len(item_texts)} came{_item_number(index, inputs)}", hint=hint
+            )
+        if not all(part.strip() for part in item_texts):
+            message = f"a text is empty{_item_number(index, inputs)}"
+            raise InputError(message, hint="leave it out, or write some text")
+        examples.append(LabeledExample(tuple(map(replace_surrogates, item_texts))))
+    return examples
 
 
-def _which(number: int, given: Sequence[Any]) -> str:
+def _item_number(number: int, items: Sequence[Any]) -> str:
     """Which of those given is meant, where there are several."""
-    return f" (number {number} of {len(given)})" if len(given) > 1 else ""
+    return f" (number {number} of {len(items)})" if len(items) > 1 else ""
 
 
 def tagged_examples(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[TaggedExample]:
     """Texts, or lists of words, as sentences without tags; word/tag as the run learned it, as its words."""
-    given = [texts] if isinstance(texts, str) else list(texts)
+    inputs = [texts] if isinstance(texts, str) else list(texts)
     return [
         TaggedExample(
-            _words(run, replace_surrogates(one)) if isinstance(one, str) else tuple(map(replace_surrogates, one))
+            _split_words(run, replace_surrogates(item))
+            if isinstance(item, str)
+            else tuple(map(replace_surrogates, item))
         )
-        for one in given
+        for item in inputs
     ]
 
 
-def _words(run: Run, text: str) -> tuple[str, ...]:
+def _split_words(run: Run, text: str) -> tuple[str, ...]:
     return strip_tags(run, text) or cast("SequenceTagging", run.task).split_words(text)
 
 
@@ -100,18 +104,18 @@ def question_examples(question: str | Sequence[str], passage: str | Sequence[str
     questions = [question] if isinstance(question, str) else list(question)
     passages = [passage] * len(questions) if isinstance(passage, str) else list(passage)
     if len(questions) != len(passages):
-        what = f"{len(questions)} questions and {len(passages)} passages"
-        raise InputError(what, hint="give one passage, or one for each question")
-    for number, parts in enumerate(zip(questions, passages, strict=True), 1):
-        if not all(part.strip() for part in parts):
-            raise InputError(f"a question or a passage is empty{_which(number, questions)}", hint="give both")
+        message = f"{len(questions)} questions and {len(passages)} passages"
+        raise InputError(message, hint="give one passage, or one for each question")
+    for index, pair in enumerate(zip(questions, passages, strict=True), 1):
+        if not all(part.strip() for part in pair):
+            raise InputError(f"a question or a passage is empty{_item_number(index, questions)}", hint="give both")
     return [
-        QuestionExample(replace_surrogates(one), replace_surrogates(other))
-        for one, other in zip(questions, passages, strict=True)
+        QuestionExample(replace_surrogates(question_text), replace_surrogates(passage_text))
+        for question_text, passage_text in zip(questions, passages, strict=True)
     ]
 
 
-def choice_examples(text: str, given: Sequence[str]) -> list[ChoiceExample]:
-    if len(given) < 2 or not all(one.strip() for one in given):
+def choice_examples(text: str, choices: Sequence[str]) -> list[ChoiceExample]:
+    if len(choices) < 2 or not all(choice.strip() for choice in choices):
         raise InputError("there is nothing to choose from", hint="give at least two choices, none of them empty")
-    return [ChoiceExample(replace_surrogates(text), tuple(map(replace_surrogates, given)))]
+    return [ChoiceExample(replace_surrogates(text), tuple(map(replace_surrogates, choices)))]

@@ -88,8 +88,8 @@ class Seq2Seq(Protocol):
 
 Item = TypeVar("Item")
 
-BUDGET = 1 << 16  # tokens handed to a predictor at once: bounds memory, changes no result
-SPELLING = math.log2(257)  # bits for one of 256 bytes, or for the sign that the spelling is over
+TOKEN_BUDGET = 1 << 16  # tokens handed to a predictor at once: bounds memory, changes no result
+BITS_PER_SPELLED_BYTE = math.log2(257)  # bits for one of 256 bytes, or for the sign that the spelling is over
 
 
 def eos_id(tokenizer: Tokenizer) -> int:
@@ -107,9 +107,9 @@ def make_row(ids: np.ndarray, end: int, *, ends: bool) -> np.ndarray:
     return np.concatenate(([end], np.asarray(ids, np.int64), [end] if ends else [])).astype(np.int64)
 
 
-def unknown_token_bytes(text: str, pieces: TokenEncoding, unknown: int | None) -> np.ndarray:
+def unknown_token_bytes(text: str, encoding: TokenEncoding, unknown: int | None) -> np.ndarray:
     """(tokens,) for each token the bytes of text it leaves unsaid: those of its span where it is unknown, else 0."""
-    spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
+    spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
     return np.array([utf8_size(text[a:b]) if i == unknown else 0 for i, (a, b) in spans], np.int64)
 
 
@@ -118,12 +118,12 @@ def oov_spelling_bits(tokens: int, count: int) -> float:
 
     A byte, or the sign that the spelling is over, is one of 257: without this a small vocabulary would win.
     """
-    return (tokens + count) * SPELLING
+    return (tokens + count) * BITS_PER_SPELLED_BYTE
 
 
 def row_log_probs(predictor: CausalLM | MaskedLM, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What the predictor says of each row, in float64; what is no logarithm of a probability is refused."""
-    return _sound(rows, predictor.score(rows))
+    return _validated_log_probs(rows, predictor.score(rows))
 
 
 def row_log_probs_with_lengths(
@@ -132,16 +132,16 @@ def row_log_probs_with_lengths(
     """The same; and of a predictor that counts, for each token, how long the n-gram was by which it was told."""
     if not isinstance(predictor, Matching):
         return row_log_probs(predictor, rows), None
-    told, lengths = predictor.score_matching(rows)
-    return _sound(rows, told), lengths
+    log_probs, lengths = predictor.score_matching(rows)
+    return _validated_log_probs(rows, log_probs), lengths
 
 
-def _sound(rows: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> list[np.ndarray]:
-    sound = [np.asarray(scores, np.float64) for scores in told]
-    for row, scores in zip(rows, sound, strict=True):
+def _validated_log_probs(rows: Sequence[np.ndarray], log_probs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    validated = [np.asarray(scores, np.float64) for scores in log_probs]
+    for row, scores in zip(rows, validated, strict=True):
         if scores.shape != (len(row) - 1,) or np.isnan(scores).any():
             raise non_finite_error()
-    return sound
+    return validated
 
 
 def non_finite_error() -> ForebearError:
@@ -152,16 +152,18 @@ def non_finite_error() -> ForebearError:
     )
 
 
-def token_batches(items: Iterable[Item], length: Callable[[Item], int], budget: int = BUDGET) -> Iterator[list[Item]]:
+def token_batches(
+    items: Iterable[Item], length: Callable[[Item], int], budget: int = TOKEN_BUDGET
+) -> Iterator[list[Item]]:
     """The items in order, as many at once as the budget of tokens allows; a longer one comes alone."""
-    held: list[Item] = []
+    batch: list[Item] = []
     tokens = 0
     for item in items:
-        mine = length(item)
-        if held and tokens + mine > budget:
-            yield held
-            held, tokens = [], 0
-        held.append(item)
-        tokens += mine
-    if held:
-        yield held
+        num_tokens = length(item)
+        if batch and tokens + num_tokens > budget:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(item)
+        tokens += num_tokens
+    if batch:
+        yield batch

@@ -23,7 +23,7 @@ Shots = Sequence[tuple[str, str]]
 ENGLISH_TEMPLATE, CHINESE_TEMPLATE = "{text} It was {label}.", "{text}\n这是{label}的。"
 ENGLISH_QA_TEMPLATE, CHINESE_QA_TEMPLATE = "Q: {text}\nA: {label}", "问：{text}\n答：{label}"
 BETWEEN_SHOTS = "\n\n"
-MAINLY = 0.2  # the share of Chinese characters in what is Chinese
+MIN_CHINESE_SHARE = 0.2  # the share of Chinese characters in what is Chinese
 _COMMA = re.compile("[,，]")
 
 
@@ -42,32 +42,36 @@ def parse_labels(labels: LabelSpec) -> tuple[AnswerOption, ...]:
     """Labels as a person gives them: "good,bad", "good=fine|great,bad=poor", a list, or words by label."""
     if isinstance(labels, str):
         parts = [part.strip().partition("=") for part in _COMMA.split(labels)]
-        made = [
-            AnswerOption(name.strip(), _words(words.split("|") if equals else [name])) for name, equals, words in parts
+        options = [
+            AnswerOption(name.strip(), _strip_words(words.split("|") if has_words else [name]))
+            for name, has_words, words in parts
         ]
     elif isinstance(labels, Mapping):
-        made = [
-            AnswerOption(name, _words([words] if isinstance(words, str) else words)) for name, words in labels.items()
+        options = [
+            AnswerOption(name, _strip_words([words] if isinstance(words, str) else words))
+            for name, words in labels.items()
         ]
     else:
-        made = [AnswerOption(name, (name,)) for name in labels]
-    return validate_options(made, "label", 'such as --labels "positive,negative" or "positive=great|good,negative=bad"')
+        options = [AnswerOption(name, (name,)) for name in labels]
+    return validate_options(
+        options, "label", 'such as --labels "positive,negative" or "positive=great|good,negative=bad"'
+    )
 
 
-def _words(words: Sequence[str]) -> tuple[str, ...]:
+def _strip_words(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.strip() for word in words)
 
 
-def validate_options(options: Sequence[AnswerOption], what: str, hint: str) -> tuple[AnswerOption, ...]:
+def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> tuple[AnswerOption, ...]:
     """Two options at least, none empty, no two alike: else there is nothing to choose."""
     if len(options) < 2:
-        raise InputError(f"with {len(options)} {what} there is nothing to choose", hint=f"give two or more, {hint}")
+        raise InputError(f"with {len(options)} {noun} there is nothing to choose", hint=f"give two or more, {hint}")
     names, wordings = [option.name for option in options], [word for option in options for word in option.wordings]
     if not all(name.strip() for name in names) or not all(word.strip() for word in wordings):
-        raise InputError(f"a {what} is empty", hint=hint)
-    for found in (names, wordings):
-        if twice := [name for name in dict.fromkeys(found) if found.count(name) > 1]:
-            raise InputError(f"{twice[0]!r} stands for two {what}s or twice", hint="give each once")
+        raise InputError(f"a {noun} is empty", hint=hint)
+    for values in (names, wordings):
+        if duplicates := [name for name in dict.fromkeys(values) if values.count(name) > 1]:
+            raise InputError(f"{duplicates[0]!r} stands for two {noun}s or twice", hint="give each once")
     return tuple(options)
 
 
@@ -80,13 +84,15 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
     shots = []
     for source in find_sources([file]):
         for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
-            parts = [part.strip() for part in line.split("\t")]
-            if (number == 1 and parts == ["text", "label"]) or not line.strip():
+            columns = [part.strip() for part in line.split("\t")]
+            if (number == 1 and columns == ["text", "label"]) or not line.strip():
                 continue
-            if len(parts) != 2 or not all(parts):
-                what = f"{len(parts)} columns" if len(parts) != 2 else "an empty column"
-                raise InputError(f"{what} in an example", file=source.name, line=number, hint="write: text TAB answer")
-            shots.append((parts[0], parts[1]))
+            if len(columns) != 2 or not all(columns):
+                message = f"{len(columns)} columns" if len(columns) != 2 else "an empty column"
+                raise InputError(
+                    f"{message} in an example", file=source.name, line=number, hint="write: text TAB answer"
+                )
+            shots.append((columns[0], columns[1]))
     if not shots:
         raise InputError("there are no examples", file=file, hint="write a line for each: text TAB answer")
     return shots
@@ -118,9 +124,9 @@ class PromptFrame:
     def full_text(self, words: str) -> str:
         return f"{self.head}{self.left}{self.lead}{words}{self.trail}{self.right}{self.tail}"
 
-    def text_after(self, shown: str) -> PromptFrame:
+    def text_after(self, shot_text: str) -> PromptFrame:
         """The same behind some examples."""
-        return replace(self, head=shown + self.head)
+        return replace(self, head=shot_text + self.head)
 
     def shortened(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
         """Without so many tokens that lie farthest from the words, and how many went; None: there are not so many.
@@ -128,30 +134,39 @@ class PromptFrame:
         Whole characters go, so it may be more. `spans` are those of the tokens of the whole with these words.
         """
         first, last = len(self.head), len(self.head) + len(self.left)
-        lefts = [spans[n] for n in overlapping_tokens(spans, first, last)]
-        begin = self.start + len(words) + len(self.trail)
-        rights = [spans[n] for n in overlapping_tokens(spans, begin, begin + len(self.right))]
-        keep = len(lefts) + len(rights) - excess
-        if keep < 1:
+        left_spans = [spans[index] for index in overlapping_tokens(spans, first, last)]
+        right_start = self.start + len(words) + len(self.trail)
+        right_spans = [spans[index] for index in overlapping_tokens(spans, right_start, right_start + len(self.right))]
+        num_kept = len(left_spans) + len(right_spans) - excess
+        if num_kept < 1:
             return None
-        kept = min(
-            len(lefts), max(keep - len(rights), keep - keep // 2)
+        left_kept = min(
+            len(left_spans), max(num_kept - len(right_spans), num_kept - num_kept // 2)
         )  # of both sides alike, where both have so many
-        left, right, gone = self.left, self.right, 0
-        if kept < len(lefts):
-            at = lefts[-kept][0] if kept else last
-            left, gone = left[at - first :], sum(end <= at for _, end in lefts)
+        left, right, num_removed = self.left, self.right, 0
+        if left_kept < len(left_spans):
+            cut = left_spans[-left_kept][0] if left_kept else last
+            left, num_removed = left[cut - first :], sum(end <= cut for _, end in left_spans)
             left = left.lstrip() if self.head[-1:].isspace() else left  # one space is enough, and two cost a token
-        if (at := keep - kept) < len(rights):
-            while at and rights[at][0] == rights[at][1]:  # a further byte of a character, which goes as a whole
-                at -= 1
-            right, gone = right[: rights[at - 1][1] - begin if at else 0], gone + len(rights) - at
-        return replace(self, left=left, right=right), gone
+        if (cut := num_kept - left_kept) < len(right_spans):
+            while (
+                cut and right_spans[cut][0] == right_spans[cut][1]
+            ):  # a further byte of a character, which goes as a whole
+                cut -= 1
+            right, num_removed = (
+                right[: right_spans[cut - 1][1] - right_start if cut else 0],
+                num_removed + len(right_spans) - cut,
+            )
+        return replace(self, left=left, right=right), num_removed
 
 
 def overlapping_tokens(spans: Sequence[tuple[int, int]], first: int, last: int) -> list[int]:
     """The numbers of the tokens that reach into a part of a text; one with an empty span is of the character before."""
-    return [n for n, (a, b) in enumerate(spans) if (a < last and b > first if a < b else first < a <= last)]
+    return [
+        index
+        for index, (begin, stop) in enumerate(spans)
+        if (begin < last and stop > first if begin < stop else first < begin <= last)
+    ]
 
 
 @dataclass(frozen=True)
@@ -164,14 +179,16 @@ class PromptTemplate:
     label_first: bool
 
     @classmethod
-    def parse(cls, written: str) -> PromptTemplate:
-        for mark in ("{text}", "{label}"):
-            if (count := written.count(mark)) != 1:
-                what = f"the template has {mark} {count} times" if count else f"the template has no {mark}"
-                raise InputError(what, hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}")
-        text, label = written.index("{text}"), written.index("{label}")
-        before, between, behind = re.split(r"\{text\}|\{label\}", written)
-        return cls(before, between, behind, label < text)
+    def parse(cls, pattern: str) -> PromptTemplate:
+        for placeholder in ("{text}", "{label}"):
+            if (count := pattern.count(placeholder)) != 1:
+                message = (
+                    f"the template has {placeholder} {count} times" if count else f"the template has no {placeholder}"
+                )
+                raise InputError(message, hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}")
+        text_position, label_position = pattern.index("{text}"), pattern.index("{label}")
+        before, between, after = re.split(r"\{text\}|\{label\}", pattern)
+        return cls(before, between, after, label_position < text_position)
 
     def frame(self, text: str) -> PromptFrame:
         """With the text in its place; where there is none at the edge of the whole, no space stands for it."""
@@ -183,17 +200,17 @@ class PromptTemplate:
 
     def render_shots(self, shots: Shots, wordings: Mapping[str, str] | None = None) -> list[str]:
         """Examples as they stand before what is asked; `wordings` gives the words for their labels."""
-        labelled = [(text, label if wordings is None else wordings[label]) for text, label in shots]
+        answered = [(text, label if wordings is None else wordings[label]) for text, label in shots]
         return [
             self.frame(replace_surrogates(text)).full_text(replace_surrogates(words)) + BETWEEN_SHOTS
-            for text, words in labelled
+            for text, words in answered
         ]
 
 
 def is_chinese(*texts: str) -> bool:
     """Whether a good part of the texts are Chinese characters: a foreign name makes none Chinese."""
     codes = code_points("".join(texts))
-    return bool(len(codes)) and float(is_han(codes).mean()) > MAINLY
+    return bool(len(codes)) and float(is_han(codes).mean()) > MIN_CHINESE_SHARE
 
 
 # -- what has room
@@ -225,14 +242,20 @@ def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenE
     may that are found in the two together. A space at the end of the text belongs to what follows it."""
     from forebear.data.tokenizers.tokenizer import TokenEncoding
 
-    whole, border = tokenizer.encode(before + words), len(before.rstrip())
-    own = tokenizer.encode(before[:border])
-    count = len(own.ids)
-    if np.array_equal(whole.ids[:count], own.ids) and all(begin >= border for begin, _ in whole.spans[count:]):
-        return whole
-    rest = tokenizer.encode((before + words)[border:])
-    spans = [(begin + border, end + border) for begin, end in rest.spans]
-    return TokenEncoding(np.concatenate((own.ids, rest.ids)), own.spans + spans, own.texts + rest.texts)
+    encoding, boundary = tokenizer.encode(before + words), len(before.rstrip())
+    prefix_encoding = tokenizer.encode(before[:boundary])
+    num_prefix = len(prefix_encoding.ids)
+    if np.array_equal(encoding.ids[:num_prefix], prefix_encoding.ids) and all(
+        begin >= boundary for begin, _ in encoding.spans[num_prefix:]
+    ):
+        return encoding
+    rest = tokenizer.encode((before + words)[boundary:])
+    spans = [(begin + boundary, end + boundary) for begin, end in rest.spans]
+    return TokenEncoding(
+        np.concatenate((prefix_encoding.ids, rest.ids)),
+        prefix_encoding.spans + spans,
+        prefix_encoding.texts + rest.texts,
+    )
 
 
 def whole_with(
@@ -241,10 +264,10 @@ def whole_with(
     """The frame with all its tokens, however many."""
     if frame.continues:
         before = frame.full_text("")
-        pieces = tuple(continuation_tokens(before, words, tokenizer) for words in wordings)
+        encodings = tuple(continuation_tokens(before, words, tokenizer) for words in wordings)
     else:
-        pieces = tuple(tokenizer.encode(frame.full_text(words)) for words in wordings)
-    return FittedPrompt(frame, tuple(wordings), pieces, cut, shots)
+        encodings = tuple(tokenizer.encode(frame.full_text(words)) for words in wordings)
+    return FittedPrompt(frame, tuple(wordings), encodings, cut, shots)
 
 
 def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
@@ -252,34 +275,34 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
 
     What lies farthest from the words goes first: the beginning of what stands before them, the end of what follows.
     """
-    found = whole_with(frame, wordings, tokenizer)
-    while limit is not None and found.tokens > limit:
-        words, spans = wordings[found.max_length], found.pieces[found.max_length].spans
-        shorter = found.frame.shortened(spans, words, found.tokens - limit)
+    fitted = whole_with(frame, wordings, tokenizer)
+    while limit is not None and fitted.tokens > limit:
+        words, spans = wordings[fitted.max_length], fitted.pieces[fitted.max_length].spans
+        shorter = fitted.frame.shortened(spans, words, fitted.tokens - limit)
         if shorter is None:
-            what = f"what stands around the text{f', with {words!r},' if words else ''} leaves it no room"
+            message = f"what stands around the text{f', with {words!r},' if words else ''} leaves it no room"
             raise InputError(
-                f"{what}: there is room for {max(limit, 0)} tokens in all",
+                f"{message}: there is room for {max(limit, 0)} tokens in all",
                 hint="choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more",
             )
-        found = whole_with(shorter[0], wordings, tokenizer, cut=found.num_truncated + shorter[1])
-    return found
+        fitted = whole_with(shorter[0], wordings, tokenizer, cut=fitted.num_truncated + shorter[1])
+    return fitted
 
 
 def fit_with_shots(
     shots: Sequence[str], frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None
 ) -> FittedPrompt:
     """The same behind as many of the examples, from the first on, as there is room for beside the uncut text."""
-    found = fit_prompt(frame, wordings, tokenizer, limit)
-    if found.num_truncated or not shots:
-        return found
+    fitted = fit_prompt(frame, wordings, tokenizer, limit)
+    if fitted.num_truncated or not shots:
+        return fitted
     count = len(shots)
     if limit is not None:
-        room = limit - found.tokens
-        taken = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
-        count = len(list(takewhile(lambda tokens: tokens <= room, taken)))
-    for shown in range(count, 0, -1):  # the tokens of the whole may be more than those of its parts
-        more = whole_with(frame.text_after("".join(shots[:shown])), wordings, tokenizer, shots=shown)
-        if limit is None or more.tokens <= limit:
-            return more
-    return found
+        room = limit - fitted.tokens
+        total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
+        count = len(list(takewhile(lambda tokens: tokens <= room, total_tokens)))
+    for num_shown in range(count, 0, -1):  # the tokens of the whole may be more than those of its parts
+        longer = whole_with(frame.text_after("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
+        if limit is None or longer.tokens <= limit:
+            return longer
+    return fitted

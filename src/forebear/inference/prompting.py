@@ -66,35 +66,37 @@ if TYPE_CHECKING:
 BRANCH_BATCH = 64  # continuations told together: bounds memory, changes no result
 
 
-def continuation_log_probs(predictor: CausalLM, begun: np.ndarray, tails: Sequence[Sequence[int]]) -> np.ndarray:
+def continuation_log_probs(predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]]) -> np.ndarray:
     """(N,) log P of each continuation (one token or more) of the row `begun`."""
-    found, order = np.zeros(len(tails)), sorted(range(len(tails)), key=lambda number: tuple(tails[number]))
+    log_probs, order = np.zeros(len(tails)), sorted(range(len(tails)), key=lambda number: tuple(tails[number]))
     for first in range(0, len(order), BRANCH_BATCH):
-        _walk(predictor, begun, tails, order[first : first + BRANCH_BATCH], found)
-    return found
+        _score_tree(predictor, prefix, tails, order[first : first + BRANCH_BATCH], log_probs)
+    return log_probs
 
 
-def _walk(
-    predictor: CausalLM, begun: np.ndarray, tails: Sequence[Sequence[int]], mine: list[int], found: np.ndarray
+def _score_tree(
+    predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]], numbered: list[int], log_probs: np.ndarray
 ) -> None:
     """Level by level: a row for each stretch that some of these continuations begin with and go on from."""
-    reader, depth = predictor.read([begun], max(len(tails[number]) for number in mine)), 0
-    rows = [mine]  # the continuations that go on from each row
+    state, depth = predictor.read([prefix], max(len(tails[number]) for number in numbered)), 0
+    rows = [numbered]  # the continuations that go on from each row
     while rows:
-        scores = reader.next_logits()
-        whole, branches = log_normalizers(scores), []
+        scores = state.next_logits()
+        normalizers, branches = log_normalizers(scores), []
         for row, numbers in enumerate(rows):
             by_token: dict[int, list[int]] = {}
             for number in numbers:
                 by_token.setdefault(tails[number][depth], []).append(number)
-            for token, those in by_token.items():
-                found[those] += float(scores[row, token]) - whole[row] if scores[row, token] > -np.inf else -np.inf
-                if going := [number for number in those if len(tails[number]) > depth + 1]:
-                    branches.append((row, token, going))
+            for token, continuing in by_token.items():
+                log_probs[continuing] += (
+                    float(scores[row, token]) - normalizers[row] if scores[row, token] > -np.inf else -np.inf
+                )
+                if remaining := [number for number in continuing if len(tails[number]) > depth + 1]:
+                    branches.append((row, token, remaining))
         if branches:
-            reader.select(np.array([row for row, _, _ in branches]))
-            reader.append(np.array([token for _, token, _ in branches]))
-        rows, depth = [going for _, _, going in branches], depth + 1
+            state.select(np.array([row for row, _, _ in branches]))
+            state.append(np.array([token for _, token, _ in branches]))
+        rows, depth = [remaining for _, _, remaining in branches], depth + 1
 
 
 # How likely words are in their place, given what stands around them: by a run that predicts, or one that restores.
@@ -135,15 +137,24 @@ class _CountedSpan:
     unknown: int
 
 
-def lm_scores(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, asked: Sequence[FittedPrompt]) -> list[list[LMScore]]:
+def lm_scores(
+    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
+) -> list[list[LMScore]]:
     """For each frame, how likely each of its wordings is there; all of them together, in batches."""
-    counted = [list(_counted(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in asked]
-    flat = [one for mine in counted for one in mine]
-    told = _restored(scorer, flat) if is_masked_lm(scorer) else _predicted(scorer, tokenizer, flat)
-    values = iter(told.tolist())
+    spans = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
+    all_spans = [span for prompt_spans in spans for span in prompt_spans]
+    log_probs = (
+        _masked_log_probs(scorer, all_spans)
+        if is_masked_lm(scorer)
+        else _causal_log_probs(scorer, tokenizer, all_spans)
+    )
+    values = iter(log_probs.tolist())
     return [
-        [LMScore(next(values) - one.spelling, one.end - one.begin, one.bytes, one.unknown) for one in mine]
-        for mine in counted
+        [
+            LMScore(next(values) - span.spelling, span.end - span.begin, span.bytes, span.unknown)
+            for span in prompt_spans
+        ]
+        for prompt_spans in spans
     ]
 
 
@@ -152,88 +163,102 @@ def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
     return scorer.is_pseudo_likelihood
 
 
-def _counted(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
-    start, rows = fit.frame.start, [pieces.ids for pieces in fit.pieces]
-    owns = [_own(pieces, start, words) for pieces, words in zip(fit.pieces, fit.wordings, strict=True)]
+def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[_CountedSpan]:
+    start, rows = fit.frame.start, [encoding.ids for encoding in fit.pieces]
+    word_ranges = [
+        _word_tokens(encoding, start, words) for encoding, words in zip(fit.pieces, fit.wordings, strict=True)
+    ]
     # Words may change how the text around them is cut: then what differs counts too.
-    before = min(_alike(rows), *(own.start for own in owns))
-    behind = min(
-        _alike([row[::-1] for row in rows]), *(len(row) - own.stop for row, own in zip(rows, owns, strict=True))
+    before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
+    num_after = min(
+        _common_prefix_length([row[::-1] for row in rows]),
+        *(len(row) - word_range.stop for row, word_range in zip(rows, word_ranges, strict=True)),
     )
-    for pieces, words, own in zip(fit.pieces, fit.wordings, owns, strict=True):
-        whole, end = fit.frame.full_text(words), len(pieces.ids) - (0 if to_the_end else behind)
-        missed = unknown_token_bytes(whole, pieces, tokenizer.unk_id)
-        lacking = pieces.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
-        spelled = oov_spelling_bits(int(lacking[before:end].sum()), int(missed[before:end].sum())) * math.log(2)
-        told = whole[start:].lstrip() if to_the_end else words.lstrip()
-        yield _CountedSpan(pieces.ids, before, end, utf8_size(told), spelled, int(lacking[own.start : own.stop].sum()))
+    for encoding, words, word_range in zip(fit.pieces, fit.wordings, word_ranges, strict=True):
+        text, end = fit.frame.full_text(words), len(encoding.ids) - (0 if to_the_end else num_after)
+        unknown_bytes = unknown_token_bytes(text, encoding, tokenizer.unk_id)
+        is_unknown = encoding.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
+        spelling_nats = oov_spelling_bits(
+            int(is_unknown[before:end].sum()), int(unknown_bytes[before:end].sum())
+        ) * math.log(2)
+        counted_text = text[start:].lstrip() if to_the_end else words.lstrip()
+        yield _CountedSpan(
+            encoding.ids,
+            before,
+            end,
+            utf8_size(counted_text),
+            spelling_nats,
+            int(is_unknown[word_range.start : word_range.stop].sum()),
+        )
 
 
-def _own(pieces: TokenEncoding, start: int, words: str) -> range:
-    mine = overlapping_tokens(pieces.spans, start, start + len(words))
-    if not mine:
+def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
+    positions = overlapping_tokens(encoding.spans, start, start + len(words))
+    if not positions:
         raise InputError(f"the run's tokenizer sees nothing in {words!r}", hint="choose words that it knows")
-    return range(mine[0], mine[-1] + 1)
+    return range(positions[0], positions[-1] + 1)
 
 
-def _alike(rows: Sequence[np.ndarray]) -> int:
+def _common_prefix_length(rows: Sequence[np.ndarray]) -> int:
     """How many tokens all rows begin with alike."""
     length = min(map(len, rows))
-    differing = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
-    return int(differing[0]) if len(differing) else length
+    differences = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
+    return int(differences[0]) if len(differences) else length
 
 
-def _predicted(predictor: CausalLM, tokenizer: Tokenizer, asked: Sequence[_CountedSpan]) -> np.ndarray:
+def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[_CountedSpan]) -> np.ndarray:
     """Few wordings are scored whole, many along the tree of what they share."""
-    end, found = eos_id(tokenizer), np.empty(len(asked))
-    alike: dict[bytes, list[int]] = {}
-    for number, one in enumerate(asked):
-        alike.setdefault(one.ids[: one.begin].tobytes(), []).append(number)
-    whole: list[int] = []
-    for numbers in alike.values():
-        first = asked[numbers[0]]
+    end, log_probs = eos_id(tokenizer), np.empty(len(spans))
+    by_prefix: dict[bytes, list[int]] = {}
+    for number, span in enumerate(spans):
+        by_prefix.setdefault(span.ids[: span.begin].tobytes(), []).append(number)
+    scored_whole: list[int] = []
+    for numbers in by_prefix.values():
+        first = spans[numbers[0]]
         if (len(numbers) - len(numbers) // BRANCH_BATCH - 1) * first.begin < SPARED:
-            whole += numbers
+            scored_whole += numbers
             continue
-        tails = [asked[number].ids[first.begin :].tolist() for number in numbers]
-        found[numbers] = continuation_log_probs(predictor, make_row(first.ids[: first.begin], end, ends=False), tails)
-    rows = [make_row(asked[number].ids, end, ends=False) for number in whole]
-    told = (scores for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
-    for number, scores in zip(whole, told, strict=True):
-        found[number] = scores[asked[number].begin : asked[number].end].sum()
-    return found
+        tails = [spans[number].ids[first.begin :].tolist() for number in numbers]
+        log_probs[numbers] = continuation_log_probs(
+            predictor, make_row(first.ids[: first.begin], end, ends=False), tails
+        )
+    rows = [make_row(spans[number].ids, end, ends=False) for number in scored_whole]
+    row_scores = (scores for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
+    for number, scores in zip(scored_whole, row_scores, strict=True):
+        log_probs[number] = scores[spans[number].begin : spans[number].end].sum()
+    return log_probs
 
 
-def _restored(restorer: MaskedLM, asked: Sequence[_CountedSpan]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[_CountedSpan]) -> np.ndarray:
     """A copy for each token that is asked for, with the mask from it to the last of the words."""
-    places = [(number, place) for number, one in enumerate(asked) for place in range(one.begin, one.end)]
-    places.sort(key=lambda place: len(asked[place[0]].ids))  # equal lengths stand together
-    found = np.zeros(len(asked))
-    for group in token_batches(places, lambda place: len(asked[place[0]].ids) + 2, LIKELIHOODS_AT_ONCE):
+    positions = [(number, position) for number, span in enumerate(spans) for position in range(span.begin, span.end)]
+    positions.sort(key=lambda position: len(spans[position[0]].ids))  # equal lengths stand together
+    log_probs = np.zeros(len(spans))
+    for group in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, LIKELIHOODS_AT_ONCE):
         rows, targets = [], []
-        for number, place in group:
-            one = asked[number]
-            row = np.concatenate(([restorer.start], one.ids, [restorer.end])).astype(np.int64)
-            row[place + 1 : one.end + 1] = restorer.mask
+        for number, position in group:
+            span = spans[number]
+            row = np.concatenate(([masked_lm.start], span.ids, [masked_lm.end])).astype(np.int64)
+            row[position + 1 : span.end + 1] = masked_lm.mask
             target = np.full(len(row), -1, np.int64)
-            target[place + 1] = one.ids[place]
+            target[position + 1] = span.ids[position]
             rows.append(row)
             targets.append(target)
         inputs = {"tokens": np.concatenate(rows), "lengths": np.array([len(row) for row in rows])}
-        told = restorer.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"]
-        if np.isnan(told).any():
+        outputs = masked_lm.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"]
+        if np.isnan(outputs).any():
             raise non_finite_error()
-        np.add.at(found, [number for number, _ in group], told)
-    return found
+        np.add.at(log_probs, [number for number, _ in group], outputs)
+    return log_probs
 
 
 ScoreUnit = Literal["total", "token", "byte"]
-Framed = tuple[PromptFrame, tuple[str, ...]]  # and the words for its place
+FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and the words for its place
 
 TOGETHER = 256  # texts shown at once: bounds memory, changes no result
-EQUAL = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
-CLOSING = frozenset(",.;:!?)]}%”»…")  # stands at a word without a space
-WIDE = "\u2e80"  # from here on scripts are written without spaces
+TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
+CLOSING_PUNCTUATION = frozenset(",.;:!?)]}%”»…")  # stands at a word without a space
+FIRST_WIDE_CHARACTER = "\u2e80"  # from here on scripts are written without spaces
 
 
 @dataclass(frozen=True)
@@ -266,13 +291,17 @@ class OptionScore:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; what is infinite is null."""
-        told: dict[str, Any] = {"name": self.name, "probability": self.probability, "score": finite_or_none(self.score)}
-        told |= {"log_probability": finite_or_none(self.log_prob), "wording": self.verbalizer, "whole": self.prompt}
-        told |= {"tokens": self.tokens, "bytes": self.bytes, "unknown_tokens": self.num_unknown}
+        result: dict[str, Any] = {
+            "name": self.name,
+            "probability": self.probability,
+            "score": finite_or_none(self.score),
+        }
+        result |= {"log_probability": finite_or_none(self.log_prob), "wording": self.verbalizer, "whole": self.prompt}
+        result |= {"tokens": self.tokens, "bytes": self.bytes, "unknown_tokens": self.num_unknown}
         return (
-            told
+            result
             if self.neutral_log_probability is None
-            else {**told, "neutral": finite_or_none(self.neutral_log_probability)}
+            else {**result, "neutral": finite_or_none(self.neutral_log_probability)}
         )
 
 
@@ -299,19 +328,19 @@ class PromptAnswer:
     def is_tied(self) -> bool:
         """Whether no answer is likelier than another."""
         shares = [answer.probability for answer in self.answers]
-        return self.best is not None and max(shares) - min(shares) < EQUAL
+        return self.best is not None and max(shares) - min(shares) < TIE_TOLERANCE
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         best = self.best
-        told: dict[str, Any] = {"text": self.text, "answer": None if best is None else best.name}
-        told |= {
+        result: dict[str, Any] = {"text": self.text, "answer": None if best is None else best.name}
+        result |= {
             "tied": self.is_tied,
             "cut_tokens": self.num_truncated,
             "shots": self.shots,
             "pseudo": self.is_pseudo_likelihood,
         }
-        return {**told, "answers": [answer.to_dict() for answer in self.answers]}
+        return {**result, "answers": [answer.to_dict() for answer in self.answers]}
 
 
 def score_options(
@@ -336,58 +365,62 @@ def score_options(
     A text too long for the run's context loses what lies farthest from the answer; `cut` says how many tokens.
     """
     if (labels is None) == (choices is None):
-        what = "neither labels nor choices" if labels is None else "both labels and choices"
-        raise InputError(f"{what} to choose from", hint='give --labels "good,bad", or --choices "this one" "that one"')
+        message = "neither labels nor choices" if labels is None else "both labels and choices"
+        raise InputError(
+            f"{message} to choose from", hint='give --labels "good,bad", or --choices "this one" "that one"'
+        )
     if per not in get_args(ScoreUnit):
         raise InputError(f"per is {per!r}", hint=f"choose one of {', '.join(get_args(ScoreUnit))}")
-    calibrated = labels is not None if calibrate is None else calibrate
-    if neutral is not None and not calibrated:
+    calibrates = labels is not None if calibrate is None else calibrate
+    if neutral is not None and not calibrates:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
-    without = replace_surrogates(neutral or "") if calibrated else None
+    neutral_text = replace_surrogates(neutral or "") if calibrates else None
     if labels is None:
         if template is not None or shots:
             raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
         options = validate_options(
             [AnswerOption(name, (name,)) for name in choices or ()], "choice", "an argument for each"
         )
-        asker = _PromptScorer(scorer, tokenizer, options, _placing(scorer, tokenizer, options), (), without, per)
+        prompt_scorer = _PromptScorer(
+            scorer, tokenizer, options, _choice_framer(scorer, tokenizer, options), (), neutral_text, per
+        )
     else:
         options = parse_labels(labels)
-        made = _template(template, options)
-        _checked(shots, options)
+        parsed = _parse_template(template, options)
+        _check_shot_labels(shots, options)
         wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
-        shown = made.render_shots(shots, {option.name: option.wordings[0] for option in options})
-        asker = _PromptScorer(
-            scorer, tokenizer, options, lambda text: (made.frame(text), wordings), shown, without, per
+        shot_texts = parsed.render_shots(shots, {option.name: option.wordings[0] for option in options})
+        prompt_scorer = _PromptScorer(
+            scorer, tokenizer, options, lambda text: (parsed.frame(text), wordings), shot_texts, neutral_text, per
         )
     texts = [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
     groups = range(0, len(texts), TOGETHER)
-    return [answer for first in groups for answer in asker.chosen(texts[first : first + TOGETHER], first + 1)]
+    return [answer for first in groups for answer in prompt_scorer.chosen(texts[first : first + TOGETHER], first + 1)]
 
 
-def _template(written: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
+def _parse_template(template: str | None, options: Sequence[AnswerOption]) -> PromptTemplate:
     """As given, or in the language of the labels: it is their words that must fit in."""
     chinese = is_chinese(*(word for option in options for word in option.wordings))
-    return PromptTemplate.parse(written if written is not None else CHINESE_TEMPLATE if chinese else ENGLISH_TEMPLATE)
+    return PromptTemplate.parse(template if template is not None else CHINESE_TEMPLATE if chinese else ENGLISH_TEMPLATE)
 
 
-def _checked(shots: Shots, options: Sequence[AnswerOption]) -> None:
+def _check_shot_labels(shots: Shots, options: Sequence[AnswerOption]) -> None:
     names = [option.name for option in options]
     for number, (text, label) in enumerate(shots, 1):
         if label not in names:
-            what = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
-            raise InputError(what, hint=f"there are: {', '.join(names)}")
+            message = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
+            raise InputError(message, hint=f"there are: {', '.join(names)}")
 
 
-def _placing(
+def _choice_framer(
     scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]
-) -> Callable[[str], Framed]:
+) -> Callable[[str], FramedOptions]:
     """Finds the blank of a text (____, or the mask of a run that has one), or else the place behind it."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
-    def placed(text: str) -> Framed:
+    def placed(text: str) -> FramedOptions:
         blanks = list(pattern.finditer(text))
         if len(blanks) > 1:
             raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
@@ -403,7 +436,12 @@ def _placing(
 def _is_apart(text: str, words: str) -> bool:
     """Whether a space belongs between the two."""
     before, after = text[-1:], words[0]
-    return not (before.isspace() or after.isspace() or after in CLOSING or max(before, after) >= WIDE)
+    return not (
+        before.isspace()
+        or after.isspace()
+        or after in CLOSING_PUNCTUATION
+        or max(before, after) >= FIRST_WIDE_CHARACTER
+    )
 
 
 @dataclass
@@ -413,7 +451,7 @@ class _PromptScorer:
     scorer: CausalLM | MaskedLM
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
-    framed: Callable[[str], Framed]
+    framed: Callable[[str], FramedOptions]
     shots: Sequence[str]
     without: str | None  # what stands for the text when calibrating
     per: ScoreUnit
@@ -431,12 +469,16 @@ class _PromptScorer:
 
     def chosen(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
         """The answers to some texts, the first of which has this number."""
-        asked = [self._fitted(text, number) for number, text in enumerate(texts, first)]
-        needed = {_key(fit): fit for fit in asked if self.without is not None and _key(fit) not in self.absent}
-        neutral = [self._emptied(fit) for fit in needed.values()]
-        told = lm_scores(self.scorer, self.tokenizer, [*asked, *neutral])
-        self.absent |= dict(zip(needed, told[len(asked) :], strict=True))
-        return [self._shared(*one) for one in zip(texts, asked, told, strict=False)]
+        prompts = [self._fitted(text, number) for number, text in enumerate(texts, first)]
+        uncalibrated = {
+            _calibration_key(fit): fit
+            for fit in prompts
+            if self.without is not None and _calibration_key(fit) not in self.absent
+        }
+        neutral = [self._emptied(fit) for fit in uncalibrated.values()]
+        scores = lm_scores(self.scorer, self.tokenizer, [*prompts, *neutral])
+        self.absent |= dict(zip(uncalibrated, scores[len(prompts) :], strict=True))
+        return [self._shared(*one) for one in zip(texts, prompts, scores, strict=False)]
 
     def _fitted(self, text: str, number: int) -> FittedPrompt:
         try:
@@ -452,39 +494,39 @@ class _PromptScorer:
         frame, _ = self.framed(self.without or "")
         return fit_prompt(frame.text_after("".join(self.shots[: fit.shots])), fit.wordings, self.tokenizer, self.limit)
 
-    def _shared(self, text: str, fit: FittedPrompt, told: Sequence[LMScore]) -> PromptAnswer:
-        absent = None if self.without is None else self.absent[_key(fit)]
-        logs, values = self._of_options(told), self._of_options(told, self.per)
-        neutral = None if absent is None else self._of_options(absent)
-        scores = values if absent is None else values - self._divisors(absent)
+    def _shared(self, text: str, fit: FittedPrompt, scores_by_wording: Sequence[LMScore]) -> PromptAnswer:
+        neutral_scores = None if self.without is None else self.absent[_calibration_key(fit)]
+        log_probs, values = self._of_options(scores_by_wording), self._of_options(scores_by_wording, self.per)
+        neutral = None if neutral_scores is None else self._of_options(neutral_scores)
+        scores = values if neutral_scores is None else values - self._divisors(neutral_scores)
         total = float(np.logaddexp.reduce(scores))
         shares = np.exp(scores - total) if total > -math.inf else np.zeros(len(scores))
         answers = []
         for number, (option, first) in enumerate(zip(self.options, self._firsts, strict=True)):
-            best = max(range(len(option.wordings)), key=lambda n: told[first + n].log_prob)
-            one, whole = told[first + best], fit.frame.full_text(fit.wordings[first + best])
-            numbers = (float(shares[number]), float(scores[number]), float(logs[number]))
-            without = None if neutral is None else float(neutral[number])
-            counted = (one.tokens, one.bytes, one.num_unknown)
-            answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, without, *counted))
+            best = max(range(len(option.wordings)), key=lambda index: scores_by_wording[first + index].log_prob)
+            score, whole = scores_by_wording[first + best], fit.frame.full_text(fit.wordings[first + best])
+            numbers = (float(shares[number]), float(scores[number]), float(log_probs[number]))
+            neutral_log_prob = None if neutral is None else float(neutral[number])
+            counts = (score.tokens, score.bytes, score.num_unknown)
+            answers.append(OptionScore(option.name, option.wordings[best], whole, *numbers, neutral_log_prob, *counts))
         return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
-    def _of_options(self, told: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
+    def _of_options(self, scores: Sequence[LMScore], per: ScoreUnit = "total") -> np.ndarray:
         """(options,) the logarithm of what all words of each have together."""
-        counts = {"total": lambda one: 1, "token": lambda one: one.tokens, "byte": lambda one: one.bytes}
-        values = np.array([one.log_prob / counts[per](one) for one in told])
+        counts = {"total": lambda score: 1, "token": lambda score: score.tokens, "byte": lambda score: score.bytes}
+        values = np.array([score.log_prob / counts[per](score) for score in scores])
         return np.logaddexp.reduceat(values, self._firsts)
 
-    def _divisors(self, absent: Sequence[LMScore]) -> np.ndarray:
-        found = self._of_options(absent, self.per)
-        if (found == -math.inf).any():
-            name = self.options[int(np.argmin(found))].name
-            what = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
-            raise InputError(what, hint="leave calibration out (--no-calibrate), or ask a run that smooths")
-        return found
+    def _divisors(self, neutral_scores: Sequence[LMScore]) -> np.ndarray:
+        divisors = self._of_options(neutral_scores, self.per)
+        if (divisors == -math.inf).any():
+            name = self.options[int(np.argmin(divisors))].name
+            message = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
+            raise InputError(message, hint="leave calibration out (--no-calibrate), or ask a run that smooths")
+        return divisors
 
 
-def _key(fit: FittedPrompt) -> tuple[object, ...]:
+def _calibration_key(fit: FittedPrompt) -> tuple[object, ...]:
     """What decides which likelihoods a text's own are divided by."""
     return fit.wordings, fit.shots
 
@@ -492,7 +534,7 @@ def _key(fit: FittedPrompt) -> tuple[object, ...]:
 # A run writes an answer without having been trained to: a summary after a cue, or a reply after examples.
 
 
-CUE, CHINESE_CUE = "TL;DR:", "总之，"
+ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
 
 
 @dataclass(frozen=True)
@@ -513,9 +555,9 @@ class PromptReply:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        told: dict[str, Any] = {"text": self.text, "answer": self.answer, "written": self.generated_text}
-        told |= {"tokens": self.tokens, "ended": self.stop_reason, "prompt": self.prompt}
-        return {**told, "cut_tokens": self.num_truncated, "shots": self.shots}
+        result: dict[str, Any] = {"text": self.text, "answer": self.answer, "written": self.generated_text}
+        result |= {"tokens": self.tokens, "ended": self.stop_reason, "prompt": self.prompt}
+        return {**result, "cut_tokens": self.num_truncated, "shots": self.shots}
 
 
 def summarize(
@@ -536,17 +578,19 @@ def summarize(
     """
     require_positive(sentences=sentences, length=length)
     if cue is not None and not cue.strip():
-        raise InputError("the cue is empty", hint=f"write one, such as {CUE!r}, or leave it out")
-    texts, framed = _listed(texts), []
+        raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
+    texts, prompts = _clean_texts(texts), []
     for number, text in enumerate(texts, 1):
-        lead = "\n" + replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else CUE)).strip()
-        framed.append(
-            _fitted((), PromptFrame(left=text.rstrip(), lead=lead), tokenizer, _room(predictor, length), number)
+        lead = "\n" + replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
+        prompts.append(
+            _fit_text(
+                (), PromptFrame(left=text.rstrip(), lead=lead), tokenizer, _prompt_limit(predictor, length), number
+            )
         )
     how: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
-    told = sample_texts(predictor, tokenizer, [_prompt(fit) for fit in framed], **how)
-    answers = ("".join(split_sentences(one.text.strip())[:sentences]).strip() for one in told)
-    return [_written(*one) for one in zip(texts, framed, told, answers, strict=True)]
+    generated = sample_texts(predictor, tokenizer, [_prompt_text(fit) for fit in prompts], **how)
+    answers = ("".join(split_sentences(generation.text.strip())[:sentences]).strip() for generation in generated)
+    return [_to_reply(*generation) for generation in zip(texts, prompts, generated, answers, strict=True)]
 
 
 def generate_replies(
@@ -569,35 +613,38 @@ def generate_replies(
         hint = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
         raise InputError("without examples a run does not know that it is asked", hint=hint)
     chinese = is_chinese(*(part for shot in shots for part in shot))
-    made = PromptTemplate.parse(
+    parsed = PromptTemplate.parse(
         template if template is not None else CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
     )
-    if made.label_first or made.after.strip():
+    if parsed.label_first or parsed.after.strip():
         raise InputError(
             "{label} is not at the end of the template", hint=f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
         )
-    shown, stops = made.render_shots(shots), ["\n", *([made.before.strip()] if made.before.strip() else [])]
-    texts, framed = _listed(texts), []
+    shot_texts, stops = parsed.render_shots(shots), ["\n", *([parsed.before.strip()] if parsed.before.strip() else [])]
+    texts, prompts = _clean_texts(texts), []
     for number, text in enumerate(texts, 1):
         frame = PromptFrame(
-            head=made.before, left=text, lead=made.between.rstrip()
+            head=parsed.before, left=text, lead=parsed.between.rstrip()
         )  # a space belongs to what follows it
-        framed.append(_fitted(shown, frame, tokenizer, _room(predictor, length), number))
+        prompts.append(_fit_text(shot_texts, frame, tokenizer, _prompt_limit(predictor, length), number))
     how: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stops}
-    told = sample_texts(predictor, tokenizer, [_prompt(fit) for fit in framed], **how)
-    return [_written(text, fit, one, one.text.strip()) for text, fit, one in zip(texts, framed, told, strict=True)]
+    generated = sample_texts(predictor, tokenizer, [_prompt_text(fit) for fit in prompts], **how)
+    return [
+        _to_reply(text, fit, generation, generation.text.strip())
+        for text, fit, generation in zip(texts, prompts, generated, strict=True)
+    ]
 
 
-def _listed(texts: str | Sequence[str]) -> list[str]:
+def _clean_texts(texts: str | Sequence[str]) -> list[str]:
     return [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
-def _room(predictor: CausalLM, length: int) -> int | None:
+def _prompt_limit(predictor: CausalLM, length: int) -> int | None:
     """Tokens that a prompt may have, so that all of it is seen until the last token is chosen."""
     return None if predictor.max_length is None else predictor.max_length - length
 
 
-def _fitted(
+def _fit_text(
     shots: Sequence[str], frame: PromptFrame, tokenizer: Tokenizer, limit: int | None, number: int
 ) -> FittedPrompt:
     try:
@@ -609,11 +656,18 @@ def _fitted(
         raise
 
 
-def _prompt(fit: FittedPrompt) -> str:
+def _prompt_text(fit: FittedPrompt) -> str:
     return fit.frame.full_text("")
 
 
-def _written(text: str, fit: FittedPrompt, told: GeneratedText, answer: str) -> PromptReply:
+def _to_reply(text: str, fit: FittedPrompt, generated: GeneratedText, answer: str) -> PromptReply:
     return PromptReply(
-        text, answer, told.text, len(told.ids), told.stop_reason, _prompt(fit), fit.num_truncated, fit.shots
+        text,
+        answer,
+        generated.text,
+        len(generated.ids),
+        generated.stop_reason,
+        _prompt_text(fit),
+        fit.num_truncated,
+        fit.shots,
     )

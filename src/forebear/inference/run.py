@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 
-from forebear.data.corpora import trained_documents
 from forebear.data.corpus.subset import Subset, document_bounds
+from forebear.data.source import trained_documents
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.heads import CAPABILITY_PHRASES, head_capabilities
 from forebear.objectives.masked_tokens import MaskedTokens
+from forebear.settings.units import parse_count
 from forebear.training.load_model import load_model, load_task_model
 from forebear.training.run_folder import RunFolder
-from forebear.training.settings import parse_count
 
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from forebear.embeddings.lexicon import Analogy, AnalogyMethod, Lexicon, WordNeighbors
     from forebear.embeddings.word_table import WordVectors
     from forebear.inference.embed import EmbeddedText, EmbeddingPooling, LayerChoice, LongTextPolicy, PooledTexts
-    from forebear.inference.examining import TaskEvaluation
     from forebear.inference.fill import FilledText
-    from forebear.inference.measure import ProgressFn, TextEvaluation
+    from forebear.inference.measure import ProgressFn, TaskEvaluation, TextEvaluation
     from forebear.inference.next import NextTokens
     from forebear.inference.predictor import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import LabelSpec, Shots
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 # A run that was opened: its folder, its network, and what of it answers which question.
 
 
-_LOADING = threading.RLock()  # cached_property has no lock from Python 3.12 on
+_LOADING_LOCK = threading.RLock()  # cached_property has no lock from Python 3.12 on
 
 
 class LoadedRun:
@@ -99,10 +98,10 @@ class LoadedRun:
 
     @cached_property
     def network(self) -> Any:
-        with _LOADING:
-            if (found := self.__dict__.get("network")) is not None:  # another thread was first
-                return found
-            network, notes = self._loaded()
+        with _LOADING_LOCK:
+            if (network_loaded := self.__dict__.get("network")) is not None:  # another thread was first
+                return network_loaded
+            network, notes = self._load_network()
             self.notes += [note for note in notes if note not in self.notes]
             return self.__dict__.setdefault("network", network)
 
@@ -114,23 +113,23 @@ class LoadedRun:
     @property
     def encoder(self) -> Encoder | None:
         """What turns inputs into states; None where the run counts, or is a table of words."""
-        milestone = self.folder.spec
-        way = milestone.learning if self.task is None else milestone.task_learner
-        return self.model.encoder if way == "descending" else None
+        spec = self.folder.spec
+        learner = spec.learning if self.task is None else spec.task_learner
+        return self.model.encoder if learner == "descending" else None
 
-    def _loaded(self) -> tuple[Any, list[str]]:
-        milestone, small = self.folder.spec, "quantised" in self.metadata
-        if milestone.learning == "counting" and self.task is None:
+    def _load_network(self) -> tuple[Any, list[str]]:
+        spec, is_quantized = self.folder.spec, "quantised" in self.metadata
+        if spec.learning == "counting" and self.task is None:
             from forebear.training.load_model import load_counted_model
 
             return load_counted_model(self.folder)
         weights, notes = self.folder.verified_weights()
         if self.task is not None:
-            how = self.folder.adaptation
-            network = load_task_model(milestone, self.tokenizer, self.task, how, weights, quantised=small)
+            adaptation = self.folder.adaptation
+            network = load_task_model(spec, self.tokenizer, self.task, adaptation, weights, quantized=is_quantized)
         else:
             heads = self.metadata.get("heads")
-            network = load_model(milestone, self.folder.tokenizers, weights, heads, quantised=small)
+            network = load_model(spec, self.folder.tokenizers, weights, heads, quantized=is_quantized)
         return network, notes
 
     @property
@@ -145,7 +144,7 @@ class LoadedRun:
     def predictor(self) -> CausalLM:
         """What answers score, next, generate and measure."""
         if "next" not in self.heads:
-            raise InputError("does not predict the next token", file=self.folder.path, hint=self._able())
+            raise InputError("does not predict the next token", file=self.folder.path, hint=self._capabilities_hint())
         if self.folder.spec.learning == "counting":
             return self.network
         from forebear.nn.causal_lm import causal_lm_for
@@ -156,7 +155,7 @@ class LoadedRun:
     def masked_lm(self) -> MaskedLM:
         """What answers fill, and in its way score and measure, where tokens were hidden."""
         if "token" not in self.heads:
-            raise InputError("does not find hidden tokens", file=self.folder.path, hint=self._able())
+            raise InputError("does not find hidden tokens", file=self.folder.path, hint=self._capabilities_hint())
         from forebear.nn.masked_lm import MaskedLM
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
@@ -166,7 +165,7 @@ class LoadedRun:
     def translator(self) -> Seq2Seq:
         """What answers translate, and measures how well."""
         if "translation" not in self.heads:
-            raise InputError("does not translate", file=self.folder.path, hint=self._able())
+            raise InputError("does not translate", file=self.folder.path, hint=self._capabilities_hint())
         from forebear.nn.seq2seq import seq2seq_for
 
         return seq2seq_for(self.network)
@@ -200,17 +199,17 @@ class LoadedRun:
     @property
     def capabilities(self) -> tuple[str, ...]:
         """What it can be asked."""
-        milestone = self.folder.spec  # whatever the tokens of a table are, they are what it has vectors for
-        words = milestone.learning == "sweeping" or (milestone.learns_from == "text" and self.tokenizer.kind == "words")
-        return head_capabilities(self.heads, encodes=milestone.learning != "counting", words=words)
+        spec = self.folder.spec  # whatever the tokens of a table are, they are what it has vectors for
+        has_words = spec.learning == "sweeping" or (spec.learns_from == "text" and self.tokenizer.kind == "words")
+        return head_capabilities(self.heads, encodes=spec.learning != "counting", words=has_words)
 
     def require(self, verb: str) -> None:
         """Loads it, and says what is wrong with it, or that it cannot be asked that."""
         if verb not in self.capabilities:
-            what = f"cannot be asked {CAPABILITY_PHRASES.get(verb, f'to {verb}')}"
-            raise InputError(what, file=self.folder.path, hint=self._able())
+            message = f"cannot be asked {CAPABILITY_PHRASES.get(verb, f'to {verb}')}"
+            raise InputError(message, file=self.folder.path, hint=self._capabilities_hint())
 
-    def _able(self) -> str:
+    def _capabilities_hint(self) -> str:
         """A remedy: what it can be asked instead."""
         return f"it can be asked to: {', '.join(self.capabilities)}"
 
@@ -220,9 +219,9 @@ class LoadedRun:
 
         if self.text_unit != "sentence":
             return [text]
-        told = (self.metadata.get("data") or {}).get("source")
-        mode: SentenceMode = "lines" if told is None else told["sentences"]  # n-grams from elsewhere are of lines
-        return [part for part in split_sentences(text, mode) if part.strip()]
+        source = (self.metadata.get("data") or {}).get("source")
+        mode: SentenceMode = "lines" if source is None else source["sentences"]  # n-grams from elsewhere are of lines
+        return [unit for unit in split_sentences(text, mode) if unit.strip()]
 
     @property
     def text_unit(self) -> str:
@@ -251,10 +250,10 @@ class WithVectors(LoadedRun):
         or from a table of words, which has none. A text of which a table knows no word is an error, or has `zeros`."""
         from forebear.inference.embed import embed_with_run
 
-        asked = [texts] if isinstance(texts, str) else list(texts)
-        how: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
-        how["zeros"] = zeros
-        return embed_with_run(self, asked, words=words, **how)
+        text_list = [texts] if isinstance(texts, str) else list(texts)
+        options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
+        options["zeros"] = zeros
+        return embed_with_run(self, text_list, words=words, **options)
 
     def vector(self, word: str) -> np.ndarray:
         """(D,) the numbers of a word as they were learned, or the mean of several words'; all of them, with their
@@ -337,10 +336,10 @@ class WithVectors(LoadedRun):
 
         Analogies are answered by the `most_frequent` words (30,000; 0 for all), by this `method`.
         """
-        from forebear.embeddings.evaluation import evaluate_words
+        from forebear.inference.word_evaluation import evaluate_words
 
-        named = [files] if isinstance(files, str | os.PathLike) else list(files)
-        return evaluate_words(self, named, most_frequent=most_frequent, method=method, encoding=encoding)
+        paths = [files] if isinstance(files, str | os.PathLike) else list(files)
+        return evaluate_words(self, paths, most_frequent=most_frequent, method=method, encoding=encoding)
 
 
 class Run(WithVectors):
@@ -402,10 +401,10 @@ class Run(WithVectors):
         self, file: str | os.PathLike[str], *, on_bad_rows: str = "fail", on_bad_tags: str = "fail"
     ) -> TaskEvaluation:
         """How well it does its task on a file of labelled examples: figures, calibration, every mistake."""
-        from forebear.inference.examining import evaluate_task
+        from forebear.inference.measure import evaluate_task
 
         if self.task is None:
-            raise InputError("was adapted to no task", file=self.folder.path, hint=self._able())
+            raise InputError("was adapted to no task", file=self.folder.path, hint=self._capabilities_hint())
         return evaluate_task(self, file, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
 
     def next(
@@ -431,8 +430,8 @@ class Run(WithVectors):
         """Which of the labels or choices completes each text best, without any training."""
         from forebear.inference.prompting import score_options
 
-        how = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
-        return score_options(self.scorer, self.vocabulary_tokenizer, texts, labels=labels, choices=choices, **how)
+        options = {"template": template, "shots": shots, "calibrate": calibrate, "neutral": neutral, "per": per}
+        return score_options(self.scorer, self.vocabulary_tokenizer, texts, labels=labels, choices=choices, **options)
 
     def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[PromptReply]:
         """What it writes after each text and a cue (TL;DR:)."""
@@ -470,10 +469,10 @@ class Run(WithVectors):
         """
         from forebear.inference.generate import generate_texts
 
-        how = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
-        how |= {"repetition_penalty": repetition_penalty, "seed": seed, "samples": samples}
-        how |= {"beams": beams, "best": best, "length_penalty": length_penalty, "choices": choices}
-        return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **how)
+        options = {"length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
+        options |= {"repetition_penalty": repetition_penalty, "seed": seed, "samples": samples}
+        options |= {"beams": beams, "best": best, "length_penalty": length_penalty, "choices": choices}
+        return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **options)
 
     def stream(self, prompt: str = "", **how: Unpack[GenerationOptions]) -> Iterator[str]:
         """The continuation of one prompt, piece by piece as it comes; takes the words of `generate`."""
@@ -501,37 +500,37 @@ class Run(WithVectors):
             raise InputError(f"was adapted to {self.task.name}", file=self.folder.path, hint=hint)
         from forebear.inference.measure import evaluate_text, prepare_texts
 
-        most = None if limit is None else parse_count(limit, "limit")
-        if most is not None and most < 1:
+        max_bytes = None if limit is None else parse_count(limit, "limit")
+        if max_bytes is not None and max_bytes < 1:
             raise InputError(f"--limit is {limit}", hint="give a number of bytes above 0, such as 200k")
-        portion = prepare_texts(self, texts, reading, workers, preparing)
-        portion = portion if most is None else portion.first(most)
+        subset = prepare_texts(self, texts, reading, workers, preparing)
+        subset = subset if max_bytes is None else subset.first(max_bytes)
         if "token" in self.heads:
             from forebear.inference.measure import evaluate_masked_lm
 
             objective = self.folder.spec.objective(self.tokenizer)
             assert isinstance(objective, MaskedTokens)
-            measured = evaluate_masked_lm(self.masked_lm, self.tokenizer, objective, portion, progress=progress)
+            evaluation = evaluate_masked_lm(self.masked_lm, self.tokenizer, objective, subset, progress=progress)
         elif "next" in self.heads or "translation" in self.heads:  # the latter is refused there, with what it can do
-            measured = evaluate_text(self.predictor, self.tokenizer, portion, unit=self.text_unit, progress=progress)
+            evaluation = evaluate_text(self.predictor, self.tokenizer, subset, unit=self.text_unit, progress=progress)
         else:
             from forebear.embeddings.evaluation import neighbor_eval
 
-            measured = neighbor_eval(self.word_table, self.tokenizer, portion)
+            evaluation = neighbor_eval(self.word_table, self.tokenizer, subset)
         if not isinstance(texts, str | os.PathLike | Sequence):  # a portion: who has it knows what it is
-            return measured
-        known, size = self.learned_from(portion.corpus, measured.documents)
-        return replace(measured, learned_from=known, learned_bytes=size)
+            return evaluation
+        num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
+        return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)
 
     def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
         """How many of the first documents it has learned from, and their bytes; None where nobody knows."""
         if self.metadata.get("data") is None:
             return None, None
-        seen = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
-        if seen is None:
+        is_trained = trained_documents(self.metadata["data"], self.folder.recipe.held_out, corpus)
+        if is_trained is None:
             return None, None
-        known = Subset(corpus, document_bounds(corpus)[:count][seen[:count]])
-        return len(known), known.num_bytes
+        trained = Subset(corpus, document_bounds(corpus)[:count][is_trained[:count]])
+        return len(trained), trained.num_bytes
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
         """Writes it as another program's files: a folder for transformers, an ARPA file for KenLM."""

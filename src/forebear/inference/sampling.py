@@ -62,24 +62,24 @@ class SamplingConfig:
         if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
             raise InputError(f"the repetition penalty is {self.repetition_penalty}", hint="choose 1 for none, or 1.2")
 
-    def choose(self, scores: np.ndarray, said: Sequence[int], chance: float) -> int:
+    def choose(self, scores: np.ndarray, previous_ids: Sequence[int], random_number: float) -> int:
         """The token for these scores (V,), one of them finite at least, and a number drawn evenly from [0, 1).
 
         The tokens that are left share [0, 1) by their probabilities, in the order of their ids; the one on whose part
         the number falls is chosen. So equal numbers give equal tokens, whatever else is drawn beside this row.
         """
-        scores = penalised(scores, said, self.repetition_penalty)
+        scores = penalised(scores, previous_ids, self.repetition_penalty)
         if self.temperature == 0:
             return int(scores.argmax())
         scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows
-        left = np.arange(len(scores))
-        for narrowed in self._narrowing():
-            scores = narrowed(scores)
-            kept = np.flatnonzero(scores > -np.inf)
-            left, scores = left[kept], scores[kept]
-        shares = np.cumsum(np.exp(scores))
-        at = int(np.searchsorted(shares, chance * shares[-1], side="right"))
-        return int(left[min(at, len(left) - 1)])
+        candidates = np.arange(len(scores))
+        for narrow in self._narrowing():
+            scores = narrow(scores)
+            possible = np.flatnonzero(scores > -np.inf)
+            candidates, scores = candidates[possible], scores[possible]
+        cumulative = np.cumsum(np.exp(scores))
+        position = int(np.searchsorted(cumulative, random_number * cumulative[-1], side="right"))
+        return int(candidates[min(position, len(candidates) - 1)])
 
     def _narrowing(self) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
         """What leaves fewer tokens to draw from, one after the other; what is gone costs no time any more."""
@@ -89,43 +89,45 @@ class SamplingConfig:
         yield lambda scores: likeliest(scores, self.top_p)
 
 
-def penalised(scores: np.ndarray, said: Sequence[int], penalty: float) -> np.ndarray:
+def penalised(scores: np.ndarray, previous_ids: Sequence[int], penalty: float) -> np.ndarray:
     """Scores (V,) where what was said already is less likely, however often it was said."""
-    if penalty == 1 or not len(said):
+    if penalty == 1 or not len(previous_ids):
         return scores
-    told = np.unique(np.asarray(said, np.int64))
-    changed = scores.copy()
-    changed[told] = np.where(scores[told] < 0, scores[told] * penalty, scores[told] / penalty)
-    return changed
+    penalized_ids = np.unique(np.asarray(previous_ids, np.int64))
+    penalized = scores.copy()
+    penalized[penalized_ids] = np.where(
+        scores[penalized_ids] < 0, scores[penalized_ids] * penalty, scores[penalized_ids] / penalty
+    )
+    return penalized
 
 
 def best(scores: np.ndarray, count: int) -> np.ndarray:
     """Scores (V,) where all below the last of the best `count` are -inf."""
     if count >= len(scores):
         return scores
-    last = np.partition(scores, -count)[-count]
-    return np.where(scores < last, -np.inf, scores)
+    threshold = np.partition(scores, -count)[-count]
+    return np.where(scores < threshold, -np.inf, scores)
 
 
-def likeliest(scores: np.ndarray, share: float) -> np.ndarray:
+def likeliest(scores: np.ndarray, top_p: float) -> np.ndarray:
     """Scores (V,) where all are -inf but the fewest best whose probabilities reach the share.
 
     Tokens with less than (1 - share) / V each cannot reach 1 - share together: they go unsorted.
     """
-    if share == 1:
+    if top_p == 1:
         return scores
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
-    rare = weights < (1 - share) / len(weights)
+    rare = weights < (1 - top_p) / len(weights)
     ids = np.flatnonzero(~rare)
     ids = ids[np.argsort(weights[ids], kind="stable")]  # rising
     below = weights[rare].sum() + np.cumsum(weights[ids])
-    kept = ids[below > 1 - share]
-    if not len(kept):  # rounding: at a share near 0 the best alone
-        kept = ids[-1:]
-    left = np.full_like(scores, -np.inf)
-    left[kept] = scores[kept]
-    return left
+    selected = ids[below > 1 - top_p]
+    if not len(selected):  # rounding: at a share near 0 the best alone
+        selected = ids[-1:]
+    result = np.full_like(scores, -np.inf)
+    result[selected] = scores[selected]
+    return result
 
 
 @dataclass(frozen=True)
@@ -139,34 +141,34 @@ class AllowedTokens:
     @classmethod
     def for_tokenizer(cls, tokenizer: Tokenizer, vocabulary: int) -> AllowedTokens:
         """What a text of this tokenizer may have, for a run that knows so many entries."""
-        end = eos_id(tokenizer)
-        beyond = range(tokenizer.vocab_size, vocabulary)  # entries that only round the vocabulary up
-        never = [*(tokenizer.special_ids - {end, tokenizer.unk_id}), *beyond]
-        return cls(np.array(never, np.int64), tokenizer.unk_id, end)
+        eos = eos_id(tokenizer)
+        unused_ids = range(tokenizer.vocab_size, vocabulary)  # entries that only round the vocabulary up
+        blocked = [*(tokenizer.special_ids - {eos, tokenizer.unk_id}), *unused_ids]
+        return cls(np.array(blocked, np.int64), tokenizer.unk_id, eos)
 
     def mask(self, scores: np.ndarray) -> np.ndarray:
         """The scores (V,) in float64, -inf where a token may not be said."""
-        kept = np.array(scores, np.float64)
-        if np.isnan(kept).any():
+        masked = np.array(scores, np.float64)
+        if np.isnan(masked).any():
             raise non_finite_error()
-        kept[self.blocked_ids] = -np.inf
+        masked[self.blocked_ids] = -np.inf
         if self.unk_id is not None:
-            unknown, kept[self.unk_id] = kept[self.unk_id], -np.inf
-            if kept.max() == -np.inf:
-                kept[self.unk_id] = unknown
-        if kept.max() == -np.inf:
-            kept[self.eos_id] = 0.0
-        return kept
+            unknown_score, masked[self.unk_id] = masked[self.unk_id], -np.inf
+            if masked.max() == -np.inf:
+                masked[self.unk_id] = unknown_score
+        if masked.max() == -np.inf:
+            masked[self.eos_id] = 0.0
+        return masked
 
     def of_rows(self, scores: np.ndarray) -> np.ndarray:
         """The scores (B, V) of rows that compete: -inf likewise, but a row that can say nothing is given no end."""
-        kept = scores.copy()
-        kept[:, self.blocked_ids] = -np.inf
+        masked = scores.copy()
+        masked[:, self.blocked_ids] = -np.inf
         if self.unk_id is not None:
-            kept[:, self.unk_id] = -np.inf
-            silent = np.flatnonzero(kept.max(axis=1) == -np.inf)
-            kept[silent, self.unk_id] = scores[silent, self.unk_id]
-        return kept
+            masked[:, self.unk_id] = -np.inf
+            blocked_rows = np.flatnonzero(masked.max(axis=1) == -np.inf)
+            masked[blocked_rows, self.unk_id] = scores[blocked_rows, self.unk_id]
+        return masked
 
 
 # A run continues a text: token by token, several prompts and samples at once, each as if it were alone.
@@ -188,9 +190,9 @@ class _GenerationRow:
     chosen: list[int] = field(default_factory=list)
     ended: StopReason | None = None
 
-    def take(self, token: int, end: int, length: int) -> str:
+    def take(self, token: int, eos_id: int, length: int) -> str:
         """Enters a chosen token, sees whether the text is over, and returns what may be shown of it."""
-        if token == end:
+        if token == eos_id:
             self.ended = "end"
             return self.continuation.finish()
         self.chosen.append(token)
@@ -239,9 +241,9 @@ def sample_texts(
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
     require_positive(length=length, samples=samples, batch=batch)
-    rows = _rows(tokenizer, prompts, stop_strings(stop), seed, samples)
+    rows = _generation_rows(tokenizer, prompts, stop_strings(stop), seed, samples)
     for first in range(0, len(rows), batch):
-        for row, piece in _continued(predictor, tokenizer, rows[first : first + batch], sampling, length):
+        for row, piece in _continue_rows(predictor, tokenizer, rows[first : first + batch], sampling, length):
             if hear is not None:
                 hear(row.number, piece)
     return [
@@ -266,19 +268,19 @@ def stream_text(
     """The continuation of one prompt, piece by piece; joined, what `generate` gives for it."""
     sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
     require_positive(length=length)
-    rows = _rows(tokenizer, [prompt], stop_strings(stop), seed, samples=1)
-    return (piece for _, piece in _continued(predictor, tokenizer, rows, sampling, length))
+    rows = _generation_rows(tokenizer, [prompt], stop_strings(stop), seed, samples=1)
+    return (piece for _, piece in _continue_rows(predictor, tokenizer, rows, sampling, length))
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     """One string or several that end a text."""
-    given = (stop,) if isinstance(stop, str) else tuple(stop)
-    if "" in given:
+    stop_texts = (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in stop_texts:
         raise InputError("a stop string is empty", hint="give at least one character, or leave it out")
-    return given
+    return stop_texts
 
 
-def _rows(
+def _generation_rows(
     tokenizer: Tokenizer, prompts: Sequence[str], stop: tuple[str, ...], seed: int, samples: int
 ) -> list[_GenerationRow]:
     if seed < 0 or not isinstance(seed, Integral):
@@ -293,24 +295,24 @@ def _rows(
     return rows
 
 
-def _continued(
+def _continue_rows(
     predictor: CausalLM, tokenizer: Tokenizer, rows: Sequence[_GenerationRow], sampling: SamplingConfig, length: int
 ) -> Iterator[tuple[_GenerationRow, str]]:
     """Continues all rows until each has ended; yields pieces of text as they are certain."""
-    end, permitted = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
-    reader = predictor.read([make_row(row.ids, end, ends=False) for row in rows], length)
-    alive = list(rows)
-    while alive:
-        chosen: list[int] = []
-        for row, scores in zip(alive, reader.next_logits(), strict=True):
-            said = [*row.ids.tolist(), *row.chosen] if sampling.repetition_penalty != 1 else ()
-            token = sampling.choose(permitted.mask(scores), said, row.rng.random())
-            chosen.append(token)
+    end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
+    state = predictor.read([make_row(row.ids, end, ends=False) for row in rows], length)
+    active = list(rows)
+    while active:
+        chosen_ids: list[int] = []
+        for row, scores in zip(active, state.next_logits(), strict=True):
+            previous_ids = [*row.ids.tolist(), *row.chosen] if sampling.repetition_penalty != 1 else ()
+            token = sampling.choose(allowed.mask(scores), previous_ids, row.rng.random())
+            chosen_ids.append(token)
             if piece := row.take(token, end, length):
                 yield row, piece
-        left = [n for n, row in enumerate(alive) if row.ended is None]
-        if left and len(left) < len(alive):
-            reader.select(np.array(left))
-        if left:
-            reader.append(np.array([chosen[n] for n in left]))
-        alive = [alive[n] for n in left]
+        remaining = [index for index, row in enumerate(active) if row.ended is None]
+        if remaining and len(remaining) < len(active):
+            state.select(np.array(remaining))
+        if remaining:
+            state.append(np.array([chosen_ids[index] for index in remaining]))
+        active = [active[index] for index in remaining]

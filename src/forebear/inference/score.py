@@ -60,7 +60,7 @@ class ScoredToken:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; a log-probability of minus infinity is null."""
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "token": self.token,
             "id": self.id,
             "start": self.start,
@@ -70,7 +70,7 @@ class ScoredToken:
             "probability": self.probability,
             "bits": finite_or_none(self.bits),
         }
-        return told if self.ngram_length is None else {**told, "ngram_length": self.ngram_length}
+        return result if self.ngram_length is None else {**result, "ngram_length": self.ngram_length}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class ScoredText:
 
     def to_dict(self, *, tokens: bool = True) -> dict[str, Any]:
         """As JSON values: what is infinite is null, and `impossible_tokens` says why."""
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "text": self.text,
             "log_probability": finite_or_none(self.log_prob),
             "probability": self.probability,
@@ -141,7 +141,7 @@ class ScoredText:
             "unknown_tokens": self.num_unknown,
             "impossible_tokens": self.num_impossible,
         }
-        return {**told, "tokens": [token.to_dict() for token in self.tokens]} if tokens else told
+        return {**result, "tokens": [token.to_dict() for token in self.tokens]} if tokens else result
 
 
 def score_texts(
@@ -155,51 +155,55 @@ def score_texts(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     if predictor.is_pseudo_likelihood and ends:
-        what = "whether a text ends is nothing that this run was ever asked"
-        raise InputError(what, hint="leave --ends out, or ask a run that predicts the next token")
+        message = "whether a text ends is nothing that this run was ever asked"
+        raise InputError(message, hint="leave --ends out, or ask a run that predicts the next token")
     end = eos_id(tokenizer)
-    cuts = [tokenizer.encode(text) for text in texts]
-    for number, pieces in enumerate(cuts, 1):
-        if not len(pieces.ids):
+    encodings = [tokenizer.encode(text) for text in texts]
+    for number, encoding in enumerate(encodings, 1):
+        if not len(encoding.ids):
             raise empty_text_error(number)
-    rows = [make_row(pieces.ids, end, ends=ends) for pieces in cuts]
-    told: list[tuple[np.ndarray, np.ndarray | None]] = []
+    rows = [make_row(encoding.ids, end, ends=ends) for encoding in encodings]
+    scored_rows: list[tuple[np.ndarray, np.ndarray | None]] = []
     for group in token_batches(rows, len):
         scores, lengths = row_log_probs_with_lengths(predictor, group)
-        told += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
+        scored_rows += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
     return [
         ScoredText(
-            text, tuple(_tokens(text, pieces, scores.tolist(), lengths, tokenizer)), predictor.is_pseudo_likelihood
+            text,
+            tuple(_scored_tokens(text, encoding, scores.tolist(), lengths, tokenizer)),
+            predictor.is_pseudo_likelihood,
         )
-        for text, pieces, (scores, lengths) in zip(texts, cuts, told, strict=True)
+        for text, encoding, (scores, lengths) in zip(texts, encodings, scored_rows, strict=True)
     ]
 
 
 def empty_text_error(number: int | None = None) -> InputError:
-    what, hint = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
-    return InputError(what, line=number, hint=hint)
+    message, hint = "this text has no tokens, so there is nothing to score", "leave it out, or write some text"
+    return InputError(message, line=number, hint=hint)
 
 
-def _tokens(
-    text: str, pieces: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
+def _scored_tokens(
+    text: str, encoding: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
 ) -> Iterator[ScoredToken]:
     """The text's tokens with their scores, and its end if that was scored too."""
-    missed = unknown_token_bytes(replace_surrogates(text), pieces, tokenizer.unk_id).tolist()
-    used = [None] * len(scores) if lengths is None else lengths.tolist()
-    parts = zip(pieces.texts, pieces.ids.tolist(), pieces.spans, missed, scores, used, strict=False)
-    for token, i, (start, stop), count, value, length in parts:
-        spelling = oov_spelling_bits(1, count) if i == tokenizer.unk_id else 0.0
-        yield ScoredToken(token, i, start, stop, text[start:stop], value, spelling, length)
-    if len(scores) > len(pieces.ids):
-        end = eos_id(tokenizer)
-        yield ScoredToken(tokenizer.id_to_token(end), end, len(text), len(text), "", scores[-1], 0.0, used[-1])
+    unknown_bytes = unknown_token_bytes(replace_surrogates(text), encoding, tokenizer.unk_id).tolist()
+    ngram_lengths = [None] * len(scores) if lengths is None else lengths.tolist()
+    columns = zip(
+        encoding.texts, encoding.ids.tolist(), encoding.spans, unknown_bytes, scores, ngram_lengths, strict=False
+    )
+    for token, token_id, (start, stop), num_bytes, log_prob, length in columns:
+        spelling = oov_spelling_bits(1, num_bytes) if token_id == tokenizer.unk_id else 0.0
+        yield ScoredToken(token, token_id, start, stop, text[start:stop], log_prob, spelling, length)
+    if len(scores) > len(encoding.ids):
+        eos = eos_id(tokenizer)
+        yield ScoredToken(tokenizer.id_to_token(eos), eos, len(text), len(text), "", scores[-1], 0.0, ngram_lengths[-1])
 
 
 def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
     """The place of each text by what it costs, spelling included: 1 is the likeliest; equal ones share one."""
-    bits = [one.total_bits for one in scored]
-    rising = sorted(bits)
-    return [1 + bisect_left(rising, value) for value in bits]
+    bits = [text.total_bits for text in scored]
+    sorted_bits = sorted(bits)
+    return [1 + bisect_left(sorted_bits, value) for value in bits]
 
 
 # How probable very many texts are, each in all: one array of numbers, and nothing is made for each token.
@@ -207,21 +211,21 @@ def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
 
 def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
     """(n,) log P of each text, that it ends there included unless `ends` says otherwise; of no text at all it is 0."""
-    several = isinstance(texts, Sequence) and not isinstance(texts, str)
-    if not several or not all(issubclass(kind, str) for kind in set(map(type, texts))):
+    is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
+    if not is_list or not all(issubclass(item_type, str) for item_type in set(map(type, texts))):
         raise InputError("totals are asked of several texts", hint='give a list of them, such as ["one", "another"]')
     end, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends
         firsts = np.cumsum(lengths) - lengths
-        tokens, own = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
-        own[firsts] = False
+        tokens, is_text_token = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
+        is_text_token[firsts] = False
         if ends:
-            own[firsts + lengths - 1] = False
-        tokens[own] = ids
-        told = predictor.score_flat(tokens, lengths)
-        told[firsts] = 0.0  # what a text begins with is only seen
-        return np.add.reduceat(told, firsts) if len(firsts) else told
+            is_text_token[firsts + lengths - 1] = False
+        tokens[is_text_token] = ids
+        log_probs = predictor.score_flat(tokens, lengths)
+        log_probs[firsts] = 0.0  # what a text begins with is only seen
+        return np.add.reduceat(log_probs, firsts) if len(firsts) else log_probs
     rows = (make_row(row, end, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
-    scores = (mine for group in token_batches(rows, len) for mine in row_log_probs(predictor, group))
-    return np.array([float(mine.sum()) for mine in scores][: len(counts)])
+    scores = (row_scores for group in token_batches(rows, len) for row_scores in row_log_probs(predictor, group))
+    return np.array([float(row_scores.sum()) for row_scores in scores][: len(counts)])

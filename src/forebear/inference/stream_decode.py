@@ -41,20 +41,20 @@ class GeneratedText:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; what is impossible has null for its logarithm."""
-        told: dict[str, Any] = {"prompt": self.prompt}
-        told |= {"sample": self.sample} if self.log_prob is None else {"rank": self.sample + 1}
-        told |= {"text": self.text, "whole": self.full_text, "tokens": len(self.ids), "ended": self.stop_reason}
-        for name in ("log_probability", "score"):
-            if (value := getattr(self, name)) is not None:
-                told[name] = value if math.isfinite(value) else None
-        return {**told, "choices": dict(self.choices)} if self.choices else told
+        result: dict[str, Any] = {"prompt": self.prompt}
+        result |= {"sample": self.sample} if self.log_prob is None else {"rank": self.sample + 1}
+        result |= {"text": self.text, "whole": self.full_text, "tokens": len(self.ids), "ended": self.stop_reason}
+        for name, value in (("log_probability", self.log_prob), ("score", self.score)):
+            if value is not None:
+                result[name] = value if math.isfinite(value) else None
+        return {**result, "choices": dict(self.choices)} if self.choices else result
 
 
 def _bytes_by_character() -> dict[str, int]:
     """Byte-level BPE writes a byte that prints in Latin-1 as itself and numbers the others from U+0100 on."""
     printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = sorted(set(range(0x100)) - set(printing))
-    return {chr(byte): byte for byte in printing} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+    nonprinting = sorted(set(range(0x100)) - set(printing))
+    return {chr(byte): byte for byte in printing} | {chr(0x100 + index): byte for index, byte in enumerate(nonprinting)}
 
 
 BYTES = _bytes_by_character()
@@ -73,11 +73,11 @@ def readable_token(tokenizer: Tokenizer, number: int) -> str:
     token = tokenizer.id_to_token(number)
     if tokenizer.kind != "bytepair" or number in tokenizer.special_ids:
         return token
-    spelled = token_bytes(token)
+    spelled_bytes = token_bytes(token)
     try:
-        return spelled.decode().replace(" ", "␣").replace("\n", "⏎")
+        return spelled_bytes.decode().replace(" ", "␣").replace("\n", "⏎")
     except UnicodeDecodeError:
-        return f"‹{spelled.hex(' ').upper()}›"
+        return f"‹{spelled_bytes.hex(' ').upper()}›"
 
 
 class TextStream:
@@ -92,45 +92,49 @@ class TextStream:
         self.text = ""
         self.stopped = False
         self._stop = stop
-        self._given = 0  # characters of `text` that were handed out
+        self._num_released = 0  # characters of `text` that were handed out
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._tokenizer = tokenizer
-        self._before = [int(prompt[-1])] if len(prompt) else []
-        self._spell: Callable[[int], str] = self._by_bytes if tokenizer.kind == "bytepair" else self._by_words
+        self._previous_token = [int(prompt[-1])] if len(prompt) else []
+        self._decode_token: Callable[[int], str] = (
+            self._decode_bytes if tokenizer.kind == "bytepair" else self._decode_words
+        )
 
     def append(self, token: int) -> str:
         """The further text that is certain now that this token has come."""
-        return self._heard(self._spell(token))
+        return self._release(self._decode_token(token))
 
     def finish(self) -> str:
         """No token comes any more: what was held back."""
-        piece = self._heard(self._utf8.decode(b"", final=True))
-        rest, self._given = self.text[self._given :], len(self.text)
+        piece = self._release(self._utf8.decode(b"", final=True))
+        rest, self._num_released = self.text[self._num_released :], len(self.text)
         return piece + rest
 
-    def _by_bytes(self, token: int) -> str:
+    def _decode_bytes(self, token: int) -> str:
         return self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token)))
 
-    def _by_words(self, token: int) -> str:
+    def _decode_words(self, token: int) -> str:
         """Whether a space comes first depends on the token before, and on no other."""
-        before, self._before = self._before, [token]
+        before, self._previous_token = self._previous_token, [token]
         return self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :]
 
-    def _heard(self, piece: str) -> str:
+    def _release(self, piece: str) -> str:
         if self.stopped:
             return ""
-        fresh = len(self.text)
+        previous_length = len(self.text)
         self.text += piece
-        found = [self.text.find(stop, max(fresh - len(stop) + 1, 0)) for stop in self._stop]
-        certain = min((at for at in found if at >= 0), default=None)
-        if certain is not None:
-            self.stopped, self.text = True, self.text[:certain]
+        stop_positions = [self.text.find(stop, max(previous_length - len(stop) + 1, 0)) for stop in self._stop]
+        certain_length = min((position for position in stop_positions if position >= 0), default=None)
+        if certain_length is not None:
+            self.stopped, self.text = True, self.text[:certain_length]
         else:
-            certain = len(self.text) - max((_begun(self.text, stop) for stop in self._stop), default=0)
-        given, self._given = self._given, max(certain, self._given)
-        return self.text[given : self._given]
+            certain_length = len(self.text) - max(
+                (_partial_stop_length(self.text, stop) for stop in self._stop), default=0
+            )
+        start, self._num_released = self._num_released, max(certain_length, self._num_released)
+        return self.text[start : self._num_released]
 
 
-def _begun(text: str, stop: str) -> int:
+def _partial_stop_length(text: str, stop: str) -> int:
     """How many characters at the end of the text are the beginning of the stop string."""
-    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)
+    return next((length for length in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:length])), 0)

@@ -26,19 +26,22 @@ if TYPE_CHECKING:
 TranslationUnit = Literal["whole", "split"]
 
 DEFAULT_BEAMS = 4
-AT_ONCE = 6000  # tokens of sources, each as often as it has beams, that are translated together: bounds memory
+BATCH_TOKENS = 6000  # tokens of sources, each as often as it has beams, that are translated together: bounds memory
 LONGER = 2.0  # times the source, and
 MORE = 20  # tokens more may a translation have
-WINDOW = 0.75  # of what fits, at least, is taken of a sentence that has to be cut
+MIN_FILLED_SHARE = 0.75  # of what fits, at least, is taken of a sentence that has to be cut
 
 
 @dataclass(frozen=True)
 class TranslationHypothesis:
-    """One translation: log P of it, and that by its length, after which versions are ranked."""
+    """One translation with its log-probability; `score`, the length-normalized one, ranks the hypotheses."""
 
     text: str
     log_prob: float
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "log_probability": self.log_prob, "score": self.score}
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,9 @@ class TranslatedText:
         return self.hypotheses[0].text
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"source": self.source, "translation": self.text}
-        told |= {"parts": self.num_parts, "unknown": self.num_unknown, "ended": self.is_finished}
-        versions = [vars(version) for version in self.hypotheses]
-        return told | {"versions": versions}
+        result: dict[str, Any] = {"source": self.source, "translation": self.text}
+        result |= {"parts": self.num_parts, "unknown": self.num_unknown, "ended": self.is_finished}
+        return result | {"versions": [hypothesis.to_dict() for hypothesis in self.hypotheses]}
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class TranslationOptions(TypedDict, total=False):
 
 def translate_texts(
     translator: Seq2Seq,
-    sides: TokenizerPair,
+    tokenizers: TokenizerPair,
     texts: str | Sequence[str],
     *,
     beams: int = DEFAULT_BEAMS,
@@ -91,7 +93,7 @@ def translate_texts(
     penalty: float = 1.0,
     length: int | None = None,
     sentences: TranslationUnit = "whole",
-    at_once: int = AT_ONCE,
+    batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TranslatedText]:
     """A translation of each text, or the `best` several. What comes of a text does not depend on the others.
@@ -107,103 +109,111 @@ def translate_texts(
         raise InputError(f"sentences is {sentences!r}", hint=f"choose one of {', '.join(get_args(TranslationUnit))}")
     if length is not None and length < 1:
         raise InputError(f"length is {length}", hint="give a length of at least 1, or leave it out")
-    end, read_end = eos_id(sides.target), eos_id(sides.source)
+    target_eos, source_eos = eos_id(tokenizers.target), eos_id(tokenizers.source)
     parts: list[_TranslationPart] = []
     unknown = [0] * len(texts)
-    for number, text in enumerate(texts):
-        for ids in _cut(sides.source, replace_surrogates(text), translator.max_length - 1, sentences):
-            unknown[number] += int(np.count_nonzero(ids == sides.source.unk_id)) if len(ids) else 0
-            parts.append(_TranslationPart(number, np.append(ids, read_end).astype(np.int64)))
-    never = np.array(sorted(sides.target.special_ids - {end}), np.int64)  # the unknown token too: it says nothing
+    for index, text in enumerate(texts):
+        for ids in _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences):
+            unknown[index] += int(np.count_nonzero(ids == tokenizers.source.unk_id)) if len(ids) else 0
+            parts.append(_TranslationPart(index, np.append(ids, source_eos).astype(np.int64)))
+    blocked_ids = np.array(
+        sorted(tokenizers.target.special_ids - {target_eos}), np.int64
+    )  # the unknown token too: it says nothing
 
     def permitted(scores: np.ndarray) -> np.ndarray:
-        kept = scores.copy()
-        kept[:, never] = -np.inf
-        return kept
+        masked = scores.copy()
+        masked[:, blocked_ids] = -np.inf
+        return masked
 
-    found: list[list[Hypothesis]] = [[]] * len(parts)
-    done = 0
-    for group in _groups(parts, beams, at_once):
-        rows = [parts[number].ids for number in group]
-        most = [min(length or int(LONGER * len(row)) + MORE, translator.max_length) for row in rows]
-        reader = translator.begin(rows, end, max(most))
-        how: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": permitted}
-        told = beam_search(reader, len(rows), end=end, lengths=most, **how)
-        for number, hypotheses in zip(group, told, strict=True):
-            found[number] = hypotheses
-        done += len(group)
+    hypotheses_by_part: list[list[Hypothesis]] = [[]] * len(parts)
+    num_done = 0
+    for group in _length_groups(parts, beams, batch_tokens):
+        rows = [parts[index].ids for index in group]
+        max_lengths = [min(length or int(LONGER * len(row)) + MORE, translator.max_length) for row in rows]
+        state = translator.begin(rows, target_eos, max(max_lengths))
+        options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": permitted}
+        group_hypotheses = beam_search(state, len(rows), end=target_eos, lengths=max_lengths, **options)
+        for index, hypotheses in zip(group, group_hypotheses, strict=True):
+            hypotheses_by_part[index] = hypotheses
+        num_done += len(group)
         if progress is not None:
-            progress(done, len(parts))
-    return _joined(texts, parts, found, sides.target, unknown, best)
+            progress(num_done, len(parts))
+    return _join_parts(texts, parts, hypotheses_by_part, tokenizers.target, unknown, best)
 
 
-def _cut(tokenizer: Tokenizer, text: str, most: int, sentences: TranslationUnit) -> Iterator[np.ndarray]:
+def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: TranslationUnit) -> Iterator[np.ndarray]:
     """The text as tokens, in pieces that fit; nothing where there is nothing to translate."""
     if not text.strip():
         return
     ids = tokenizer.encode(text).ids
-    if len(ids) <= most and sentences == "whole":
+    if len(ids) <= max_tokens and sentences == "whole":
         if len(ids):
             yield ids
         return
     for sentence in split_sentences(text, "split"):
-        pieces = tokenizer.encode(sentence.strip())
-        begin = 0
-        while begin < len(pieces.ids):
-            end = min(begin + most, len(pieces.ids))
-            if end < len(pieces.ids):  # at a comma, at a space, or wherever
-                marks = [sentence.strip()[a:b] for a, b in pieces.spans[begin:end]]
-                first = int(WINDOW * most)
-                stops = [at for at in range(first, end - begin) if marks[at].strip()[-1:] in tuple(",;:，；：、")]
-                spaces = [at - 1 for at in range(first, end - begin) if marks[at][:1].isspace()]
-                end = begin + 1 + (stops or spaces or [end - begin - 1])[-1]
-            yield pieces.ids[begin:end]
-            begin = end
+        encoding = tokenizer.encode(sentence.strip())
+        start = 0
+        while start < len(encoding.ids):
+            end = min(start + max_tokens, len(encoding.ids))
+            if end < len(encoding.ids):  # at a comma, at a space, or wherever
+                token_texts = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
+                first_cut = int(MIN_FILLED_SHARE * max_tokens)
+                stops = [
+                    position
+                    for position in range(first_cut, end - start)
+                    if token_texts[position].strip()[-1:] in tuple(",;:，；：、")
+                ]
+                spaces = [
+                    position - 1 for position in range(first_cut, end - start) if token_texts[position][:1].isspace()
+                ]
+                end = start + 1 + (stops or spaces or [end - start - 1])[-1]
+            yield encoding.ids[start:end]
+            start = end
 
 
-def _groups(parts: Sequence[_TranslationPart], beams: int, at_once: int) -> Iterator[list[int]]:
+def _length_groups(parts: Sequence[_TranslationPart], beams: int, batch_tokens: int) -> Iterator[list[int]]:
     """Numbers of parts of like lengths, the longest first, as many as are translated together."""
     group: list[int] = []
-    for number in sorted(range(len(parts)), key=lambda one: (-len(parts[one].ids), one)):
-        if group and (len(group) + 1) * beams * len(parts[group[0]].ids) > at_once:
+    for index in sorted(range(len(parts)), key=lambda index: (-len(parts[index].ids), index)):
+        if group and (len(group) + 1) * beams * len(parts[group[0]].ids) > batch_tokens:
             yield group
             group = []
-        group.append(number)
+        group.append(index)
     if group:
         yield group
 
 
-def _joined(
+def _join_parts(
     texts: Sequence[str],
     parts: Sequence[_TranslationPart],
-    found: Sequence[list[Hypothesis]],
+    hypotheses_by_part: Sequence[list[Hypothesis]],
     target: Tokenizer,
     unknown: Sequence[int],
     best: int,
 ) -> list[TranslatedText]:
     """The translations of the parts of each text, one after the other."""
-    of_text: list[list[list[Hypothesis]]] = [[] for _ in texts]
-    for part, hypotheses in zip(parts, found, strict=True):
-        of_text[part.text].append(hypotheses)
-    made = []
-    for text, own, missed in zip(texts, of_text, unknown, strict=True):
-        versions = []
-        for rank in range(min(best, max(map(len, own), default=1))):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in own if hypotheses]
-            pieces = [target.decode(one.ids).strip() for one in chosen]
-            between = "" if has_han("".join(pieces)) else " "
-            log_p = sum(one.log_prob for one in chosen)
-            score = sum(one.score for one in chosen) / max(1, len(chosen))
-            versions.append(TranslationHypothesis(between.join(pieces), log_p, score))
-        ended = all(one[0].is_finished for one in own if one)
-        made.append(TranslatedText(text, tuple(versions), len(own), missed, ended))
-    return made
+    by_text: list[list[list[Hypothesis]]] = [[] for _ in texts]
+    for part, hypotheses in zip(parts, hypotheses_by_part, strict=True):
+        by_text[part.text].append(hypotheses)
+    results = []
+    for text, text_hypotheses, num_unknown in zip(texts, by_text, unknown, strict=True):
+        combined = []
+        for rank in range(min(best, max(map(len, text_hypotheses), default=1))):
+            selected = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in text_hypotheses if hypotheses]
+            pieces = [target.decode(hypothesis.ids).strip() for hypothesis in selected]
+            separator = "" if has_han("".join(pieces)) else " "
+            log_prob = sum(hypothesis.log_prob for hypothesis in selected)
+            score = sum(hypothesis.score for hypothesis in selected) / max(1, len(selected))
+            combined.append(TranslationHypothesis(separator.join(pieces), log_prob, score))
+        is_finished = all(hypothesis[0].is_finished for hypothesis in text_hypotheses if hypothesis)
+        results.append(TranslatedText(text, tuple(combined), len(text_hypotheses), num_unknown, is_finished))
+    return results
 
 
 # How well a run translates: BLEU and chrF by sacrebleu with their signatures, and the perplexity of references.
 
 
-SHOWN = 5  # examples that are kept with the figures
+LISTED_EXAMPLES = 5  # examples that are kept with the figures
 
 
 @dataclass(frozen=True)
@@ -226,7 +236,7 @@ class TranslationEvaluation:
         return self.nats / max(1, self.tokens)
 
     def to_dict(self) -> dict[str, Any]:
-        told = zip(self.translations[:SHOWN], self.references, strict=False)
+        examples = zip(self.translations[:LISTED_EXAMPLES], self.references, strict=False)
         return {
             "bleu": self.bleu,
             "chrf": self.chrf,
@@ -238,7 +248,8 @@ class TranslationEvaluation:
             "beams": self.beams,
             "seconds": round(self.seconds, 3),
             "examples": [
-                {"source": one.source, "translation": one.text, "reference": reference} for one, reference in told
+                {"source": translation.source, "translation": translation.text, "reference": reference}
+                for translation, reference in examples
             ],
         }
 
@@ -255,39 +266,39 @@ def evaluate_translations(
     """Translates all sources and compares with the references, one for each."""
     if not sources:
         raise InputError("there are no pairs to measure", hint="give texts and their translations")
-    translator, sides = run.translator, run.folder.tokenizer_pair
-    began = time.monotonic()
-    made = translate_texts(translator, sides, sources, beams=beams, penalty=penalty, progress=progress)
-    bleu, chrf, signatures = scores([one.text for one in made], references)
-    nats, tokens = _surprise(translator, sides, sources, references)
-    seconds = time.monotonic() - began
+    translator, tokenizers = run.translator, run.folder.tokenizer_pair
+    start_time = time.monotonic()
+    translations = translate_texts(translator, tokenizers, sources, beams=beams, penalty=penalty, progress=progress)
+    bleu, chrf, signatures = scores([translation.text for translation in translations], references)
+    nats, tokens = _reference_nats(translator, tokenizers, sources, references)
+    seconds = time.monotonic() - start_time
     return TranslationEvaluation(
-        bleu, chrf, signatures, nats, tokens, len(sources), beams, seconds, tuple(made), tuple(references)
+        bleu, chrf, signatures, nats, tokens, len(sources), beams, seconds, tuple(translations), tuple(references)
     )
 
 
-def scores(said: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
+def scores(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
     """BLEU, chrF, and how sacrebleu computed them; Chinese is compared by its characters."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     chinese = sum(map(has_han, references)) > len(references) / 2
     bleu, chrf = BLEU(tokenize="zh" if chinese else "13a"), CHRF()
-    found = [metric.corpus_score(list(said), [list(references)]).score for metric in (bleu, chrf)]
+    values = [metric.corpus_score(list(translations), [list(references)]).score for metric in (bleu, chrf)]
     signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
-    return found[0], found[1], signatures
+    return values[0], values[1], signatures
 
 
-def _surprise(
-    translator: Seq2Seq, sides: TokenizerPair, sources: Sequence[str], references: Sequence[str]
+def _reference_nats(
+    translator: Seq2Seq, tokenizers: TokenizerPair, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[float, int]:
     """Nats of all references given their sources, ends included, and their tokens; what is too long is left out."""
-    ends = eos_id(sides.source), eos_id(sides.target)
+    ends = eos_id(tokenizers.source), eos_id(tokenizers.target)
     rows = []
-    for tokenizer, end, texts in zip((sides.source, sides.target), ends, (sources, references), strict=True):
+    for tokenizer, end, texts in zip((tokenizers.source, tokenizers.target), ends, (sources, references), strict=True):
         ids, counts = tokenizer.encode_many(list(texts))
-        cut = np.split(ids, np.cumsum(counts)[:-1])
-        rows.append([np.append(one, end).astype(np.int64) for one in cut])
-    fits = [one for one in zip(*rows, strict=True) if max(map(len, one)) <= translator.max_length]
-    found = translator.score([one[0] for one in fits], [one[1] for one in fits], ends[1])
-    return -sum(float(one.sum(dtype=np.float64)) for one in found), sum(map(len, found))
+        sequences = np.split(ids, np.cumsum(counts)[:-1])
+        rows.append([np.append(sequence, end).astype(np.int64) for sequence in sequences])
+    fitting = [sequence for sequence in zip(*rows, strict=True) if max(map(len, sequence)) <= translator.max_length]
+    log_probs = translator.score([sequence[0] for sequence in fitting], [sequence[1] for sequence in fitting], ends[1])
+    return -sum(float(sequence.sum(dtype=np.float64)) for sequence in log_probs), sum(map(len, log_probs))

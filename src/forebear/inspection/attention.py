@@ -337,8 +337,8 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     for ids in (source, target):
         if len(ids) == 1:
             raise InputError("a text has no tokens", hint="write some text")
-        if encoder.context is not None and len(ids) > encoder.context:
-            what = f"{len(ids):,} tokens do not fit into the context of {encoder.context:,}"
+        if encoder.max_length is not None and len(ids) > encoder.max_length:
+            what = f"{len(ids):,} tokens do not fit into the context of {encoder.max_length:,}"
             raise InputError(what, hint="give a shorter text")
     seen = np.concatenate((ends[1:], target[:-1]))
     run.model.eval()

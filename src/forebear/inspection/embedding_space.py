@@ -11,7 +11,7 @@ import numpy as np
 from forebear.embeddings.knn import nearest_rows, row_blocks
 from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes, unit_rows
 from forebear.errors import InputError
-from forebear.tasks.metrics import is_constant, spearman
+from forebear.numerics import is_constant, spearman
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run

@@ -127,10 +127,10 @@ def reach(run: Run, texts: Sequence[str], far: int) -> GradientReach:
         raise InputError(f"--far is {far}", hint="look at least 1 token back")
     encoder = _encoder(run)
     limit = ""
-    if encoder.context is not None and far >= encoder.context:
-        far = encoder.context - 1
-        limit = f"its context is {encoder.context:,} tokens"
-    rows = _windows(_rows(run, texts), far, min(2 * far + 1, encoder.context or 2 * far + 1))
+    if encoder.max_length is not None and far >= encoder.max_length:
+        far = encoder.max_length - 1
+        limit = f"its context is {encoder.max_length:,} tokens"
+    rows = _windows(_rows(run, texts), far, min(2 * far + 1, encoder.max_length or 2 * far + 1))
     if not rows:
         what = f"no text is long enough to look {far:,} tokens back"
         raise InputError(what, hint="give a longer one (--in FILE), or look less far: --far 10")

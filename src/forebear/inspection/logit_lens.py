@@ -137,7 +137,7 @@ def _following(run: Run, text: str, at: int | None) -> tuple[np.ndarray, int]:
     row = make_row(run.tokenizer.encode(replace_surrogates(text)).ids, eos_id(run.tokenizer), ends=False)
     if at is not None:
         row = row[: _counted(at, len(row) - 1, "token") + 1]
-    context = run.model.encoder.context
+    context = run.model.encoder.max_length
     assert context is not None
     row = row[context_start(len(row), context) :]
     return row, len(row) - 1

@@ -209,9 +209,9 @@ def plot_positions(of: PositionTable, title: str, form: str) -> bytes:
 def _steps(axes: Axes, of: PositionTable) -> None:
     """What the best map of each step misses; of the sinusoid also how well the one that is known beforehand does."""
     steps = range(len(of.steps))
-    lines = {"a sinusoid": ("waves", SOFT, "--"), "random numbers": ("noise", SOFT, ":")}
+    lines = {"a sinusoid": ("sinusoid_error", SOFT, "--"), "random numbers": ("noise_error", SOFT, ":")}
     if of.kind != "sinusoid":
-        lines = {"this table": ("missed", "#1c4f9c", "-"), **lines}
+        lines = {"this table": ("map_error", "#1c4f9c", "-"), **lines}
     for name, (field, colour, style) in lines.items():
         values = [100 * getattr(step, field) for step in of.steps]
         axes.plot(steps, values, color=colour, ls=style, marker="o", ms=3, label=name)

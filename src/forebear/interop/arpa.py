@@ -1,6 +1,6 @@
-"""ARPA files, in which n-gram models travel: the n-grams of each length with log10 of probability and back-off weight.
+"""ARPA files of n-gram models, read and written: n-grams of each order with log10 probabilities and back-off weights.
 
-As elsewhere here, logarithms are natural and one id stands for both marks: <s> where a text begins, </s> where it ends.
+In memory, logarithms are natural and one id serves as both <s> and </s>, as in our n-gram models.
 """
 
 from __future__ import annotations
@@ -18,33 +18,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.errors import ForebearError, InputError
-from forebear.interop.word_vectors_files import PeekableStream, atomic_vector_file
+from forebear.interop.compressed_files import PeekableStream, atomic_compressed_file
 
 if TYPE_CHECKING:
     from forebear.kernels.arpa import WordHashTable
 
-# The lines of an ARPA file, understood one by one: whatever is not as it should be is refused with its line.
-
-
-DATA = "\\data\\"  # what such a file begins with
+DATA = "\\data\\"  # first line of the format
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
-UNK_UPPER = "<UNK>"  # some programs write it so
-BEGINS, ENDS = -1, 1  # what numbers of words <s> and </s> have; <unk> has 0
-MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
-NOT_ONE = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
+UNK_UPPER = "<UNK>"  # spelling of some programs
+BOS_ID, EOS_ID = -1, 1  # while reading; <unk> is 0
+BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
+FORMAT_HINT = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
 REPAIR_HINT = "mend this line, or have the program that wrote the file write it again"
-CUT = "it was cut short: fetch or write it again"
-ARPA_LINES_BLOCK, LONGEST = 1 << 20, 1 << 22  # bytes read at once, and of the longest line
-MOST = 1 << 10  # the longest n-grams that are read; who says longer ones is damaged
-LARGEST = 1e300  # back-off weights: beyond, none can be reckoned with
-DIGITS = 18  # of a number of n-grams
+TRUNCATED_HINT = "it was cut short: fetch or write it again"
+BLOCK_BYTES, MAX_LINE_BYTES = 1 << 20, 1 << 22
+MAX_ORDER = 1 << 10  # a file that declares a higher order is corrupt
+MAX_BACKOFF = 1e300  # log10; larger weights overflow
+MAX_COUNT_DIGITS = 18  # of an n-gram count in the header
 
 
 @dataclass(frozen=True, eq=False)
 class ArpaSection:
-    """A section of a file: its n-grams, their logarithms to base 10, and the line of the first.
+    """The n-grams of one order, their log10 probabilities and weights, and the line number of the first.
 
-    The longest n-grams have no back-off weights: those are an empty array.
+    The highest order has no back-off weights: an empty array.
     """
 
     rows: np.ndarray  # (size, n) int32
@@ -54,37 +51,37 @@ class ArpaSection:
 
 
 class ArpaLineReader:
-    """The lines of a file, with the number of the one at hand for whoever must complain about it."""
+    """Parses an ARPA file line by line; errors name the current line."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
         self.words = [UNK, EOS]
-        self.numbers = {UNK: 0, UNK_UPPER: 0, EOS: ENDS, BOS: BEGINS}
+        self.numbers = {UNK: 0, UNK_UPPER: 0, EOS: EOS_ID, BOS: BOS_ID}
         self.block, self.at, self._blocks = b"", 0, self._read()
 
     # -- bytes
 
     def _read(self) -> Iterator[bytes]:
-        """Whole lines, many at a time, each with its end."""
+        """Blocks of complete lines, each line with its newline."""
         try:
             with PeekableStream(self.path) as stream:
-                rest = stream.read(len(MARK)).removeprefix(MARK)
-                while block := stream.read(ARPA_LINES_BLOCK):
-                    cut = block.rfind(b"\n") + 1
-                    if cut:
-                        yield rest + block[:cut]
-                    rest = block[cut:] if cut else rest + block
-                    if len(rest) > LONGEST:
-                        raise InputError(f"this line does not end within {LONGEST >> 20} MiB", hint=NOT_ONE)
+                rest = stream.read(len(BOM)).removeprefix(BOM)
+                while block := stream.read(BLOCK_BYTES):
+                    end = block.rfind(b"\n") + 1
+                    if end:
+                        yield rest + block[:end]
+                    rest = block[end:] if end else rest + block
+                    if len(rest) > MAX_LINE_BYTES:
+                        raise InputError(f"this line does not end within {MAX_LINE_BYTES >> 20} MiB", hint=FORMAT_HINT)
                 if rest:
                     yield rest + b"\n"
         except InputError as error:
-            # Nobody knows how many lines were lost with what could not be unpacked.
+            # How many lines the corrupt compressed part held is unknown.
             line = None if "cannot be read" in error.message else self.number + 1
             raise InputError(error.message, file=self.path, line=line, hint=error.hint) from error
 
     def has_more(self) -> bool:
-        """Whether there are lines from the place `at` of `block` on; reads more of them where that is needed."""
+        """Whether there is another line; reads the next block if this one is used up."""
         while self.at >= len(self.block):
             block = next(self._blocks, None)
             if block is None:
@@ -96,10 +93,10 @@ class ArpaLineReader:
         """The next line; None after the last."""
         if not self.has_more():
             return None
-        begin, end = self.at, self.block.index(b"\n", self.at)
+        start, end = self.at, self.block.index(b"\n", self.at)
         self.at = end + 1
         self.number += 1
-        return self.decoded(self.block[begin:end])
+        return self.decoded(self.block[start:end])
 
     def decoded(self, line: bytes) -> str:
         try:
@@ -108,44 +105,44 @@ class ArpaLineReader:
             hint = "fetch it again, or make it UTF-8: iconv -f … -t UTF-8"
             raise self.error("is damaged or no UTF-8 text", hint) from None
 
-    def error(self, what: str, hint: str = REPAIR_HINT) -> InputError:
-        return InputError(what, file=self.path, line=max(self.number, 1), hint=hint)
+    def error(self, message: str, hint: str = REPAIR_HINT) -> InputError:
+        return InputError(message, file=self.path, line=max(self.number, 1), hint=hint)
 
-    # -- what stands around the n-grams
+    # --- Header, section titles and end ---
 
-    def read_line(self, wanted: str) -> str:
-        """The next line that is not blank."""
+    def read_line(self, expected: str) -> str:
+        """The next non-blank line."""
         while (line := self.line()) is not None:
             if line.strip(" \t"):
                 return line
-        raise self.error(f"the file ends where {wanted} should be", CUT)
+        raise self.error(f"the file ends where {expected} should be", TRUNCATED_HINT)
 
     def read_header(self) -> list[int]:
-        """How many n-grams of each length the file says it has."""
+        """The declared number of n-grams of each order."""
         if (line := self.read_line(DATA).strip()) != DATA:
-            raise self.error(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", NOT_ONE)
+            raise self.error(f"no ARPA file: begins with {line[:40]!r} instead of {DATA}", FORMAT_HINT)
         sizes: list[int] = []
         while (line := self.line()) is not None:
-            found = re.fullmatch(rf"ngram\s+(\d{{1,{DIGITS}}})\s*=\s*(\d{{1,{DIGITS}}})\s*", line)
-            if found is None:
+            match = re.fullmatch(rf"ngram\s+(\d{{1,{MAX_COUNT_DIGITS}}})\s*=\s*(\d{{1,{MAX_COUNT_DIGITS}}})\s*", line)
+            if match is None:
                 break
-            if int(found[1]) != len(sizes) + 1 or len(sizes) == MOST:
+            if int(match[1]) != len(sizes) + 1 or len(sizes) == MAX_ORDER:
                 raise self.error(f"the number of {len(sizes) + 1}-grams should stand here")
-            sizes.append(int(found[2]))
+            sizes.append(int(match[2]))
         if not sizes or (line or "").strip():
             raise self.error("the numbers of n-grams (ngram 1=…) and then a blank line should stand here")
         return sizes
 
-    def section(self, n: int, size: int, longest: bool) -> ArpaSection:
-        """The n-grams of n words. Single words get their numbers here; the longer ones are made of those."""
+    def section(self, n: int, size: int, is_highest: bool) -> ArpaSection:
+        """The section of order n. The unigram section assigns the word ids that higher orders use."""
         title = f"\\{n}-grams:"
         if self.read_line(title).strip() != title:
             raise self.error(f"{title} should stand here, or an n-gram more than the beginning of the file says")
-        first = self.number + 1
-        rows, logs, backoffs = self.read_entries(n, size, longest)
+        first_line = self.number + 1
+        rows, log_probs, backoffs = self.read_entries(n, size, is_highest)
         if (self.line() or "").strip():
             raise self.error(f"more {n}-grams than the {size} that the beginning of the file says")
-        return ArpaSection(rows, logs, backoffs, first)
+        return ArpaSection(rows, log_probs, backoffs, first_line)
 
     def read_end(self) -> None:
         if (line := self.read_line("\\end\\").strip()) != "\\end\\":
@@ -155,42 +152,42 @@ class ArpaLineReader:
                 raise self.error(f"text after \\end\\: {line[:40]!r}")
         self.block = b""
 
-    # -- n-grams
+    # --- N-grams ---
 
-    def read_entries(self, n: int, size: int, longest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows (size, n), log10 P and, but for the longest, back-off weights of the next lines."""
-        rows, logs, backoffs = array("i"), array("d"), array("d")
+    def read_entries(self, n: int, size: int, is_highest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Word ids (size, n), log10 P and back-off weights (empty for the highest order) of the next lines."""
+        rows, log_probs, backoffs = array("i"), array("d"), array("d")
         for _ in range(size):
             line = self.line()
             if line is None:
                 raise self.missing_entries_error(n, size)
-            value, found, backoff = self.read_entry(line, n, longest)
-            rows.extend([self.read_unigram(found[0])] if n == 1 else self.word_ids(found))
-            logs.append(value)
-            if not longest:
+            value, words, backoff = self.read_entry(line, n, is_highest)
+            rows.extend([self.read_unigram(words[0])] if n == 1 else self.word_ids(words))
+            log_probs.append(value)
+            if not is_highest:
                 backoffs.append(backoff)
-        made = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
-        return made.reshape(-1, n), np.array(logs), np.array(backoffs)
+        ids = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
+        return ids.reshape(-1, n), np.array(log_probs), np.array(backoffs)
 
     def missing_entries_error(self, n: int, size: int) -> InputError:
-        return self.error(f"the file ends before its {size} {n}-grams do", CUT)
+        return self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
 
-    def read_entry(self, line: str, n: int, longest: bool) -> tuple[float, list[str], float]:
-        """log10 P, words, back-off weight (0 where none is told)."""
+    def read_entry(self, line: str, n: int, is_highest: bool) -> tuple[float, list[str], float]:
+        """log10 P, words and back-off weight (0 if the line has none)."""
         if not line.strip():
             raise self.error(f"fewer {n}-grams than the beginning of the file says")
         fields = line.replace("\t", " ").split(" ")
         if "" in fields:
-            fields = [mine for mine in fields if mine]
+            fields = [field for field in fields if field]
         try:
             if not n + 1 <= len(fields) <= n + 2:
                 raise ValueError
             value, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
             raise self.error(f"not log10 P, {n} words and perhaps a back-off weight: {line[:60]!r}") from None
-        if not value <= 0 or not backoff < LARGEST:
+        if not value <= 0 or not backoff < MAX_BACKOFF:
             raise self.error(f"{fields[0]} is no log10 of a probability, or {backoff} no weight")
-        if longest and backoff:
+        if is_highest and backoff:
             raise self.error("one of the longest n-grams has a back-off weight")
         return value, fields[1 : n + 1], backoff
 
@@ -200,137 +197,137 @@ class ArpaLineReader:
             self.words.append(word)
         return self.numbers[word]
 
-    def word_ids(self, found: list[str]) -> list[int]:
+    def word_ids(self, words: list[str]) -> list[int]:
         try:
-            ids = [self.numbers[word] for word in found]
+            ids = [self.numbers[word] for word in words]
         except KeyError as error:
             raise self.error(f"{error} is not among the single words") from None
-        if BEGINS in ids[1:] or ENDS in ids[:-1]:
+        if BOS_ID in ids[1:] or EOS_ID in ids[:-1]:
             raise self.error(f"{BOS} is not the first word, or {EOS} not the last")
-        return [ENDS if ids[0] == BEGINS else ids[0], *ids[1:]]
+        return [EOS_ID if ids[0] == BOS_ID else ids[0], *ids[1:]]
 
 
-# The same as the lines of an ARPA file one by one, many at a time: what a large file is read with.
+# --- The same in blocks, for large files ---
 #
-# Compiled loops read what has the usual form; a line that has not is understood, or refused, as `Lines` does it.
+# Compiled loops parse regular lines; irregular lines go through `ArpaLineReader`, which parses or rejects them.
 
 
-ARPA_BLOCKS_MARKS = {BOS: BEGINS, EOS: ENDS, UNK: 0, UNK_UPPER: 0}
-LEAST = 1 << 12  # rows there is room for at first, where the file is packed and nobody knows its length
+MARKER_IDS = {BOS: BOS_ID, EOS: EOS_ID, UNK: 0, UNK_UPPER: 0}
+MIN_CAPACITY = 1 << 12  # initial rows; the uncompressed size of a compressed file is unknown
 
 
 class ArpaBlockReader(ArpaLineReader):
-    """Lines whose n-grams are read in blocks."""
+    """Parses the n-grams of a file in blocks, with compiled loops."""
 
     table: WordHashTable
 
-    def read_entries(self, n: int, size: int, longest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        # A line takes at least two bytes a field: what the file says of itself must not decide how much memory is used.
-        room = min(size, max(LEAST, self.path.stat().st_size // (2 * n + 2)))
-        rows, logs = np.empty((room, n), np.int32), np.empty(room)
-        backoffs, names, read = None if longest else np.empty(room), [], 0
+    def read_entries(self, n: int, size: int, is_highest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        # A line takes at least two bytes per field: memory must not depend on what the header declares.
+        capacity = min(size, max(MIN_CAPACITY, self.path.stat().st_size // (2 * n + 2)))
+        rows, log_probs = np.empty((capacity, n), np.int32), np.empty(capacity)
+        backoffs, words, read = None if is_highest else np.empty(capacity), [], 0
         while read < size:
             if not self.has_more():
                 raise self.missing_entries_error(n, size)
-            if read == len(logs):
-                _resized(min(size, 2 * read), rows, logs, backoffs)
+            if read == len(log_probs):
+                _resize_arrays(min(size, 2 * read), rows, log_probs, backoffs)
             weights = None if backoffs is None else backoffs[read:]
             if n == 1:
-                names += self._single(logs[read:], weights)
-                read = len(names)
+                words += self._read_unigram_lines(log_probs[read:], weights)
+                read = len(words)
             else:
-                read += self._longer(rows[read:], logs[read:], weights)
-        _resized(size, rows, logs, backoffs)
+                read += self._read_ngram_lines(rows[read:], log_probs[read:], weights)
+        _resize_arrays(size, rows, log_probs, backoffs)
         if n == 1:
-            rows[:, 0] = self._entered(names)
-        return rows, logs, np.zeros(0) if backoffs is None else backoffs
+            rows[:, 0] = self._assign_word_ids(words)
+        return rows, log_probs, np.zeros(0) if backoffs is None else backoffs
 
-    def _single(self, logs: np.ndarray, backoffs: np.ndarray | None) -> list[str]:
-        """The words of the next lines; fills the arrays with their numbers."""
+    def _read_unigram_lines(self, log_probs: np.ndarray, backoffs: np.ndarray | None) -> list[str]:
+        """The words of the next unigram lines; fills the arrays with their values."""
         from forebear.kernels.arpa import parse_unigram_lines
 
         text = np.frombuffer(self.block, np.uint8)
-        count, at, pool, odd = parse_unigram_lines(text, self.at, logs, backoffs)
-        sound = count
+        count, offset, word_bytes, irregular = parse_unigram_lines(text, self.at, log_probs, backoffs)
+        num_valid = count
         try:
-            names = pool.decode().split("\n")[:count]
+            words = word_bytes.decode().split("\n")[:count]
         except UnicodeDecodeError as error:
-            sound, names = pool.count(b"\n", 0, error.start), []
-        for row, line in self._odd(odd, sound):
-            logs[row], (name,), weight = self.read_entry(line, 1, backoffs is None)
+            num_valid, words = word_bytes.count(b"\n", 0, error.start), []
+        for row, line in self._irregular_lines(irregular, num_valid):
+            log_probs[row], (word,), weight = self.read_entry(line, 1, backoffs is None)
             if backoffs is not None:
                 backoffs[row] = weight
-            if names:
-                names[row] = name
-        if sound < count:
-            self.number += sound + 1
-            self.decoded(pool.split(b"\n")[sound])  # which complains
-        self.number, self.at = self.number + count, at
-        return names
+            if words:
+                words[row] = word
+        if num_valid < count:
+            self.number += num_valid + 1
+            self.decoded(word_bytes.split(b"\n")[num_valid])  # raises the error
+        self.number, self.at = self.number + count, offset
+        return words
 
-    def _longer(self, rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None) -> int:
-        """Fills the arrays with the n-grams of the next lines; how many they are."""
+    def _read_ngram_lines(self, rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> int:
+        """Fills the arrays with the n-grams of the next lines; returns their number."""
         from forebear.kernels.arpa import parse_ngram_lines
 
         text = np.frombuffer(self.block, np.uint8)
-        count, at, odd = parse_ngram_lines(text, self.at, self.table, rows, logs, backoffs)
-        if len(odd) and len(self.numbers) == len(
-            ARPA_BLOCKS_MARKS
-        ):  # the table of the loops is no dictionary of Python's
-            self.numbers.update((word, number) for number, word in enumerate(self.words) if number > ENDS)
-        for row, line in self._odd(odd, count):
-            logs[row], found, weight = self.read_entry(line, rows.shape[1], backoffs is None)
-            rows[row] = self.word_ids(found)
+        count, offset, irregular = parse_ngram_lines(text, self.at, self.table, rows, log_probs, backoffs)
+        if len(irregular) and len(self.numbers) == len(MARKER_IDS):  # the loops have a hash table of their own
+            self.numbers.update((word, number) for number, word in enumerate(self.words) if number > EOS_ID)
+        for row, line in self._irregular_lines(irregular, count):
+            log_probs[row], words, weight = self.read_entry(line, rows.shape[1], backoffs is None)
+            rows[row] = self.word_ids(words)
             if backoffs is not None:
                 backoffs[row] = weight
-        self.number, self.at = self.number + count, at
+        self.number, self.at = self.number + count, offset
         return count
 
-    def _odd(self, odd: np.ndarray, before: int) -> Iterator[tuple[int, str]]:
-        """Lines of no usual form, and which of the block's they are; while they are looked at, theirs is the number."""
-        base = self.number
-        for row, begin in odd.tolist():
-            if row < before:
-                self.number = base + row + 1
-                yield row, self.decoded(self.block[begin : self.block.index(b"\n", begin)])
-        self.number = base
+    def _irregular_lines(self, irregular: np.ndarray, num_valid: int) -> Iterator[tuple[int, str]]:
+        """Irregular lines with their rows; sets the line number to theirs while they are processed."""
+        block_line = self.number
+        for row, start in irregular.tolist():
+            if row < num_valid:
+                self.number = block_line + row + 1
+                yield row, self.decoded(self.block[start : self.block.index(b"\n", start)])
+        self.number = block_line
 
-    def _entered(self, names: list[str]) -> np.ndarray:
-        """The numbers of all single words, which can be found from now on."""
+    def _assign_word_ids(self, words: list[str]) -> np.ndarray:
+        """Assigns ids to all words of the unigram section and builds the hash table."""
         from forebear.kernels.arpa import build_word_table
 
-        ids = np.zeros(len(names), np.int32)
-        marks = [row for row, name in enumerate(names) if name in ARPA_BLOCKS_MARKS]
-        plain = np.delete(np.arange(len(names)), marks)
-        ids[plain] = np.arange(len(self.words), len(self.words) + len(plain))
-        ids[marks] = [ARPA_BLOCKS_MARKS[names[row]] for row in marks]
-        self.words += [name for name in names if name not in ARPA_BLOCKS_MARKS]
-        self.table, again = build_word_table("".join(name + "\n" for name in names).encode(), ids)
-        if again >= 0:
-            ids[again] = ids[names.index(names[again])]
+        ids = np.zeros(len(words), np.int32)
+        marker_rows = [row for row, word in enumerate(words) if word in MARKER_IDS]
+        word_rows = np.delete(np.arange(len(words)), marker_rows)
+        ids[word_rows] = np.arange(len(self.words), len(self.words) + len(word_rows))
+        ids[marker_rows] = [MARKER_IDS[words[row]] for row in marker_rows]
+        self.words += [word for word in words if word not in MARKER_IDS]
+        self.table, duplicate = build_word_table("".join(word + "\n" for word in words).encode(), ids)
+        if duplicate >= 0:
+            ids[duplicate] = ids[words.index(words[duplicate])]
         return ids
 
 
-def _resized(size: int, *arrays: np.ndarray | None) -> None:
-    """Arrays that nothing else looks into can grow and shrink where they are."""
-    for mine in arrays:
-        if mine is not None and len(mine) != size:
-            mine.resize((size, *mine.shape[1:]), refcheck=False)
+def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
+    """Resizes arrays in place; nothing else may refer to their memory."""
+    for values in arrays:
+        if values is not None and len(values) != size:
+            values.resize((size, *values.shape[1:]), refcheck=False)
 
 
-ARPA_MARKERS = (BOS, EOS, UNK, UNK_UPPER)  # what readers of such files take for a mark
-LOG_ZERO = -99.0  # what stands for log10 of 0 in such files, SRILM's too; the number itself no count comes near to
-MUCH = 1 << 22  # bytes of a file; a smaller one is read before the compiled loops are loaded
-MANY = 1 << 19  # n-grams; fewer are written before the compiled loops are loaded
-BLOCK = 1 << 16  # n-grams written at once
-MISSING = -100.0  # log10 P of unknown words where a file has no entry for them; KenLM takes the same
+# --- Whole files ---
+
+ARPA_MARKERS = (BOS, EOS, UNK, UNK_UPPER)  # words with a special meaning to readers of ARPA files
+LOG_ZERO = -99.0  # stands for log10 of 0, as in SRILM; no real count comes near it
+COMPILED_MIN_BYTES = 1 << 22  # smaller files are read faster than the compiled loops load
+COMPILED_MIN_NGRAMS = 1 << 19  # fewer n-grams are written faster than the compiled loops load
+BLOCK_NGRAMS = 1 << 16  # written at once
+MISSING_UNK_LOG_PROB = -100.0  # log10 P of unknown words if a file has no <unk>, as in KenLM
 
 
 @dataclass(frozen=True, eq=False)
 class ArpaModel:
-    """What a file holds: words by id, and for n = 1, 2, … the n-grams (size, n) with log P and back-off weights.
+    """The contents of a file: words by id, and by order the n-grams (size, n) with natural log P and back-off weights.
 
-    The longest n-grams have no back-off weights. `notes` tell what a person should know about the file.
+    The highest order has no back-off weights. `notes` are messages about the file for the user.
     """
 
     words: list[str]
@@ -342,199 +339,220 @@ class ArpaModel:
     eos_id: int = 1
 
 
-# -- words
+# --- Escaped words ---
 
 
 def escape_word(word: str) -> str:
-    r"""A word as one that these files can hold: white space, control characters and \ become \u0020 and the like.
+    r"""The word as it can be written in a file: whitespace, control characters and \ become \u0020 and the like.
 
-    So does the < of a word that looks like a mark.
+    So does the < of a word that equals a marker.
     """
     if word in ARPA_MARKERS:
         return r"\u003c" + word[1:]
     if word.isprintable() and " " not in word and "\\" not in word:
         return word
-    return "".join(map(_escaped, word))
+    return "".join(map(_escape_character, word))
 
 
-def _escaped(character: str) -> str:
-    odd = character.isspace() or ord(character) < 32 or ord(character) == 127 or character == "\\"
-    return rf"\u{ord(character):04x}" if odd else character
+def _escape_character(character: str) -> str:
+    needs_escape = character.isspace() or ord(character) < 32 or ord(character) == 127 or character == "\\"
+    return rf"\u{ord(character):04x}" if needs_escape else character
 
 
 def unescaped(word: str) -> str:
-    """The word again. One that looked like a mark stays as it is: here too it must not be taken for one."""
+    """The original word. An escaped marker stays escaped, so that it is not taken for the marker here either."""
 
-    def plain(found: re.Match[str]) -> str:
-        character = chr(int(found[1], 16))
-        return character if _escaped(character) == found[0] else found[0]
+    def plain(match: re.Match[str]) -> str:
+        character = chr(int(match[1], 16))
+        return character if _escape_character(character) == match[0] else match[0]
 
     return re.sub(r"\\u([0-9a-f]{4})", plain, word) if "\\" in word else word
 
 
-# -- writing
+# --- Writing ---
 
 
 def write_arpa(
     path: str | os.PathLike[str],
     words: Sequence[str],
     ngrams: Sequence[np.ndarray],
-    logs: Sequence[np.ndarray],
+    log_probs: Sequence[np.ndarray],
     backoffs: Sequence[np.ndarray],
     *,
-    end: int,
-    unknown: int | None,
+    eos_id: int,
+    unk_id: int | None,
     quickly: bool | None = None,
 ) -> None:
-    """Writes such arrays, the file whole or not at all; packed where its name ends with .gz or .zst.
+    """Write an ARPA file atomically; compressed if its name ends in .gz or .zst.
 
-    Where nothing can be unknown, <unk> gets probability 0. `quickly`: with compiled loops, which gives the same bytes
-    and pays for many n-grams; None: if there are many.
+    Args:
+        words: The vocabulary by id.
+        ngrams: Per order, the n-grams (size, n) as word ids.
+        log_probs: Per order, natural log probabilities.
+        backoffs: Per order except the highest, natural log back-off weights.
+        eos_id: The token that serves as both <s> and </s>.
+        unk_id: The unknown token; None writes an <unk> of probability 0.
+        quickly: Use compiled loops (same bytes). None: if there are many n-grams.
     """
-    names = [*map(escape_word, words), BOS, UNK]
-    begin = len(words)
-    names[end] = EOS
-    names[unknown if unknown is not None else -1] = UNK
+    escaped = [*map(escape_word, words), BOS, UNK]
+    bos_id = len(words)
+    escaped[eos_id] = EOS
+    escaped[unk_id if unk_id is not None else -1] = UNK
     for rows in ngrams:
         if rows.size and not 0 <= rows.min() <= rows.max() < len(words):
             raise ForebearError(f"n-grams hold ids outside 0 to {len(words) - 1}, and there are no other words")
-    # The beginning of a text becomes a word of its own, never predicted, and takes the end's weight with it.
-    single = np.append(ngrams[0], [[begin]] if unknown is not None else [[begin], [begin + 1]], axis=0)
-    more = np.zeros(len(single) - len(ngrams[0]))
-    levels = [(single, np.append(logs[0], more - np.inf)), *zip(ngrams[1:], logs[1:], strict=True)]
+    # <s> becomes a separate word that is never predicted and takes over the back-off weight of </s>.
+    unigrams = np.append(ngrams[0], [[bos_id]] if unk_id is not None else [[bos_id], [bos_id + 1]], axis=0)
+    marker_values = np.zeros(len(unigrams) - len(ngrams[0]))
+    levels = [(unigrams, np.append(log_probs[0], marker_values - np.inf)), *zip(ngrams[1:], log_probs[1:], strict=True)]
     weights = [None if n == len(levels) else backoffs[n - 1] for n in range(1, len(levels) + 1)]
     if weights[0] is not None:
-        weights[0] = np.append(weights[0], more)
-        ends = single[:, 0] == end
-        weights[0][single[:, 0] == begin], weights[0][ends] = weights[0][ends], 0.0
-    laid = _laying(names, sum(map(len, ngrams)) >= MANY if quickly is None else quickly)
-    with atomic_vector_file(path) as file:
+        weights[0] = np.append(weights[0], marker_values)
+        eos_rows = unigrams[:, 0] == eos_id
+        weights[0][unigrams[:, 0] == bos_id], weights[0][eos_rows] = weights[0][eos_rows], 0.0
+    format_block = _line_formatter(
+        escaped, sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS if quickly is None else quickly
+    )
+    with atomic_compressed_file(path) as file:
         sizes = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
         file.write(f"{DATA}\n{sizes}".encode())
         for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
             file.write(f"\n\\{n}-grams:\n".encode())
-            for at in range(0, len(rows), BLOCK):
-                part = slice(at, at + BLOCK)
-                mine = np.array(rows[part], np.int32)
+            for start in range(0, len(rows), BLOCK_NGRAMS):
+                block = slice(start, start + BLOCK_NGRAMS)
+                ngram_rows = np.array(rows[block], np.int32)
                 if n > 1:
-                    mine[mine[:, 0] == end, 0] = begin
-                tens = _tens(np.minimum(values[part], 0))  # rounding may exceed 0
-                file.write(laid(mine, tens, None if tails is None else _tens(tails[part])))
+                    ngram_rows[ngram_rows[:, 0] == eos_id, 0] = bos_id
+                log10_probs = _to_log10(np.minimum(values[block], 0))  # rounding may exceed 0
+                file.write(format_block(ngram_rows, log10_probs, None if tails is None else _to_log10(tails[block])))
         file.write(b"\n\\end\\\n")
 
 
-def _tens(logs: np.ndarray) -> np.ndarray:
-    return np.maximum(logs / math.log(10), LOG_ZERO)
+def _to_log10(log_probs: np.ndarray) -> np.ndarray:
+    return np.maximum(log_probs / math.log(10), LOG_ZERO)
 
 
-def _laying(
-    names: list[str], quickly: bool
+def _line_formatter(
+    words: list[str], quickly: bool
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], bytes | memoryview]:
-    """What makes lines of n-grams (size, n), log10 P and back-off weights."""
+    """A function from n-grams (size, n), log10 P and back-off weights to lines."""
     if not quickly:
-        return partial(lines_of, names)
+        return partial(lines_of, words)
     from forebear.kernels.arpa import format_ngram_lines, word_bytes
 
-    return partial(format_ngram_lines, word_bytes(names))
+    return partial(format_ngram_lines, word_bytes(words))
 
 
-def lines_of(names: list[str], rows: np.ndarray, logs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
-    """The lines of n-grams as bytes."""
+def lines_of(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
+    """The lines of n-grams (size, n); the readable twin of `kernels.arpa.format_ngram_lines`."""
     words = [map(names.__getitem__, column.tolist()) for column in rows.T]
-    fields = [map("%.9g".__mod__, logs.tolist()), map(" ".join, zip(*words, strict=True))]
+    fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*words, strict=True))]
     if backoffs is not None:
         fields.append(map("%.9g".__mod__, backoffs.tolist()))
     return "".join(line + "\n" for line in map("\t".join, zip(*fields, strict=True))).encode()
 
 
-# -- reading
+# --- Reading ---
 
 
 def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> ArpaModel:
-    """Reads a file, plain or packed by gzip or zstd; whatever is not as such files are is refused with its line.
+    """Read an ARPA file (plain, gzip or zstd).
 
-    `quickly`: with compiled loops, which gives the same and pays for large files; None: if it is one.
+    Args:
+        quickly: Use compiled loops (same result). None: if the file is large.
+
+    Raises:
+        InputError: The file is not valid; the error names the line.
     """
     path = Path(path)
     if quickly is None:
-        quickly = path.is_file() and path.stat().st_size >= MUCH
-    lines = ArpaBlockReader(path) if quickly else ArpaLineReader(path)
-    sizes = lines.read_header()
-    single, notes = _single(path, lines.section(1, sizes[0], len(sizes) == 1))
-    levels = [single, *(lines.section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
-    lines.read_end()
-    _check(path, levels, len(lines.words), quickly)
-    logs, backoffs = [level.log_probs for level in levels], [level.backoffs for level in levels[:-1]]
-    unknown = int((logs[0][levels[0].rows[:, 0] == 0] == LOG_ZERO).sum())  # words, which many files hold impossible
-    if zeros := sum(_impossible(values) for values in (*logs, *backoffs)) - unknown:
-        told = "1 number of the file is" if zeros == 1 else f"{zeros:,} numbers of the file are"
-        notes.append(f"{told} {LOG_ZERO:g}, which stands for a probability or weight of 0")
+        quickly = path.is_file() and path.stat().st_size >= COMPILED_MIN_BYTES
+    reader = ArpaBlockReader(path) if quickly else ArpaLineReader(path)
+    sizes = reader.read_header()
+    unigrams, notes = _merge_sentence_markers(path, reader.section(1, sizes[0], len(sizes) == 1))
+    levels = [unigrams, *(reader.section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
+    reader.read_end()
+    _check_ngrams(path, levels, len(reader.words), quickly)
+    log_probs, backoffs = [level.log_probs for level in levels], [level.backoffs for level in levels[:-1]]
+    num_unk_zeros = int(
+        (log_probs[0][levels[0].rows[:, 0] == 0] == LOG_ZERO).sum()
+    )  # words, which many files hold impossible
+    if zeros := sum(_restore_log_zeros(values) for values in (*log_probs, *backoffs)) - num_unk_zeros:
+        subject = "1 number of the file is" if zeros == 1 else f"{zeros:,} numbers of the file are"
+        notes.append(f"{subject} {LOG_ZERO:g}, which stands for a probability or weight of 0")
     with np.errstate(over="ignore"):
-        for values in (*logs, *backoffs):
-            values *= math.log(10)  # where they are: a copy of everything would be the peak of memory
-    return ArpaModel([unescaped(word) for word in lines.words], [level.rows for level in levels], logs, backoffs, notes)
+        for values in (*log_probs, *backoffs):
+            values *= math.log(10)  # in place: copies would determine the peak of memory
+    return ArpaModel(
+        [unescaped(word) for word in reader.words], [level.rows for level in levels], log_probs, backoffs, notes
+    )
 
 
-def _impossible(values: np.ndarray) -> int:
-    """Makes log 0 of what stands for it, and says how often that is."""
+def _restore_log_zeros(values: np.ndarray) -> int:
+    """Replaces LOG_ZERO with -inf in place; returns how many there were."""
     zeros = values == LOG_ZERO
     values[zeros] = -np.inf
     return int(zeros.sum())
 
 
-def _single(path: Path, level: ArpaSection) -> tuple[ArpaSection, list[str]]:
-    """Single words with the beginning of a text made part of the end: of each, the number that is used."""
+def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection, list[str]]:
+    """Unigrams with <s> merged into </s>: the probability of </s>, the back-off weight of <s>."""
     ids = level.rows[:, 0]
-    places, firsts = np.unique(ids, return_index=True)
-    if len(places) < len(ids):
-        again = int(np.delete(np.arange(len(ids)), firsts).min())
-        raise InputError("this word is there twice", file=path, line=level.line + again, hint=REPAIR_HINT)
-    at = dict.fromkeys((BEGINS, ENDS, 0), -1) | {int(ids[row]): int(row) for row in firsts[: ENDS - BEGINS + 1]}
-    if at[BEGINS] < 0 or at[ENDS] < 0:
+    known_ids, first_rows = np.unique(ids, return_index=True)
+    if len(known_ids) < len(ids):
+        duplicate = int(np.delete(np.arange(len(ids)), first_rows).min())
+        raise InputError("this word is there twice", file=path, line=level.line + duplicate, hint=REPAIR_HINT)
+    row_of = dict.fromkeys((BOS_ID, EOS_ID, 0), -1) | {
+        int(ids[row]): int(row) for row in first_rows[: EOS_ID - BOS_ID + 1]
+    }
+    if row_of[BOS_ID] < 0 or row_of[EOS_ID] < 0:
         hint = "estimate the model again with sentence marks"
         raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.line, hint=hint)
     backoffs = level.backoffs.copy() if len(level.backoffs) else np.zeros(len(ids))
-    backoffs[at[ENDS]] = backoffs[at[BEGINS]]
-    keep = ids != BEGINS
-    ids, logs, backoffs, notes = ids[keep], level.log_probs[keep], backoffs[keep], []
-    if at[0] < 0:
-        notes.append(f"the file has no {UNK}: unknown words get log10 P = {MISSING:g}, as KenLM does")
-        ids, logs, backoffs = np.append(ids, np.int32(0)), np.append(logs, MISSING), np.append(backoffs, 0.0)
-    if abs((total := float((10.0**logs).sum())) - 1) > 1e-3:
+    backoffs[row_of[EOS_ID]] = backoffs[row_of[BOS_ID]]
+    kept = ids != BOS_ID
+    ids, log_probs, backoffs, notes = ids[kept], level.log_probs[kept], backoffs[kept], []
+    if row_of[0] < 0:
+        notes.append(f"the file has no {UNK}: unknown words get log10 P = {MISSING_UNK_LOG_PROB:g}, as KenLM does")
+        ids, log_probs, backoffs = (
+            np.append(ids, np.int32(0)),
+            np.append(log_probs, MISSING_UNK_LOG_PROB),
+            np.append(backoffs, 0.0),
+        )
+    if abs((total := float((10.0**log_probs).sum())) - 1) > 1e-3:
         notes.append(f"the probabilities of single words sum to {total:.4f}, not to 1")
-    return ArpaSection(ids[:, None], logs, backoffs, level.line), notes
+    return ArpaSection(ids[:, None], log_probs, backoffs, level.line), notes
 
 
-def _check(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool) -> None:
-    """Every n-gram is there once, and so is what it begins with: without that it could not be found."""
+def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool) -> None:
+    """Checks that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
     check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(checked, vocabulary)
     if quickly:
         from forebear.kernels.arpa_checking import check_ngram_prefixes as check
     known: list[Any] = []
     for n, level in enumerate(levels[1:], start=2):
-        lost, again = check(known, level.rows)
-        if lost >= 0:
-            what = f"the first {n - 1} words of this n-gram have no entry of their own"
-            raise InputError(what, file=path, line=level.line + lost, hint=REPAIR_HINT)
-        if again >= 0:
-            raise InputError("this n-gram is there twice", file=path, line=level.line + again, hint=REPAIR_HINT)
+        orphan, duplicate = check(known, level.rows)
+        if orphan >= 0:
+            message = f"the first {n - 1} words of this n-gram have no entry of their own"
+            raise InputError(message, file=path, line=level.line + orphan, hint=REPAIR_HINT)
+        if duplicate >= 0:
+            raise InputError("this n-gram is there twice", file=path, line=level.line + duplicate, hint=REPAIR_HINT)
 
 
 def checked(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
-    """The first of these n-grams (size, n) whose first n - 1 words are no n-gram, or the first that was there before;
-    -1 where there is none.
+    """The first n-gram (size, n) without an entry for its prefix, and the first duplicate; -1 if there is none.
 
-    `known` keeps, sorted, prefix · vocabulary + word of all n-grams of two words, of three, …
+    `known` is extended by the sorted keys prefix · vocabulary + word of this order.
     """
-    numbers, lost = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
+    numbers, is_orphan = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
     for column, keys in enumerate(known, start=1):
-        wanted = numbers * vocabulary + rows[:, column]
-        numbers = np.searchsorted(keys, wanted)
-        lost |= np.append(keys, -1)[numbers] != wanted
-    if lost.any():
-        return int(np.argmax(lost)), -1
+        targets = numbers * vocabulary + rows[:, column]
+        numbers = np.searchsorted(keys, targets)
+        is_orphan |= np.append(keys, -1)[numbers] != targets
+    if is_orphan.any():
+        return int(np.argmax(is_orphan)), -1
     keys = numbers * vocabulary + rows[:, -1]
     order = np.argsort(keys, kind="stable")
     known.append(keys[order])
-    again = order[1:][np.diff(known[-1]) == 0]
-    return -1, int(again.min()) if len(again) else -1
+    duplicates = order[1:][np.diff(known[-1]) == 0]
+    return -1, int(duplicates.min()) if len(duplicates) else -1

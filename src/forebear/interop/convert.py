@@ -1,4 +1,4 @@
-"""Runs to and from other programs: Hugging Face, ELMo, ARPA and word vectors both ways, OpenAI's GPT in, ONNX out."""
+"""Import and export of runs: Hugging Face, ELMo, ARPA and word vectors both ways, OpenAI's GPT in, ONNX out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from forebear.data.io.atomic import explain_disk_errors, share_permissions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
-from forebear.inference.run import Run
 from forebear.interop import elmo_hdf5 as recurrent
 from forebear.interop import word_vectors
 from forebear.interop.hf_tasks import add_task_heads, exported_task, imported_task
@@ -25,12 +24,28 @@ from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from forebear.interop.arpa import ArpaModel
+    from forebear.interop.exportable import ExportableRun
     from forebear.interop.huggingface import ForeignCheckpoint
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-OF_FILES = (".vec", ".txt", ".bin", ".arpa", ".safetensors", ".gz", ".zst", ".zip", ".npy", ".npz", ".tsv", ".hdf5")
-TAKEN = "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
-FOLDERS = ("huggingface", "elmo")  # forms that are folders, and may fill an empty one
+MODEL_FILE_SUFFIXES = (
+    ".vec",
+    ".txt",
+    ".bin",
+    ".arpa",
+    ".safetensors",
+    ".gz",
+    ".zst",
+    ".zip",
+    ".npy",
+    ".npz",
+    ".tsv",
+    ".hdf5",
+)
+ACCEPTED_SOURCES = (
+    "a folder of transformers or its name on the hub, of ELMo or GPT as published, an ARPA file, or word vectors"
+)
+FOLDER_FORMATS = ("huggingface", "elmo")  # written as folders; an empty one may exist already
 HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"]
 
@@ -38,68 +53,81 @@ HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.jso
 def import_model(
     source: str, to: str, *, heads: int | None = None, task: str | None = None, **vectors: Unpack[VectorFileOptions]
 ) -> RunFolder:
-    """A run from a Hugging Face folder or name, from ELMo or GPT as published, from an ARPA file or from word vectors.
+    """Import a published model as a run.
 
-    heads    how many the attention has, where the files do not tell
-    task     of a folder with a classifier: "classification" or "pairs", which it does not tell; "none": without the
-             head for its task, whatever that is
-    vectors  what is asked of a file of word vectors
+    Args:
+        source: A Hugging Face folder or Hub name, a published ELMo or GPT, an ARPA file or a word-vector file.
+        to: The run folder to create.
+        heads: Number of attention heads, for GPT as published by OpenAI, whose files do not say.
+        task: For a folder with a classifier: "classification" or "pairs"; "none" drops the task head.
+        vectors: Options for word-vector files.
     """
     from forebear.interop import openai_gpt
 
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another folder with --to")
-    others = openai_gpt.is_openai_gpt(path) or recurrent.is_foreign_recurrent(path)
-    if task is not None and path.exists() and (path.is_file() or others):
+    is_openai_or_recurrent = openai_gpt.is_openai_gpt(path) or recurrent.is_foreign_recurrent(path)
+    if task is not None and path.exists() and (path.is_file() or is_openai_or_recurrent):
         raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
     if path.exists() and openai_gpt.is_openai_gpt(path):
-        return _from_found(target, openai_gpt.read_openai_gpt(path, heads), _beside(path), source, path)
+        return _create_imported_run(
+            target, openai_gpt.read_openai_gpt(path, heads), _load_sibling_tokenizer(path), source, path
+        )
     if heads is not None:
         raise InputError(
             "--heads is for OpenAI's own files of GPT; all others tell it", file=source, hint="leave it out"
         )
-    if not path.exists() and (path.suffix.lower() in OF_FILES or not HUB_NAME.fullmatch(source) or "form" in vectors):
-        raise InputError("there is no such folder or file", file=source, hint=f"check its name and place; give {TAKEN}")
+    if not path.exists() and (
+        path.suffix.lower() in MODEL_FILE_SUFFIXES or not HUB_NAME.fullmatch(source) or "form" in vectors
+    ):
+        raise InputError(
+            "there is no such folder or file", file=source, hint=f"check its name and place; give {ACCEPTED_SOURCES}"
+        )
     if "form" not in vectors and recurrent.is_foreign_recurrent(path):
-        _no_vectors(source, vectors)
+        _reject_vector_options(source, vectors)
         return recurrent.import_recurrent(path, target)
-    form = vectors.get("form") or word_vectors.detect_vector_format(path)
-    if form is not None:
-        return import_vectors(path, target, **{**vectors, "form": form})
-    begin = word_vectors.reject_unsupported_vectors(path) if path.is_file() else b""
-    _no_vectors(source, vectors)
+    file_format = vectors.get("form") or word_vectors.detect_vector_format(path)
+    if file_format is not None:
+        return import_vectors(path, target, **{**vectors, "form": file_format})
+    head = word_vectors.reject_unsupported_vectors(path) if path.is_file() else b""
+    _reject_vector_options(source, vectors)
     if path.is_file():
-        return _from_arpa(path, target, begin)
+        return _import_arpa(path, target, head)
     if not path.is_dir():
-        path = _fetched(source)
+        path = _download_from_hub(source)
     from forebear.interop import huggingface
 
-    found = huggingface.read_huggingface(path, tasks=task != "none")
-    return _from_found(target, found, _tokenizer_of(path), source, path, task)
+    checkpoint = huggingface.read_huggingface(path, tasks=task != "none")
+    return _create_imported_run(target, checkpoint, _load_folder_tokenizer(path), source, path, task)
 
 
-def _no_vectors(source: str, asked: VectorFileOptions) -> None:
-    """An error where something was asked of word vectors, and there are none."""
-    if odd := [name for name in ("limit", "on_bad_bytes") if name in asked]:
-        what = f"--{odd[0].replace('_', '-')} is for word vectors, and this is no file of them"
-        raise InputError(what, file=source, hint="leave it out, or say with --format what the file is")
+def _reject_vector_options(source: str, options: VectorFileOptions) -> None:
+    """Rejects options for word vectors if the source is something else."""
+    if unused := [name for name in ("limit", "on_bad_bytes") if name in options]:
+        message = f"--{unused[0].replace('_', '-')} is for word vectors, and this is no file of them"
+        raise InputError(message, file=source, hint="leave it out, or say with --format what the file is")
 
 
-def _from_found(
-    target: Path, found: ForeignCheckpoint, tokenizer: Tokenizer, source: str, path: Path, wanted: str | None = None
+def _create_imported_run(
+    target: Path,
+    checkpoint: ForeignCheckpoint,
+    tokenizer: Tokenizer,
+    source: str,
+    path: Path,
+    task_name: str | None = None,
 ) -> RunFolder:
     from forebear.interop import huggingface
 
-    milestone = model_spec(found.model)(**found.fields)
-    tensors, notes = huggingface.trim_vocabulary(found.tensors, tokenizer.vocab_size, path)
-    task = imported_task(found, wanted, path, notes)
-    network, told = milestone.build(tokenizer), {"heads": list(found.heads), "report": found.report.to_dict()}
+    spec = model_spec(checkpoint.model)(**checkpoint.fields)
+    tensors, notes = huggingface.trim_vocabulary(checkpoint.tensors, tokenizer.vocab_size, path)
+    task = imported_task(checkpoint, task_name, path, notes)
+    network, metadata = spec.build(tokenizer), {"heads": list(checkpoint.heads), "report": checkpoint.report.to_dict()}
     if task is None:
-        network = network.with_heads(found.heads)
+        network = network.with_heads(checkpoint.heads)
     else:
-        network, more = add_task_heads(network, task, found, milestone.input_format(tokenizer), path)
-        told |= more
+        network, task_metadata = add_task_heads(network, task, checkpoint, spec.input_format(tokenizer), path)
+        metadata |= task_metadata
     network = network.load(tensors, file=str(path))
 
     def write(file: Path) -> None:
@@ -107,240 +135,265 @@ def _from_found(
 
         save_file(network.tensors(), file)
 
-    notes = [*found.report.notes(), *notes]
-    told |= {"imported": source, "notes": notes}
-    return create_run(target, milestone, found.model, tokenizer, write, told)
+    notes = [*checkpoint.report.notes(), *notes]
+    metadata |= {"imported": source, "notes": notes}
+    return create_run(target, spec, checkpoint.model, tokenizer, write, metadata)
 
 
-def _tokenizer_of(folder: Path) -> Tokenizer:
-    """The folder's tokenizer. How text is prepared for a bare vocabulary stands beside it."""
-    told: Any = None
+def _load_folder_tokenizer(folder: Path) -> Tokenizer:
+    """The folder's tokenizer; tokenizer_config.json says how a bare vocab.txt normalizes text."""
+    config: Any = None
     with contextlib.suppress(OSError, ValueError):
-        told = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    told = told if isinstance(told, dict) else {}
-    lower = told.get("do_lower_case") if isinstance(told.get("do_lower_case"), bool) else None
-    tokenizer = Tokenizer.load(folder, lower=lower)
+        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    config = config if isinstance(config, dict) else {}
+    lowercase = config.get("do_lower_case") if isinstance(config.get("do_lower_case"), bool) else None
+    tokenizer = Tokenizer.load(folder, lower=lowercase)
     if tokenizer.describe().get("source") == "vocab.txt":
-        odd = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
-        for name, usual in odd.items():
-            if told.get(name) not in usual:
+        supported = {"tokenize_chinese_chars": (None, True), "strip_accents": (None, tokenizer.describe()["lower"])}
+        for name, values in supported.items():
+            if config.get(name) not in values:
                 hint = "have a tokenizer.json written: AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW)"
-                what = f"{name} is {told[name]!r}, which a vocab.txt alone cannot be given here"
-                raise InputError(what, file=folder / "tokenizer_config.json", hint=hint)
+                message = f"{name} is {config[name]!r}, which a vocab.txt alone cannot be given here"
+                raise InputError(message, file=folder / "tokenizer_config.json", hint=hint)
     return tokenizer
 
 
-def _beside(path: Path) -> Tokenizer:
-    """The tokenizer.json in the folder, or beside the archive: OpenAI's own vocabulary needs spaCy to cut words."""
+def _load_sibling_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer.json in the folder or next to the archive: OpenAI's vocabulary alone needs spaCy to split words."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.is_file():
-        what = "there is no tokenizer.json; OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
+        message = (
+            "there is no tokenizer.json; OpenAI's own vocabulary is for words that spaCy has cut, which is not done"
+        )
         hint = "put the tokenizer.json of openai-gpt there, as Hugging Face publishes it"
-        raise InputError(what, file=file, hint=hint)
+        raise InputError(message, file=file, hint=hint)
     return Tokenizer.load(file)
 
 
-def _fetched(name: str) -> Path:
-    """The files of a model on the Hugging Face hub, or of one that was fetched before where there is no network."""
+def _download_from_hub(name: str) -> Path:
+    """The files of a model on the Hugging Face Hub, from its local cache if there is no network."""
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
-    except Exception as error:  # each version has errors of its network library, which are no OSError
+    except Exception as error:  # the network library's errors differ by version and are not OSError
         raise InputError(
             f"neither a file nor a folder here, nor to be had from the hub ({type(error).__name__})",
             file=name,
-            hint=f"check the name and the network; give {TAKEN}",
+            hint=f"check the name and the network; give {ACCEPTED_SOURCES}",
         ) from error
 
 
-def _from_arpa(path: Path, target: Path, begin: bytes) -> RunFolder:
+def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     from forebear.data.tokenizers import word_level
     from forebear.interop import arpa
 
-    text = begin.decode(errors="replace").removeprefix("\ufeff")
-    first = text.strip().split("\n", 1)[0].strip()
-    if first != arpa.DATA:
-        what = f"neither word vectors nor an ARPA file: it begins with {first[:40]!r}"
-        forms = ", ".join(word_vectors.VECTOR_FORMATS)
-        hint = f"say with --format what vectors they are ({forms}); text is trained on with forebear pretrain"
-        raise InputError(what, file=path, hint=hint)
-    read = arpa.read_arpa(path)
-    names = _spelled(read)
-    specials = {"unknown": names[read.unk_id], "end": names[read.eos_id]}
-    blueprint = word_level.word_tokenizer_spec(
-        names, specials=specials, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
+    text = head.decode(errors="replace").removeprefix("\ufeff")
+    first_line = text.strip().split("\n", 1)[0].strip()
+    if first_line != arpa.DATA:
+        message = f"neither word vectors nor an ARPA file: it begins with {first_line[:40]!r}"
+        formats = ", ".join(word_vectors.VECTOR_FORMATS)
+        hint = f"say with --format what vectors they are ({formats}); text is trained on with forebear pretrain"
+        raise InputError(message, file=path, hint=hint)
+    model = arpa.read_arpa(path)
+    names = _unique_word_names(model)
+    special_tokens = {"unknown": names[model.unk_id], "end": names[model.eos_id]}
+    tokenizer_spec = word_level.word_tokenizer_spec(
+        names, specials=special_tokens, normalise=(), split="spaces", segmenter=None, facts={"source": path.name}
     )
-    tokenizer = Tokenizer(blueprint, file=path)
-    milestone = model_spec("ngram")(order=len(read.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
-    network = milestone.build(tokenizer)
-    network.give(read.ngrams, read.log_probs, read.backoffs)
+    tokenizer = Tokenizer(tokenizer_spec, file=path)
+    spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
+    network = spec.build(tokenizer)
+    network.give(model.ngrams, model.log_probs, model.backoffs)
 
     def write(file: Path) -> None:
         from safetensors.numpy import save_file
 
         save_file(network.arrays(), file)
 
-    spaces = "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
-    spaces += "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
+    spaces_note = (
+        "words are what stands between spaces: write text for it as it was cut when it was counted (of a run of "
+    )
+    spaces_note += "forebear's: tokenize --in TEXT --tokenizer RUN --spaced)"
     return create_run(
-        target, milestone, "ngram", tokenizer, write, {"imported": str(path), "notes": [*read.notes, spaces]}
+        target, spec, "ngram", tokenizer, write, {"imported": str(path), "notes": [*model.notes, spaces_note]}
     )
 
 
-def _spelled(read: ArpaModel) -> list[str]:
-    """The words of a file; where one of them looks like a mark, it has that name, and the mark another."""
+def _unique_word_names(model: ArpaModel) -> list[str]:
+    """The words of a file; if one equals a marker, it keeps that name and the marker is renamed."""
     from forebear.interop import arpa
 
-    marks = {arpa.escape_word(mark): mark for mark in arpa.ARPA_MARKERS}
-    if not marks.keys() & set(read.words):
-        return read.words
-    names = [marks.get(word, word) for word in read.words]
-    for place, name in ((read.unk_id, "[UNK]"), (read.eos_id, "[SEP]")):
-        while name in read.words:
+    markers_by_escape = {arpa.escape_word(mark): mark for mark in arpa.ARPA_MARKERS}
+    if not markers_by_escape.keys() & set(model.words):
+        return model.words
+    names = [markers_by_escape.get(word, word) for word in model.words]
+    for token_id, name in ((model.unk_id, "[UNK]"), (model.eos_id, "[SEP]")):
+        while name in model.words:
             name = f"[{name}]"
-        names[place] = name
+        names[token_id] = name
     return names
 
 
-def default_export_format(run: Run) -> str:
-    """How this run is written for others, where nothing else is asked."""
-    name = run.metadata["milestone"]
-    return next((form for milestone, form in _ways(run) if milestone == name), "")
+def default_export_format(run: ExportableRun) -> str:
+    """The format in which this run is exported if no other is requested; "" if there is none."""
+    return _default_format(run.folder)
 
 
-def export_run(run: Run, form: str, to: str) -> Path:
-    """Writes a run as files of another program; returns where. What had to be left out is in the run's notes."""
-    name, target, ways = run.metadata["milestone"], Path(to), _ways(run)
+def _default_format(folder: RunFolder) -> str:
+    return next((file_format for name, file_format in _exporters(folder) if name == folder.metadata["milestone"]), "")
+
+
+def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
+    """Export a run in another program's format; returns the path. Notes on what was left out go to `run.notes`."""
+    model_name, target, exporters = run.metadata["milestone"], Path(to), _exporters(run.folder)
     run.folder.require_float_weights("quantised: other programs have their own small integers", "export")
-    if (name, form) not in ways:
-        offered = ", ".join(other for milestone, other in ways if milestone == name)
-        what = f"a run of {name}" + (f" that was adapted to {run.task.name}" if run.task else "")
-        hint = f"it can be written as: {offered}" if offered else _instead(run)
-        raise InputError(f"{what} cannot be written" + (f" as {form!r}" if form else " for others"), hint=hint)
-    if target.exists() and (form not in FOLDERS or not target.is_dir() or any(target.iterdir())):
+    if (model_name, file_format) not in exporters:
+        formats = ", ".join(format_name for exporter_model, format_name in exporters if exporter_model == model_name)
+        message = f"a run of {model_name}" + (f" that was adapted to {run.task.name}" if run.task else "")
+        hint = f"it can be written as: {formats}" if formats else _export_alternatives(run)
+        raise InputError(
+            f"{message} cannot be written" + (f" as {file_format!r}" if file_format else " for others"), hint=hint
+        )
+    if target.exists() and (file_format not in FOLDER_FORMATS or not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another place with --to")
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        ways[name, form](run, target)
+        exporters[model_name, file_format](run, target)
     return target
 
 
-def _instead(run: Run) -> str:
-    """What to do with a run that no other program reads: export the one it began with, or use it here."""
+def _export_alternatives(run: ExportableRun) -> str:
+    """A hint for a run that cannot be exported: export its parent, or use the run here."""
     from forebear.interop.tensor_names import FAMILIES
 
-    parent, place, forms = run.metadata.get("parent"), run.folder.path, ", ".join(word_vectors.VECTOR_FORMATS)
-    with contextlib.suppress(ForebearError):  # it may be gone
-        if parent and default_export_format(Run.open(parent)):
+    parent, path, vector_formats = run.metadata.get("parent"), run.folder.path, ", ".join(word_vectors.VECTOR_FORMATS)
+    with contextlib.suppress(ForebearError):  # the parent may have been deleted
+        if parent and _default_format(RunFolder.open(parent)):
             return f"export the run that it was adapted from: forebear export {parent} --to PLACE"
-    here = f"use it here: forebear {', '.join(run.capabilities)}"
+    alternative = f"use it here: forebear {', '.join(run.capabilities)}"
     if run.task is not None:
-        here = f"have its answers in a file instead: forebear {run.task.verb} {place} --in FILE --out FILE"
+        alternative = f"have its answers in a file instead: forebear {run.task.verb} {path} --in FILE --out FILE"
     elif "next" in run.heads:
-        here += "; or count n-grams of the same text, which others read: forebear pretrain ngram"
-    others = f"ngram as arpa; {', '.join(FAMILIES)} as huggingface and onnx; elmo as elmo; vectors of words as {forms}"
-    return f"{here}. What can be exported: {others}"
+        alternative += "; or count n-grams of the same text, which others read: forebear pretrain ngram"
+    exportable = f"ngram as arpa; {', '.join(FAMILIES)} as huggingface and onnx; elmo as elmo; "
+    exportable += f"vectors of words as {vector_formats}"
+    return f"{alternative}. What can be exported: {exportable}"
 
 
-def export_note(run: Run, form: str, to: str | Path) -> str:
-    """What a person should know before a run's words are written, where that is so."""
-    return vector_export_note(run, form, Path(to)) if (run.metadata["milestone"], form) in _ways(run) else ""
+def export_note(run: ExportableRun, file_format: str, to: str | Path) -> str:
+    """A note to show before word vectors are exported; "" if there is nothing to say."""
+    return (
+        vector_export_note(run, file_format, Path(to))
+        if (run.metadata["milestone"], file_format) in _exporters(run.folder)
+        else ""
+    )
 
 
-def _ways(run: Run) -> dict[tuple[str, str], Callable[[Run, Path], None]]:
-    """By milestone and form."""
+def _exporters(folder: RunFolder) -> dict[tuple[str, str], Callable[[ExportableRun, Path], None]]:
+    """The writers that this run can use, by model and format; the first of a model is its default."""
     from forebear.interop.tensor_names import FAMILIES
 
-    counted = {("ngram", "arpa"): _to_arpa} if run.task is None else {}
-    descended = {(name, "huggingface"): _to_huggingface for name in FAMILIES}
-    read_both_ways = {("elmo", "elmo"): _to_elmo} if run.task is None else {}
-    spoken = {
-        (run.metadata["milestone"], form): partial(_to_vectors, form)
-        for form in word_vectors.VECTOR_FORMATS
-        if _has_words(run)
-    }
-    return counted | descended | read_both_ways | {(name, "onnx"): _to_onnx for name in FAMILIES} | spoken
+    exporters: dict[tuple[str, str], Callable[[ExportableRun, Path], None]] = {}
+    if folder.task is None:
+        exporters["ngram", "arpa"] = _export_arpa
+    exporters |= {(name, "huggingface"): _export_huggingface for name in FAMILIES}
+    if folder.task is None:
+        exporters["elmo", "elmo"] = _export_elmo
+    exporters |= {(name, "onnx"): _export_onnx for name in FAMILIES}
+    if _has_word_vectors(folder):
+        name = folder.metadata["milestone"]
+        exporters |= {(name, form): partial(_export_word_vectors, form) for form in word_vectors.VECTOR_FORMATS}
+    return exporters
 
 
-def _has_words(run: Run) -> bool:
-    """Whether it has a vector for each word: it learns them, and its tokens are words."""
-    milestone = run.folder.spec
-    if milestone.learns_from != "text" or run.tokenizer.kind != "words":
+def _has_word_vectors(folder: RunFolder) -> bool:
+    """Whether the model learns a vector for each word."""
+    spec = folder.spec
+    if spec.learns_from != "text" or folder.tokenizer.kind != "words":
         return False
-    return milestone.learning == "descending" or (milestone.learning == "sweeping" and run.task is None)
+    return spec.learning == "descending" or (spec.learning == "sweeping" and folder.task is None)
 
 
-def _to_huggingface(run: Run, target: Path) -> None:
+def _export_huggingface(run: ExportableRun, target: Path) -> None:
     from forebear.interop import huggingface
     from forebear.interop.huggingface import write_tokenizer
 
-    tokenizer, name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
+    tokenizer, model_name, fields = run.tokenizer, run.metadata["milestone"], run.metadata["fields"]
     if tokenizer.segmenter is not None:
         raise ForebearError(
             "its tokenizer cuts Chinese into words, which other programs cannot do",
             file=run.folder.path,
             hint="train with --tokenizer bytepair, characters or wordpiece",
         )
-    task, remarks = exported_task(run)
-    aside = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(aside, ignore_errors=True)
+    task, task_notes = exported_task(run)
+    temp_folder = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(temp_folder, ignore_errors=True)
     try:
-        specials = {role: (number, tokenizer.id_to_token(number)) for role, number in tokenizer.special_roles.items()}
+        special_tokens = {
+            role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in tokenizer.special_roles.items()
+        }
         tensors = run.network.tensors()
-        run.notes += huggingface.write_huggingface(aside, name, fields, tensors, specials, task) + remarks
-        for file in aside.glob("*.safetensors"):
+        run.notes += (
+            huggingface.write_huggingface(temp_folder, model_name, fields, tensors, special_tokens, task) + task_notes
+        )
+        for file in temp_folder.glob("*.safetensors"):
             share_permissions(file)
-        tokenizer.save(aside / "tokenizer.json")
-        blueprint = json.loads((aside / "tokenizer.json").read_text(encoding="utf-8"))
-        write_tokenizer(aside, name, blueprint, specials, fields["context"], marked=task is not None)
+        tokenizer.save(temp_folder / "tokenizer.json")
+        tokenizer_json = json.loads((temp_folder / "tokenizer.json").read_text(encoding="utf-8"))
+        write_tokenizer(
+            temp_folder, model_name, tokenizer_json, special_tokens, fields["context"], add_special=task is not None
+        )
         if target.is_dir():
             target.rmdir()
-        aside.rename(target)
+        temp_folder.rename(target)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temp_folder, ignore_errors=True)
         raise
 
 
-def _to_elmo(run: Run, target: Path) -> None:
+def _export_elmo(run: ExportableRun, target: Path) -> None:
     run.notes += recurrent.export_elmo(run, target)
 
 
-def _to_onnx(run: Run, target: Path) -> None:
+def _export_onnx(run: ExportableRun, target: Path) -> None:
     from forebear.interop.onnx import export_onnx, onnx_notes
 
-    apart = export_onnx(run, target)
+    max_difference = export_onnx(run, target)
     run.notes += onnx_notes(run)
-    run.notes.append(f"ONNX Runtime's answers differ by {apart:.1e} at most from the run's, for batches of five shapes")
+    run.notes.append(
+        f"ONNX Runtime's answers differ by {max_difference:.1e} at most from the run's, for batches of five shapes"
+    )
 
 
-def _to_vectors(form: str, run: Run, target: Path) -> None:
-    run.notes += export_vectors(run, form, target)
+def _export_word_vectors(file_format: str, run: ExportableRun, target: Path) -> None:
+    run.notes += export_vectors(run, file_format, target)
 
 
-def _like_marks(tokenizer: Tokenizer) -> set[str]:
-    """Words of a text that readers of ARPA files take for marks."""
+def _words_like_markers(tokenizer: Tokenizer) -> set[str]:
+    """Ordinary words that readers of ARPA files would take for markers."""
     from forebear.interop import arpa
 
     return {
         word
-        for i, word in enumerate(tokenizer.vocabulary())
-        if word in arpa.ARPA_MARKERS and i not in tokenizer.special_ids
+        for token_id, word in enumerate(tokenizer.vocabulary())
+        if word in arpa.ARPA_MARKERS and token_id not in tokenizer.special_ids
     }
 
 
-def _to_arpa(run: Run, target: Path) -> None:
+def _export_arpa(run: ExportableRun, target: Path) -> None:
     import numpy as np
 
     from forebear.interop import arpa
 
     tokenizer = run.tokenizer
-    end = tokenizer.special_roles["end"]
-    ngrams, logs, backoffs = run.network.to_foreign()
-    arpa.write_arpa(target, tokenizer.vocabulary(), ngrams, logs, backoffs, end=end, unknown=tokenizer.unk_id)
-    if any(np.isneginf(values).any() for values in (*logs, *backoffs)):
-        told = f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does"
-        run.notes.append(f"{told}: forebear import reads it so, KenLM takes it for a very small probability")
-    for word in sorted(_like_marks(tokenizer)):
-        told = f"the word {word} is written as {arpa.escape_word(word)}: other programs take {word} for a mark of their own"
-        run.notes.append(f"{told}, so write it otherwise in text for them")
+    eos_id = tokenizer.special_roles["end"]
+    ngrams, log_probs, backoffs = run.network.to_foreign()
+    arpa.write_arpa(target, tokenizer.vocabulary(), ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
+    if any(np.isneginf(values).any() for values in (*log_probs, *backoffs)):
+        note = f"what is impossible to the run is written as log10 P = {arpa.LOG_ZERO:g}, as SRILM does"
+        run.notes.append(f"{note}: forebear import reads it so, KenLM takes it for a very small probability")
+    for word in sorted(_words_like_markers(tokenizer)):
+        note = f"the word {word} is written as {arpa.escape_word(word)}: "
+        note += f"other programs take {word} for a mark of their own"
+        run.notes.append(f"{note}, so write it otherwise in text for them")

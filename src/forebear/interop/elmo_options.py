@@ -1,4 +1,4 @@
-"""How large a published ELMo is: the numbers of its options.json, our fields, and the arrays that follow from them."""
+"""Files of a published ELMo: options.json and the array shapes it implies, HDF5 arrays, and the vocabulary."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from forebear.errors import InputError, join_faults
 if TYPE_CHECKING:
     import h5py
 
-BYTES = 261  # rows of the table of characters: bytes, marks of sentences and words, padding
-READERS = (BYTES + 1, BYTES)  # what n_characters is for those who read a model, and what it was for its training
+BYTES = 261  # rows of the character table: bytes, markers of sentences and words, padding
+NUM_CHARACTERS = (BYTES + 1, BYTES)  # n_characters in published options, and during training
 ACTIVATIONS = ("relu", "tanh")
-CHARACTERS, WORDS = "characters", "words"  # what a model reads
-WIDEST, DEEPEST = 1 << 20, 64  # more than any model has
-AGAIN = "correct it, or fetch it again from where the weights come from"
+CHARACTERS, WORDS = "characters", "words"  # kinds of input
+MAX_WIDTH, MAX_LAYERS = 1 << 20, 64  # beyond any real model
+REFETCH_HINT = "correct it, or fetch it again from where the weights come from"
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ElmoSizes:
-    """The numbers of a model, by our names.
+    """The sizes of a model, under the names of our settings.
 
-    projected  whether what the filters found is projected to the width: bilm-tf does so only where it is wider
-    narrowed   whether there is a projection of what an LSTM gives: bilm-tf has none where cells are not more
-    alone      whether its only layer stands without a number, as bilm-tf writes it
-    words      rows of the table, of a model that reads words
+    has_filter_projection  the files project the filter outputs to the width (bilm-tf: only if they are wider)
+    has_output_projection  the files project the LSTM outputs (bilm-tf: only if there are more cells than the width)
+    has_unnumbered_layer   array names of a single layer have no number, as bilm-tf writes them
+    num_words              rows of the word table, for word-level models
     """
 
     width: int
@@ -57,88 +57,88 @@ class ElmoSizes:
 
     @property
     def narrows(self) -> bool:
-        """Whether ours projects what an LSTM gives."""
+        """Whether our model projects the LSTM outputs."""
         return self.cells != self.width
 
     @property
     def vocab_sizes(self) -> int:
-        """How many numbers the filters find in a word."""
+        """Total number of filters: the width of their output."""
         return sum(count for _, count in self.filters)
 
     def cell_name(self, direction: int, layer: int) -> str:
-        """What the names of one layer's arrays begin with."""
+        """The prefix of the array names of one layer."""
         return f"RNN_{direction}/RNN/" + ("" if self.alone else f"MultiRNNCell/Cell{layer}/") + "LSTMCell/"
 
-    def resolve(self, there: Mapping[str, Shape]) -> ElmoSizes:
-        """The same, with what the options do not tell and the arrays do."""
-        alone = self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in there
-        settled = replace(self, alone=alone, words=(there.get("embedding") or (0,))[0])
-        same = self.vocab_sizes == self.width and not any(name.startswith("CNN_proj/") for name in there)
-        bare = self.cells == self.width and not any(name.endswith("/W_P_0") for name in there)
-        return replace(settled, projected=not same, narrowed=not bare)
+    def resolve(self, shapes: Mapping[str, Shape]) -> ElmoSizes:
+        """The sizes completed by what only the array names and shapes reveal."""
+        alone = self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes
+        resolved = replace(self, alone=alone, words=(shapes.get("embedding") or (0,))[0])
+        lacks_projection = self.vocab_sizes == self.width and not any(name.startswith("CNN_proj/") for name in shapes)
+        lacks_output_projection = self.cells == self.width and not any(name.endswith("/W_P_0") for name in shapes)
+        return replace(resolved, projected=not lacks_projection, narrowed=not lacks_output_projection)
 
     def tensor_shapes(self) -> dict[str, Shape]:
-        """All arrays of the network, by their names there."""
-        found = self.vocab_sizes
-        wanted: dict[str, Shape] = {"embedding": (self.words, self.width)}
+        """The expected shapes of all arrays, by their names in the file."""
+        num_filters = self.vocab_sizes
+        shapes: dict[str, Shape] = {"embedding": (self.words, self.width)}
         if self.reads == CHARACTERS:
-            wanted = {"char_embed": (BYTES, self.characters)}
-            for number, (wide, count) in enumerate(self.filters):
-                wanted[f"CNN/W_cnn_{number}"] = (1, wide, self.characters, count)
-                wanted[f"CNN/b_cnn_{number}"] = (count,)
+            shapes = {"char_embed": (BYTES, self.characters)}
+            for number, (filter_width, count) in enumerate(self.filters):
+                shapes[f"CNN/W_cnn_{number}"] = (1, filter_width, self.characters, count)
+                shapes[f"CNN/b_cnn_{number}"] = (count,)
             for number in range(self.highways):
-                for part in ("carry", "transform"):
-                    wanted[f"CNN_high_{number}/W_{part}"] = (found, found)
-                    wanted[f"CNN_high_{number}/b_{part}"] = (found,)
+                for gate in ("carry", "transform"):
+                    shapes[f"CNN_high_{number}/W_{gate}"] = (num_filters, num_filters)
+                    shapes[f"CNN_high_{number}/b_{gate}"] = (num_filters,)
             if self.projected:
-                wanted |= {"CNN_proj/W_proj": (found, self.width), "CNN_proj/b_proj": (self.width,)}
+                shapes |= {"CNN_proj/W_proj": (num_filters, self.width), "CNN_proj/b_proj": (self.width,)}
         for direction in range(2):
             for layer in range(self.depth):
                 name = self.cell_name(direction, layer)
-                wanted[f"{name}W_0"] = (2 * self.width, 4 * self.cells)
-                wanted[f"{name}B"] = (4 * self.cells,)
+                shapes[f"{name}W_0"] = (2 * self.width, 4 * self.cells)
+                shapes[f"{name}B"] = (4 * self.cells,)
                 if self.narrowed:
-                    wanted[f"{name}W_P_0"] = (self.cells, self.width)
-        return wanted
+                    shapes[f"{name}W_P_0"] = (self.cells, self.width)
+        return shapes
 
     def spec_fields(self) -> dict[str, Any]:
-        """Those of our milestone."""
-        told: dict[str, Any] = {
+        """The settings of our model."""
+        fields: dict[str, Any] = {
             "width": self.width,
             "cells": self.cells,
             "depth": self.depth,
             "cell_clip": self.cell_clip,
-            "project_clip": self.project_clip if self.narrows else 0.0,  # what is not projected is not clipped
+            "project_clip": self.project_clip if self.narrows else 0.0,  # it clips projections only
             "skip": self.skip,
             "context": self.context,
             "dropout": self.dropout,
             "reads": self.reads,
         }
         if self.reads == CHARACTERS:
-            told |= {
+            fields |= {
                 "characters": self.characters,
-                "filters": ",".join(f"{wide}:{count}" for wide, count in self.filters),
+                "filters": ",".join(f"{filter_width}:{count}" for filter_width, count in self.filters),
                 "highways": self.highways,
                 "activation": self.activation,
                 "longest": self.longest,
             }
-        return told
+        return fields
 
 
 def sizes_from_fields(fields: Mapping[str, Any]) -> ElmoSizes:
-    """The sizes of a run, from its fields."""
-    told: dict[str, Any] = {name: fields[name] for name in ElmoSizes.__dataclass_fields__ if name in fields}
-    pairs = (one.split(":") for one in fields["filters"].split(",")) if fields["reads"] == CHARACTERS else ()
-    told["filters"] = tuple((int(wide), int(count)) for wide, count in pairs)
-    return ElmoSizes(**told)
+    """The sizes of a run, from its settings."""
+    values: dict[str, Any] = {name: fields[name] for name in ElmoSizes.__dataclass_fields__ if name in fields}
+    pairs = (pair.split(":") for pair in fields["filters"].split(",")) if fields["reads"] == CHARACTERS else ()
+    values["filters"] = tuple((int(filter_width), int(count)) for filter_width, count in pairs)
+    return ElmoSizes(**values)
 
 
-# -- options.json
+# --- options.json ---
 
 
 def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
-    """The options for those who read a model; no clipping is null there, as 0 would cut everything off."""
-    told: dict[str, Any] = {
+    """The content of options.json; no clipping is null there, because 0 would clip everything to 0."""
+    options: dict[str, Any] = {
         "bidirectional": True,
         "dropout": sizes.dropout,
         "unroll_steps": sizes.context,
@@ -152,139 +152,159 @@ def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
         },
     }
     if words is not None:
-        told["n_tokens_vocab"] = words
+        options["n_tokens_vocab"] = words
     if sizes.reads == CHARACTERS:
-        told["char_cnn"] = {
+        options["char_cnn"] = {
             "activation": sizes.activation,
             "embedding": {"dim": sizes.characters},
-            "filters": [list(one) for one in sizes.filters],
+            "filters": [list(pair) for pair in sizes.filters],
             "max_characters_per_token": sizes.longest,
-            "n_characters": READERS[0],
+            "n_characters": NUM_CHARACTERS[0],
             "n_highway": sizes.highways,
         }
-    return told
+    return options
 
 
 def read_elmo_options(file: Path) -> ElmoSizes:
-    """What options.json tells; whatever it lacks or has wrong is named, all of it."""
-    told, faults = _facts(file), OptionReader()
-    lstm = faults.section(told, "lstm")
+    """Read options.json; the error lists everything that is missing or invalid."""
+    options, reader = _read_json(file), OptionReader()
+    lstm = reader.section(options, "lstm")
     common: dict[str, Any] = {
-        "width": faults.integer(lstm, "lstm.projection_dim"),
-        "cells": faults.integer(lstm, "lstm.dim"),
-        "depth": faults.integer(lstm, "lstm.n_layers", usual=1, most=DEEPEST),
-        "cell_clip": faults.real(lstm, "lstm.cell_clip"),
-        "project_clip": faults.real(lstm, "lstm.proj_clip"),
-        "context": faults.integer(told, "unroll_steps", usual=20),
-        "dropout": faults.real(told, "dropout", usual=0.1, most=0.99),
-        "skip": faults.one_of(lstm, "lstm.use_skip_connections", (False, True), usual=False),
+        "width": reader.integer(lstm, "lstm.projection_dim"),
+        "cells": reader.integer(lstm, "lstm.dim"),
+        "depth": reader.integer(lstm, "lstm.n_layers", default=1, maximum=MAX_LAYERS),
+        "cell_clip": reader.real(lstm, "lstm.cell_clip"),
+        "project_clip": reader.real(lstm, "lstm.proj_clip"),
+        "context": reader.integer(options, "unroll_steps", default=20),
+        "dropout": reader.real(options, "dropout", default=0.1, maximum=0.99),
+        "skip": reader.one_of(lstm, "lstm.use_skip_connections", (False, True), default=False),
         "reads": WORDS,
     }
-    if told.get("bidirectional", True) is not True:
-        faults.told.append("bidirectional is not true: it reads in one direction only, which is no ELMo")
-    if "char_cnn" in told:
-        common |= {"reads": CHARACTERS} | _of_characters(faults, faults.section(told, "char_cnn"))
-    if faults.told:
-        raise InputError(join_faults(faults.told, DEEPEST), file=file, hint=AGAIN)
+    if options.get("bidirectional", True) is not True:
+        reader.told.append("bidirectional is not true: it reads in one direction only, which is no ELMo")
+    if "char_cnn" in options:
+        common |= {"reads": CHARACTERS} | _read_char_cnn(reader, reader.section(options, "char_cnn"))
+    if reader.told:
+        raise InputError(join_faults(reader.told, MAX_LAYERS), file=file, hint=REFETCH_HINT)
     return ElmoSizes(**common)
 
 
-def _of_characters(faults: OptionReader, told: dict[str, Any]) -> dict[str, Any]:
-    longest = faults.integer(told, "char_cnn.max_characters_per_token", usual=50, least=4, most=1 << 12)
-    faults.one_of(told, "char_cnn.n_characters", READERS, usual=READERS[0])
+def _read_char_cnn(reader: OptionReader, section: dict[str, Any]) -> dict[str, Any]:
+    max_characters = reader.integer(
+        section, "char_cnn.max_characters_per_token", default=50, minimum=4, maximum=1 << 12
+    )
+    reader.one_of(section, "char_cnn.n_characters", NUM_CHARACTERS, default=NUM_CHARACTERS[0])
     return {
-        "characters": faults.integer(faults.section(told, "char_cnn.embedding"), "char_cnn.embedding.dim"),
-        "filters": faults.filter_list(told, "char_cnn.filters", longest),
-        "highways": faults.integer(told, "char_cnn.n_highway", usual=0, least=0, most=DEEPEST),
-        "activation": faults.one_of(told, "char_cnn.activation", ACTIVATIONS),
-        "longest": longest,
+        "characters": reader.integer(reader.section(section, "char_cnn.embedding"), "char_cnn.embedding.dim"),
+        "filters": reader.filter_list(section, "char_cnn.filters", max_characters),
+        "highways": reader.integer(section, "char_cnn.n_highway", default=0, minimum=0, maximum=MAX_LAYERS),
+        "activation": reader.one_of(section, "char_cnn.activation", ACTIVATIONS),
+        "longest": max_characters,
     }
 
 
 class OptionReader:
-    """Reads entries by their places, and keeps what is wrong with them; in such a place stands what is usual, or 1."""
+    """Reads entries by dotted key and collects errors; an invalid entry gets its default, or 1."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def _given(self, told: Mapping[str, Any], place: str, usual: Any) -> Any:
-        given = told.get(place.rpartition(".")[2])
-        if given is None and usual is None:
-            self.told.append(f"{place} is missing")
-        return usual if given is None else given
+    def _get(self, section: Mapping[str, Any], key: str, default: Any) -> Any:
+        value = section.get(key.rpartition(".")[2])
+        if value is None and default is None:
+            self.told.append(f"{key} is missing")
+        return default if value is None else value
 
-    def section(self, told: Mapping[str, Any], place: str) -> dict[str, Any]:
-        given = self._given(told, place, None)
-        if given is not None and not isinstance(given, dict):
-            self.told.append(f"{place} is {given!r:.40}, not an object")
-        return given if isinstance(given, dict) else {}
+    def section(self, parent: Mapping[str, Any], key: str) -> dict[str, Any]:
+        value = self._get(parent, key, None)
+        if value is not None and not isinstance(value, dict):
+            self.told.append(f"{key} is {value!r:.40}, not an object")
+        return value if isinstance(value, dict) else {}
 
     def integer(
-        self, told: Mapping[str, Any], place: str, *, usual: int | None = None, least: int = 1, most: int = WIDEST
+        self,
+        section: Mapping[str, Any],
+        key: str,
+        *,
+        default: int | None = None,
+        minimum: int = 1,
+        maximum: int = MAX_WIDTH,
     ) -> int:
-        given = self._given(told, place, usual)
-        if type(given) is int and least <= given <= most:
-            return given
-        if given is not None:
-            self.told.append(f"{place} is {given!r:.40}, not a whole number from {least} to {most:,}")
-        return usual or 1
+        value = self._get(section, key, default)
+        if type(value) is int and minimum <= value <= maximum:
+            return value
+        if value is not None:
+            self.told.append(f"{key} is {value!r:.40}, not a whole number from {minimum} to {maximum:,}")
+        return default or 1
 
-    def real(self, told: Mapping[str, Any], place: str, *, usual: float = 0.0, most: float = WIDEST) -> float:
-        given = self._given(told, place, usual)
-        if type(given) in (int, float) and 0 <= given <= most:
-            return float(given)
-        self.told.append(f"{place} is {given!r:.40}, not a number from 0 to {most:,}")
-        return usual
+    def real(self, section: Mapping[str, Any], key: str, *, default: float = 0.0, maximum: float = MAX_WIDTH) -> float:
+        value = self._get(section, key, default)
+        if type(value) in (int, float) and 0 <= value <= maximum:
+            return float(value)
+        self.told.append(f"{key} is {value!r:.40}, not a number from 0 to {maximum:,}")
+        return default
 
-    def one_of(self, told: Mapping[str, Any], place: str, choices: tuple[Any, ...], *, usual: Any = None) -> Any:
-        given = self._given(told, place, usual)
-        if given is not None and not any(type(given) is type(one) and given == one for one in choices):
-            self.told.append(f"{place} is {given!r:.40}; it must be {' or '.join(json.dumps(one) for one in choices)}")
-        return given
+    def one_of(self, section: Mapping[str, Any], key: str, choices: tuple[Any, ...], *, default: Any = None) -> Any:
+        value = self._get(section, key, default)
+        if value is not None and not any(type(value) is type(choice) and value == choice for choice in choices):
+            self.told.append(
+                f"{key} is {value!r:.40}; it must be {' or '.join(json.dumps(choice) for choice in choices)}"
+            )
+        return value
 
-    def filter_list(self, told: Mapping[str, Any], place: str, longest: int) -> tuple[tuple[int, int], ...]:
-        given = self._given(told, place, None)
-        if given is None:
+    def filter_list(self, section: Mapping[str, Any], key: str, max_width: int) -> tuple[tuple[int, int], ...]:
+        value = self._get(section, key, None)
+        if value is None:
             return ()
-        right = isinstance(given, list) and 0 < len(given) <= DEEPEST
-        if not right or not all(_pair(one, longest) for one in given):
-            what = f"a list of pairs [width, how many], with widths up to the {longest} characters of a word"
-            self.told.append(f"{place} is {given!r:.60}, not {what}")
+        is_list = isinstance(value, list) and 0 < len(value) <= MAX_LAYERS
+        if not is_list or not all(_is_filter(pair, max_width) for pair in value):
+            expected = f"a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
+            self.told.append(f"{key} is {value!r:.60}, not {expected}")
             return ()
-        return tuple((wide, count) for wide, count in given)
+        return tuple((filter_width, count) for filter_width, count in value)
 
 
-def _pair(one: Any, longest: int) -> bool:
-    """Whether this is a width and a number of filters."""
-    right = isinstance(one, list) and len(one) == 2 and all(type(number) is int and number > 0 for number in one)
-    return right and one[0] <= longest and one[1] <= WIDEST
+def _is_filter(value: Any, max_width: int) -> bool:
+    """Whether a value is a pair of filter width and number of filters."""
+    is_pair = (
+        isinstance(value, list) and len(value) == 2 and all(type(number) is int and number > 0 for number in value)
+    )
+    return is_pair and value[0] <= max_width and value[1] <= MAX_WIDTH
 
 
-def _facts(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
-        told = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"this is not JSON: {error}", file=file, hint=AGAIN) from None
-    if not isinstance(told, dict):
-        raise InputError("this is not an object", file=file, hint=AGAIN)
-    return told
+        raise InputError(f"this is not JSON: {error}", file=file, hint=REFETCH_HINT) from None
+    if not isinstance(content, dict):
+        raise InputError("this is not an object", file=file, hint=REFETCH_HINT)
+    return content
 
 
-# The files of a published ELMo: which of a folder's they are, the numbers of an HDF5 file, a vocabulary's words.
+# --- The files of a model ---
 
 
 OPTIONS, WEIGHTS, VOCABULARY, TOKENIZER = "options.json", "lm_weights.hdf5", "vocab.txt", "tokenizer.json"
 SUFFIXES = (".hdf5", ".h5")
 SOFTMAX = ("softmax/W", "softmax/b")
-OF_WEIGHTS = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # what names of a network begin with
-PACKED = 1100  # numbers that one stored byte may unfold to; gzip makes a thousand of one at most
+WEIGHT_PREFIXES = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # prefixes of array names
+MAX_COMPRESSION_RATIO = 1100  # gzip compresses at most about 1000 to 1
 CORRUPT_HINT = "it was cut short or damaged: fetch or write it again"
-DAMAGED = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)  # what h5py may raise
+HDF5_ERRORS = (
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)  # raised by h5py for corrupt files
 
 
 @dataclass(frozen=True)
 class ElmoFiles:
-    """Which files of a folder are the model's."""
+    """The files of a model in its folder."""
 
     options: Path
     weights: Path
@@ -294,17 +314,17 @@ class ElmoFiles:
 
 
 def library() -> ModuleType:
-    """The library that reads and writes HDF5, which is no part of the core."""
+    """h5py, an optional dependency."""
     try:
         import h5py
     except ImportError:
-        what = "HDF5 files, in which ELMo is published, need h5py, which is not installed"
-        raise InputError(what, hint="pip install 'forebear[elmo]'") from None
+        message = "HDF5 files, in which ELMo is published, need h5py, which is not installed"
+        raise InputError(message, hint="pip install 'forebear[elmo]'") from None
     return h5py
 
 
 def is_elmo(path: Path) -> bool:
-    """Whether this looks like a published ELMo, or like what is left of one: its folder, or its weights in HDF5."""
+    """Whether a path looks like a published ELMo, perhaps incomplete: a folder, or HDF5 weights."""
     if path.is_file():
         return path.suffix.lower() in SUFFIXES
     if not path.is_dir() or (path / "config.json").exists():
@@ -312,147 +332,150 @@ def is_elmo(path: Path) -> bool:
     return any(item.name.endswith(OPTIONS) or item.suffix.lower() in SUFFIXES for item in path.iterdir())
 
 
-# -- which files
-
-
 def find_elmo_files(path: Path) -> ElmoFiles:
-    """The files of a model in this folder, or beside this file of weights."""
+    """The files of a model in a folder, or next to a weight file."""
     folder = path.parent if path.is_file() else path
-    names = sorted(item for item in folder.iterdir() if item.is_file() and (item == path or item.name[0] != "."))
-    stored = [item for item in names if item.suffix.lower() in SUFFIXES]
-    if not stored:
+    files = sorted(item for item in folder.iterdir() if item.is_file() and (item == path or item.name[0] != "."))
+    hdf5_files = [item for item in files if item.suffix.lower() in SUFFIXES]
+    if not hdf5_files:
         hint = f"put the weights there, {WEIGHTS} or the like, or give the folder that has them"
         raise InputError(f"there is no file of weights (*{SUFFIXES[0]})", file=folder, hint=hint)
-    listed, notes = {}, []
-    for file in stored:
+    names_by_file, notes = {}, []
+    for file in hdf5_files:
         try:
-            listed[file] = names_in(file)
+            names_by_file[file] = names_in(file)
         except InputError:
-            if len(stored) == 1 or file == path:
+            if len(hdf5_files) == 1 or file == path:
                 raise
             notes.append(f"{file.name} is not a whole HDF5 file: left out")
     weights = path if path.is_file() else None
-    options = _options(names, folder, weights)
-    weights = weights or _weights(listed, options, folder, notes)
-    softmax = next((file for file in (weights, *listed) if set(SOFTMAX) <= set(listed[file])), None)
-    vocabulary = _vocabulary(names, notes)
-    if len(stored) > 1:
+    options = _find_options(files, folder, weights)
+    weights = weights or _find_weights(names_by_file, options, folder, notes)
+    softmax = next((file for file in (weights, *names_by_file) if set(SOFTMAX) <= set(names_by_file[file])), None)
+    vocabulary = _find_vocabulary(files, notes)
+    if len(hdf5_files) > 1:
         notes.insert(0, f"its weights are those of {weights.name}")
     return ElmoFiles(options, weights, softmax, vocabulary, notes)
 
 
-def _options(names: Sequence[Path], folder: Path, weights: Path | None) -> Path:
-    found = [item for item in names if item.name.endswith(OPTIONS)]
-    if weights is not None and len(found) > 1:
-        begin = _before(weights, "weights" + weights.suffix)
-        found = [item for item in found if _before(item, OPTIONS) == begin] or found
-    found = [item for item in found if item.name == OPTIONS] or found
-    if not found:
+def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> Path:
+    matches = [item for item in files if item.name.endswith(OPTIONS)]
+    if weights is not None and len(matches) > 1:
+        prefix = _stem(weights, "weights" + weights.suffix)
+        matches = [item for item in matches if _stem(item, OPTIONS) == prefix] or matches
+    matches = [item for item in matches if item.name == OPTIONS] or matches
+    if not matches:
         hint = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
         raise InputError(f"there is no {OPTIONS}", file=folder, hint=hint)
-    if len(found) > 1:
-        told = join_faults([item.name for item in found])
-        raise InputError(f"there are several: {told}", file=folder, hint=f"call the one that is meant {OPTIONS}")
-    return found[0]
+    if len(matches) > 1:
+        listing = join_faults([item.name for item in matches])
+        raise InputError(f"there are several: {listing}", file=folder, hint=f"call the one that is meant {OPTIONS}")
+    return matches[0]
 
 
-def _weights(listed: Mapping[Path, Sequence[str]], options: Path, folder: Path, notes: list[str]) -> Path:
-    found = [file for file, names in listed.items() if any(name.startswith(OF_WEIGHTS) for name in names)]
-    if not found:
-        if len(listed) == 1:  # its parts are then told one by one
-            return next(iter(listed))
-        told = join_faults([file.name for file in listed]) or "; ".join(notes)
-        raise InputError(f"none of its HDF5 files has weights of an ELMo: {told}", file=folder, hint=CORRUPT_HINT)
-    usual = (WEIGHTS, *(_before(options, OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
-    chosen = found if len(found) == 1 else [file for name in usual for file in found if file.name == name]
+def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, folder: Path, notes: list[str]) -> Path:
+    candidates = [
+        file for file, names in names_by_file.items() if any(name.startswith(WEIGHT_PREFIXES) for name in names)
+    ]
+    if not candidates:
+        if len(names_by_file) == 1:  # the missing arrays are listed later
+            return next(iter(names_by_file))
+        listing = join_faults([file.name for file in names_by_file]) or "; ".join(notes)
+        raise InputError(f"none of its HDF5 files has weights of an ELMo: {listing}", file=folder, hint=CORRUPT_HINT)
+    expected_names = (WEIGHTS, *(_stem(options, OPTIONS) + "weights" + suffix for suffix in SUFFIXES))
+    chosen = (
+        candidates
+        if len(candidates) == 1
+        else [file for name in expected_names for file in candidates if file.name == name]
+    )
     if not chosen:
-        told = join_faults([file.name for file in found])
-        hint = f"give the one that is meant: {found[0]}"
-        raise InputError(f"several files have weights: {told}", file=folder, hint=hint)
+        listing = join_faults([file.name for file in candidates])
+        hint = f"give the one that is meant: {candidates[0]}"
+        raise InputError(f"several files have weights: {listing}", file=folder, hint=hint)
     return chosen[0]
 
 
-def _before(file: Path, end: str) -> str:
-    return file.name.removesuffix(end)
+def _stem(file: Path, suffix: str) -> str:
+    return file.name.removesuffix(suffix)
 
 
-def _vocabulary(names: Sequence[Path], notes: list[str]) -> Path | None:
-    found = [item for item in names if item.suffix == ".txt" and "vocab" in item.name.lower()]
-    found = [item for item in found if item.name == VOCABULARY] or found
-    if len(found) > 1:
+def _find_vocabulary(files: Sequence[Path], notes: list[str]) -> Path | None:
+    candidates = [item for item in files if item.suffix == ".txt" and "vocab" in item.name.lower()]
+    candidates = [item for item in candidates if item.name == VOCABULARY] or candidates
+    if len(candidates) > 1:
         notes.append(
-            f"which vocabulary is meant is not clear, and none is read: {join_faults([f.name for f in found])}"
+            f"which vocabulary is meant is not clear, and none is read: {join_faults([f.name for f in candidates])}"
         )
-    return found[0] if len(found) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
-# -- HDF5
+# --- HDF5 ---
 
 
 @contextlib.contextmanager
 def open_hdf5(file: Path) -> Iterator[HDF5Arrays]:
-    """The arrays of an HDF5 file. Whatever is wrong with it is told as such."""
+    """Open the arrays of an HDF5 file; errors of h5py become InputError."""
     h5py = library()
     try:
-        with h5py.File(file, "r") as found:
-            yield HDF5Arrays(file, h5py, found)
+        with h5py.File(file, "r") as h5_file:
+            yield HDF5Arrays(file, h5py, h5_file)
     except InputError:
         raise
-    except DAMAGED as error:
-        told = str(error).strip().strip("'\"") or type(error).__name__
-        raise InputError(f"this is not a whole HDF5 file ({told})", file=file, hint=CORRUPT_HINT) from None
+    except HDF5_ERRORS as error:
+        reason = str(error).strip().strip("'\"") or type(error).__name__
+        raise InputError(f"this is not a whole HDF5 file ({reason})", file=file, hint=CORRUPT_HINT) from None
 
 
 def names_in(file: Path) -> list[str]:
-    """The names of all arrays in the file."""
-    with open_hdf5(file) as stored:
-        return list(stored.shapes)
+    """The names of all arrays in a file."""
+    with open_hdf5(file) as arrays:
+        return list(arrays.shapes)
 
 
 class HDF5Arrays:
-    """The arrays of an open file by their names; only what lies in the file itself is followed."""
+    """The arrays of an open file by name; links to other files are not followed."""
 
-    def __init__(self, file: Path, h5py: ModuleType, found: h5py.File) -> None:
-        self.file, self._found = file, found
+    def __init__(self, file: Path, h5py: ModuleType, h5_file: h5py.File) -> None:
+        self.file, self._h5_file = file, h5_file
         self.shapes: dict[str, tuple[int, ...]] = {}
 
         def seen(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
                 self.shapes[name] = tuple(item.shape or ())
 
-        found.visititems(seen)
+        h5_file.visititems(seen)
 
     def read(self, name: str) -> np.ndarray:
-        """The numbers of one array as float32."""
-        item: Any = self._found[name]
+        """One array as float32."""
+        item: Any = self._h5_file[name]
         if item.dtype.kind != "f":
             raise InputError(f"{name} holds no floating point numbers", file=self.file, hint=CORRUPT_HINT)
         if item.external or item.is_virtual:
             raise InputError(
                 f"the numbers of {name} lie in another file", file=self.file, hint="copy them into this one"
             )
-        there = item.id.get_storage_size()
-        if item.nbytes > there * (1 if item.chunks is None else PACKED):
+        stored_size = item.id.get_storage_size()
+        if item.nbytes > stored_size * (1 if item.chunks is None else MAX_COMPRESSION_RATIO):
             raise InputError(f"the numbers of {name} are not all there", file=self.file, hint=CORRUPT_HINT)
-        with np.errstate(over="ignore"):  # what is too large is refused below
-            numbers = np.asarray(item[...], np.float32)
-        if not np.isfinite(numbers).all():
+        with np.errstate(over="ignore"):  # infinity is rejected below
+            values = np.asarray(item[...], np.float32)
+        if not np.isfinite(values).all():
             raise InputError(f"{name} has entries that are no numbers", file=self.file, hint=CORRUPT_HINT)
-        return numbers
+        return values
 
 
 def write_hdf5(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays under such names; the same arrays make the same bytes."""
-    with library().File(file, "w") as made:
-        for name, numbers in arrays.items():
-            made.create_dataset(name, data=np.ascontiguousarray(numbers, "<f4"))
+    """Write arrays by name; the same arrays give the same bytes."""
+    with library().File(file, "w") as h5_file:
+        for name, values in arrays.items():
+            h5_file.create_dataset(name, data=np.ascontiguousarray(values, "<f4"))
 
 
-# -- words
+# --- Vocabulary ---
 
 
 def read_vocabulary(file: Path) -> tuple[list[str], list[int]]:
-    """A word a line, without white space around it, and the numbers of lines that are blank or repeat a word."""
+    """The words (one per line, stripped) and the numbers of lines that are blank or repeat a word."""
     try:
         lines = file.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -460,10 +483,10 @@ def read_vocabulary(file: Path) -> tuple[list[str], list[int]]:
     if not lines[-1]:
         lines.pop()
     words: dict[str, int] = {}
-    idle = []
-    for number, line in enumerate(lines, start=1):
+    ignored_lines = []
+    for line_number, line in enumerate(lines, start=1):
         if (word := line.strip()) and word not in words:
-            words[word] = number
+            words[word] = line_number
         else:
-            idle.append(number)
-    return list(words), idle
+            ignored_lines.append(line_number)
+    return list(words), ignored_lines

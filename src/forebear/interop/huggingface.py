@@ -1,4 +1,4 @@
-"""Folders of Hugging Face transformers, in and out: config.json and the weights of every architecture known here."""
+"""Hugging Face transformers folders, read and written: config.json, weights and tokenizer files."""
 
 from __future__ import annotations
 
@@ -25,75 +25,85 @@ from forebear.interop.tensor_names import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The config.json of transformers and our fields: each from the other; what is not built here is refused by name.
+# --- config.json ---
 
 
 REFETCH_HINT = "fetch the whole folder again"
 
 
-def from_hf_config(family: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Our fields of their config; what it asks for and is not built here is refused by its name."""
-    for name, built in family.built.items():
-        if config.get(name, built[0]) not in built:
-            what = f"{name} is {config[name]!r}; here it can only be {built[0]!r}"
-            raise InputError(what, file=file, hint=f"give the folder of a plain {family.name_map.title}")
-    told = {**family.defaults, **config}
-    for name, default in family.defaults.items():
-        value = told[name]
+def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Convert config.json to our settings; unsupported values are an error that names the key."""
+    for name, values in architecture.built.items():
+        if config.get(name, values[0]) not in values:
+            message = f"{name} is {config[name]!r}; here it can only be {values[0]!r}"
+            raise InputError(message, file=file, hint=f"give the folder of a plain {architecture.name_map.title}")
+    settings = {**architecture.defaults, **config}
+    for name, default in architecture.defaults.items():
+        value = settings[name]
         if isinstance(default, int) and not (type(value) is int and value > 0):
             raise InputError(f"{name} is {value!r}, not a whole number above 0", file=file, hint=REFETCH_HINT)
         if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
             raise InputError(f"{name} is {value!r}, not a number from 0 to below 1", file=file, hint=REFETCH_HINT)
-    if len({told[name] for name in family.dropouts}) > 1:
-        differ = ", ".join(f"{name} {told[name]}" for name in family.dropouts)
-        raise InputError(f"{differ}: here one dropout serves all", file=file, hint="make them equal in the file")
-    fields = {ours: told[theirs] for ours, theirs in family.fields.items()}
-    fields |= {"inner": _inner(family, told, fields["width"], file), "dropout": told[family.dropouts[0]]}
-    if family.offset_positions:
-        fields["context"] -= position_offset(family, config, file)
+    if len({settings[name] for name in architecture.dropouts}) > 1:
+        unequal = ", ".join(f"{name} {settings[name]}" for name in architecture.dropouts)
+        raise InputError(f"{unequal}: here one dropout serves all", file=file, hint="make them equal in the file")
+    fields = {spec_field: settings[hf_key] for spec_field, hf_key in architecture.fields.items()}
+    fields |= {
+        "inner": _ffn_size(architecture, settings, fields["width"], file),
+        "dropout": settings[architecture.dropouts[0]],
+    }
+    if architecture.offset_positions:
+        fields["context"] -= position_offset(architecture, config, file)
         if fields["context"] < 1:
             raise InputError("it has no positions but those before the first", file=file, hint=REFETCH_HINT)
-    if family.activation_key:
-        curve = told.get(family.activation_key, family.default_activation)
-        if not isinstance(curve, str) or curve not in CURVES:
-            known = ", ".join(CURVES)
+    if architecture.activation_key:
+        activation = settings.get(architecture.activation_key, architecture.default_activation)
+        if not isinstance(activation, str) or activation not in CURVES:
+            known_activations = ", ".join(CURVES)
             raise InputError(
-                f"{family.activation_key} is {curve!r}", file=file, hint=f"give a model that has one of: {known}"
+                f"{architecture.activation_key} is {activation!r}",
+                file=file,
+                hint=f"give a model that has one of: {known_activations}",
             )
-        fields["activation"] = CURVES[curve]
+        fields["activation"] = CURVES[activation]
     return fields
 
 
 def to_hf_config(
-    family: Architecture, fields: Mapping[str, Any], vocabulary: int, name: str, before: int
+    architecture: Architecture, fields: Mapping[str, Any], vocab_size: int, class_name: str, position_offset: int
 ) -> dict[str, Any]:
-    """Their config of our fields, for the class of this name; what they cannot be told is refused."""
-    facts: dict[str, Any] = {"model_type": family.kind, "architectures": [name], "vocab_size": vocabulary}
-    facts |= {theirs: fields[ours] for ours, theirs in family.fields.items()}
-    facts |= dict.fromkeys(family.dropouts, fields["dropout"])
-    facts |= {setting: values[0] for setting, values in family.built.items() if values[0] not in (None, {})}
-    wide = 4 * fields["width"]
-    if family.ffn_key:
-        facts[family.ffn_key] = (fields["inner"] or None) if family.implicit_heads else (fields["inner"] or wide)
-    elif fields["inner"] not in (0, wide):
-        what = f"inner is {fields['inner']}, and {family.name_map.title} of transformers always has {wide}"
-        raise InputError(what, hint="train with --inner 0 to write it so")
-    if family.activation_key:
-        facts[family.activation_key] = next(theirs for theirs, ours in CURVES.items() if ours == fields["activation"])
-    if family.offset_positions:
-        facts["max_position_embeddings"] += before
-    for setting, built in family.built.items():
-        if facts.get(setting, built[0]) not in built:
-            what = (
-                f"{setting} would be {facts[setting]!r}, and {family.name_map.title} of transformers has {built[0]!r}"
+    """Convert our settings to config.json for a class; settings that it cannot express are an error."""
+    config: dict[str, Any] = {"model_type": architecture.kind, "architectures": [class_name], "vocab_size": vocab_size}
+    config |= {hf_key: fields[spec_field] for spec_field, hf_key in architecture.fields.items()}
+    config |= dict.fromkeys(architecture.dropouts, fields["dropout"])
+    config |= {key: values[0] for key, values in architecture.built.items() if values[0] not in (None, {})}
+    ffn_default = 4 * fields["width"]
+    if architecture.ffn_key:
+        config[architecture.ffn_key] = (
+            (fields["inner"] or None) if architecture.implicit_heads else (fields["inner"] or ffn_default)
+        )
+    elif fields["inner"] not in (0, ffn_default):
+        title = architecture.name_map.title
+        message = f"inner is {fields['inner']}, and {title} of transformers always has {ffn_default}"
+        raise InputError(message, hint="train with --inner 0 to write it so")
+    if architecture.activation_key:
+        config[architecture.activation_key] = next(
+            hf_key for hf_key, spec_field in CURVES.items() if spec_field == fields["activation"]
+        )
+    if architecture.offset_positions:
+        config["max_position_embeddings"] += position_offset
+    for key, built in architecture.built.items():
+        if config.get(key, built[0]) not in built:
+            message = (
+                f"{key} would be {config[key]!r}, and {architecture.name_map.title} of transformers has {built[0]!r}"
             )
-            raise InputError(what, hint="it cannot be written so; a model of the same fields as theirs can")
-    return facts | {"dtype": "float32"}
+            raise InputError(message, hint="it cannot be written so; a model of the same fields as theirs can")
+    return config | {"dtype": "float32"}
 
 
-def position_offset(family: Architecture, config: Mapping[str, Any], file: Path) -> int:
-    """How many rows of positions come before the first: RoBERTa counts on from the padding token."""
-    if not family.offset_positions:
+def position_offset(architecture: Architecture, config: Mapping[str, Any], file: Path) -> int:
+    """Rows of the position table before the first position: RoBERTa counts from the padding token."""
+    if not architecture.offset_positions:
         return 0
     padding = config.get("pad_token_id", 1)
     if type(padding) is not int or padding < 0:
@@ -101,25 +111,25 @@ def position_offset(family: Architecture, config: Mapping[str, Any], file: Path)
     return padding + 1
 
 
-def _inner(family: Architecture, told: Mapping[str, Any], width: int, file: Path) -> int:
-    """0 where it is four times the width, as everywhere here."""
-    inner = told.get(family.ffn_key) or 0 if family.ffn_key else 0
-    if type(inner) is not int or inner < 0:
-        raise InputError(f"{family.ffn_key} is {inner!r}, not a whole number", file=file, hint=REFETCH_HINT)
-    return 0 if inner == 4 * width else inner
+def _ffn_size(architecture: Architecture, settings: Mapping[str, Any], width: int, file: Path) -> int:
+    """The feed-forward size as in our settings: 0 if it is four times the width."""
+    ffn_size = settings.get(architecture.ffn_key) or 0 if architecture.ffn_key else 0
+    if type(ffn_size) is not int or ffn_size < 0:
+        raise InputError(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number", file=file, hint=REFETCH_HINT)
+    return 0 if ffn_size == 4 * width else ffn_size
 
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TABLES = tuple(family.name_map for family in FAMILIES.values())
-SpecialTokens = Mapping[str, tuple[int, str]]  # our roles with their ids and tokens
+NAME_MAPS = tuple(family.name_map for family in FAMILIES.values())
+SpecialTokens = Mapping[str, tuple[int, str]]  # role → id and token
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignCheckpoint:
-    """What another program's files hold, in our words: a milestone's name and fields, its weights and its heads.
+    """An imported checkpoint: model name, settings, tensors by our names and heads.
 
-    task        what it was adapted to, as far as the files tell
-    adaptation  and how: `language` and `dropout`
+    task        the fine-tuning task, as far as the files say
+    adaptation  its `language` (LM weight) and `dropout`
     """
 
     model: str
@@ -133,7 +143,7 @@ class ForeignCheckpoint:
 
 @dataclass(frozen=True)
 class TaskExport:
-    """A task that a run to be written was adapted to, in our words, its head's dropout, and what `next` counted."""
+    """The fine-tuning task of a run to be exported, the dropout of its head and the weight of the LM loss."""
 
     task: Mapping[str, Any]
     dropout: float = 0.1
@@ -141,213 +151,241 @@ class TaskExport:
 
 
 def milestone_of(folder: Path) -> str:
-    """Which of our milestones the folder holds, by what its config.json calls itself."""
-    return _family_of(folder, _config(folder)).model
+    """The name of our model for a folder, by the model_type in its config.json."""
+    return _architecture_of(folder, _read_config(folder)).model
 
 
 def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
-    """The model of a folder that transformers wrote, in float32; without `tasks`, a head for one is left out."""
-    config, file = _config(folder), folder / CONFIG
-    family = _family_of(folder, config)
-    fields, tensors = from_hf_config(family, config, file), _stored(folder, config, family)
-    before, depth = position_offset(family, config, file), _depth(family, fields["depth"], tensors, folder)
-    if family is ERNIE:
-        _check_tasks(config, tensors, folder)
-    adapted = hf_tasks.head_for_class(family.model, _class_of(config, family)) if tasks else None
-    table = family.name_map if adapted is None else adapted.name_map(family)
-    others = tuple(other for other in TABLES if other is not family.name_map)
-    ours, report = tensor_names.to_our_names(table, tensors, depth=depth, before=before, others=others, file=folder)
-    if family is ALBERT and fields["table"] == fields["width"]:
-        ours = _unprojected(ours, folder)
-    if family.activation_key:
-        fields["pairs"] = family.sentence_task if "pair" in report.heads else "none"
-    if adapted is None or not report.heads:
-        return ForeignCheckpoint(family.model, fields, ours, (*family.implicit_heads, *report.heads), report)
-    task, language = task_from_config(adapted, config, ours, file), lm_weight(adapted, config)
-    how = {"dropout": head_dropout(adapted, config, fields["dropout"], file), "language": language}
-    heads = (*adapted.heads, *(family.implicit_heads if language else ()))
+    """Read a transformers folder, in float32; with tasks=False, task heads are skipped."""
+    config, file = _read_config(folder), folder / CONFIG
+    architecture = _architecture_of(folder, config)
+    fields, tensors = from_hf_config(architecture, config, file), _load_tensors(folder, config, architecture)
+    num_offset_rows, depth = (
+        position_offset(architecture, config, file),
+        _num_blocks(architecture, fields["depth"], tensors, folder),
+    )
+    if architecture is ERNIE:
+        _check_ernie_tasks(config, tensors, folder)
+    task_head = hf_tasks.head_for_class(architecture.model, _model_class(config, architecture)) if tasks else None
+    name_map = architecture.name_map if task_head is None else task_head.name_map(architecture)
+    others = tuple(candidate for candidate in NAME_MAPS if candidate is not architecture.name_map)
+    our_tensors, report = tensor_names.to_our_names(
+        name_map, tensors, depth=depth, num_offset_rows=num_offset_rows, alternatives=others, file=folder
+    )
+    if architecture is ALBERT and fields["table"] == fields["width"]:
+        our_tensors = _drop_projection(our_tensors, folder)
+    if architecture.activation_key:
+        fields["pairs"] = architecture.sentence_task if "pair" in report.heads else "none"
+    if task_head is None or not report.heads:
+        return ForeignCheckpoint(
+            architecture.model, fields, our_tensors, (*architecture.implicit_heads, *report.heads), report
+        )
+    task, lm_weight_value = task_from_config(task_head, config, our_tensors, file), lm_weight(task_head, config)
+    adaptation = {"dropout": head_dropout(task_head, config, fields["dropout"], file), "language": lm_weight_value}
+    heads = (*task_head.heads, *(architecture.implicit_heads if lm_weight_value else ()))
     report = replace(report, heads=heads)
-    return ForeignCheckpoint(family.model, fields, hf_tasks.split_start_end(ours), heads, report, task, how)
+    return ForeignCheckpoint(
+        architecture.model, fields, hf_tasks.split_start_end(our_tensors), heads, report, task, adaptation
+    )
 
 
 def trim_vocabulary(
-    tensors: dict[str, Tensor], vocabulary: int, file: Path | None = None
+    tensors: dict[str, Tensor], vocab_size: int, file: Path | None = None
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights without entries that only round the table up, and a word about them; too few are an error."""
-    idle = len(tensors[TOKEN_TABLE]) - vocabulary
-    if idle < 0:
-        what = f"its tokenizer has {vocabulary:,} tokens, and its table only {len(tensors[TOKEN_TABLE]):,} entries"
-        raise InputError(what, file=file, hint="the two do not belong together: take both from the same publisher")
-    if not idle:
+    """The weights without the padding rows of the vocabulary, and a note on them; too few rows are an error."""
+    num_extra = len(tensors[TOKEN_TABLE]) - vocab_size
+    if num_extra < 0:
+        message = f"its tokenizer has {vocab_size:,} tokens, and its table only {len(tensors[TOKEN_TABLE]):,} entries"
+        raise InputError(message, file=file, hint="the two do not belong together: take both from the same publisher")
+    if not num_extra:
         return tensors, []
-    note = f"its table has {idle:,} entries more than its tokenizer has tokens: they are left out"
-    cut = {name: tensors[name][:vocabulary].clone() for name in (TOKEN_TABLE, TOKEN_BIAS) if name in tensors}
-    return tensors | cut, [note]
+    note = f"its table has {num_extra:,} entries more than its tokenizer has tokens: they are left out"
+    trimmed = {name: tensors[name][:vocab_size].clone() for name in (TOKEN_TABLE, TOKEN_BIAS) if name in tensors}
+    return tensors | trimmed, [note]
 
 
 def write_huggingface(
     folder: Path,
-    milestone: str,
+    model: str,
     fields: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
-    specials: SpecialTokens,
-    adapted: TaskExport | None = None,
+    special_tokens: SpecialTokens,
+    task_export: TaskExport | None = None,
 ) -> list[str]:
-    """Config and weights as transformers wants them; returns what had to be left out."""
+    """Write config.json and weights for transformers; returns notes on heads that were left out."""
     from safetensors.torch import save_file
 
-    family = FAMILIES[milestone]
-    config, theirs = written(milestone, fields, tensors, specials, adapted)
+    architecture = FAMILIES[model]
+    config, hf_tensors = written(model, fields, tensors, special_tokens, task_export)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(hf_tensors, folder / WEIGHTS, metadata={"format": "pt"})
     write_hf_json(folder / CONFIG, config)
-    if adapted is not None:
+    if task_export is not None:
         return []
-    if family.implicit_heads:
-        write_hf_json(folder / "generation_config.json", _ids(family, specials))
-    lost = [head for head in tensor_names.head_names(tensors) if head not in family.name_map.heads]
-    return [f"{family.name_map.title} of transformers has no head for {head!r}: it is left out" for head in lost]
+    if architecture.implicit_heads:
+        write_hf_json(folder / "generation_config.json", _special_token_ids(architecture, special_tokens))
+    dropped_heads = [head for head in tensor_names.head_names(tensors) if head not in architecture.name_map.heads]
+    return [
+        f"{architecture.name_map.title} of transformers has no head for {head!r}: it is left out"
+        for head in dropped_heads
+    ]
 
 
 def written(
-    milestone: str,
+    model: str,
     fields: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
-    specials: SpecialTokens,
-    adapted: TaskExport | None = None,
+    special_tokens: SpecialTokens,
+    task_export: TaskExport | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Their config and their tensors of ours, without heads that they do not have."""
-    family = FAMILIES[milestone]
-    head = None if adapted is None else hf_tasks.head_for_task(milestone, adapted.task["name"])
-    table = family.name_map if head is None else head.name_map(family)
-    if adapted is not None:
-        tensors = hf_tasks.join_start_end(hf_tasks.bake_temperature(tensors, adapted.task, fields["depth"]))
-    known = set(table.heads)
-    kept = {name: value for name, value in tensors.items() if known.issuperset(tensor_names.head_names([name]))}
-    heads, before = set(tensor_names.head_names(kept)), _rows_before(family, specials)
-    name = head.name if head else next(name for own, name in family.classes.items() if set(own) == heads)
-    config = to_hf_config(family, fields, len(tensors[TOKEN_TABLE]), name, before) | _ids(family, specials)
-    if family is ALBERT and fields["table"] == fields["width"]:
-        kept |= _projection(fields["width"])
-    prefixed = bool(family.implicit_heads) or not name.endswith("Model")
-    theirs = tensor_names.to_hf_names(table, kept, depth=fields["depth"], before=before, prefixed=prefixed)
-    if head is not None and adapted is not None:
-        config |= task_config(head, adapted.task, adapted.dropout, adapted.lm_weight)
-        theirs |= {name: kept[TOKEN_TABLE].new_zeros(1) for name in head.zero_tensors}
-    return config, theirs
+    """Convert our settings and tensors to config.json and Hugging Face tensors, without heads that it lacks."""
+    architecture = FAMILIES[model]
+    head = None if task_export is None else hf_tasks.head_for_task(model, task_export.task["name"])
+    name_map = architecture.name_map if head is None else head.name_map(architecture)
+    if task_export is not None:
+        tensors = hf_tasks.join_start_end(hf_tasks.bake_temperature(tensors, task_export.task, fields["depth"]))
+    known_heads = set(name_map.heads)
+    exported = {
+        class_name: value
+        for class_name, value in tensors.items()
+        if known_heads.issuperset(tensor_names.head_names([class_name]))
+    }
+    heads, num_offset_rows = set(tensor_names.head_names(exported)), _position_rows_before(architecture, special_tokens)
+    class_name = (
+        head.name
+        if head
+        else next(class_name for class_heads, class_name in architecture.classes.items() if set(class_heads) == heads)
+    )
+    config = to_hf_config(
+        architecture, fields, len(tensors[TOKEN_TABLE]), class_name, num_offset_rows
+    ) | _special_token_ids(architecture, special_tokens)
+    if architecture is ALBERT and fields["table"] == fields["width"]:
+        exported |= _identity_projection(fields["width"])
+    has_prefix = bool(architecture.implicit_heads) or not class_name.endswith("Model")
+    hf_tensors = tensor_names.to_hf_names(
+        name_map, exported, depth=fields["depth"], num_offset_rows=num_offset_rows, has_prefix=has_prefix
+    )
+    if head is not None and task_export is not None:
+        config |= task_config(head, task_export.task, task_export.dropout, task_export.lm_weight)
+        hf_tensors |= {class_name: exported[TOKEN_TABLE].new_zeros(1) for class_name in head.zero_tensors}
+    return config, hf_tensors
 
 
-def write_hf_json(path: Path, facts: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def write_hf_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _ids(family: Architecture, specials: SpecialTokens) -> dict[str, int | None]:
-    """The special tokens by their numbers; what looks back has one that both begins and ends a text."""
+def _special_token_ids(architecture: Architecture, special_tokens: SpecialTokens) -> dict[str, int | None]:
+    """Special token ids for config.json; decoders use one token for both the beginning and the end of a text."""
     roles = {
-        "bos_token_id": "end" if family.implicit_heads else "start",
+        "bos_token_id": "end" if architecture.implicit_heads else "start",
         "eos_token_id": "end",
         "pad_token_id": "padding",
     }
-    ids = {name: specials[role][0] if role in specials else None for name, role in roles.items()}
-    return {name: value for name, value in ids.items() if value is not None or not family.implicit_heads}
+    ids = {name: special_tokens[role][0] if role in special_tokens else None for name, role in roles.items()}
+    return {name: value for name, value in ids.items() if value is not None or not architecture.implicit_heads}
 
 
-def _rows_before(family: Architecture, specials: SpecialTokens) -> int:
-    if not family.offset_positions:
+def _position_rows_before(architecture: Architecture, special_tokens: SpecialTokens) -> int:
+    if not architecture.offset_positions:
         return 0
-    if "padding" not in specials:
-        what = f"its vocabulary has no token for padding, from which {family.name_map.title} counts positions"
-        raise InputError(what, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
-    return specials["padding"][0] + 1
+    if "padding" not in special_tokens:
+        message = f"its vocabulary has no token for padding, from which {architecture.name_map.title} counts positions"
+        raise InputError(message, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
+    return special_tokens["padding"][0] + 1
 
 
-# -- what single architectures want
+# --- Special cases of single architectures ---
 
 
-def _check_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """ERNIE adds the vector of task 0 to every token of a text for which nobody names a task."""
-    task = next((tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == TASKS), None)
-    if config.get("use_task_id") and (task is None or bool(task[:1].count_nonzero())):
-        what = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
+def _check_ernie_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Rejects ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
+    task_table = next(
+        (tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == TASKS), None
+    )
+    if config.get("use_task_id") and (task_table is None or bool(task_table[:1].count_nonzero())):
+        message = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
         hint = "give an ERNIE without tasks, such as ernie-1.0"
-        raise InputError(what, file=folder / CONFIG, hint=hint)
+        raise InputError(message, file=folder / CONFIG, hint=hint)
 
 
-def _projection(width: int) -> dict[str, Tensor]:
-    """ALBERT there always projects its embedding. Where ours does not, this changes nothing, to the bit."""
+def _identity_projection(width: int) -> dict[str, Tensor]:
+    """An identity for Hugging Face's ALBERT, which always projects its embedding; results stay the same to the bit."""
     import torch
 
     return {"encoder.project.weight": torch.eye(width), "encoder.project.bias": torch.zeros(width)}
 
 
-def _unprojected(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    """Where the table is as wide as the blocks nothing is projected here: theirs must change nothing."""
+def _drop_projection(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Removes ALBERT's projection if the embedding is as wide as the blocks; it must be an identity."""
     import torch
 
-    for name, idle in _projection(len(tensors["encoder.project.bias"])).items():
-        if not torch.equal(tensors[name], idle):
-            what = "embedding_size equals hidden_size, and there still is a projection between them"
-            raise InputError(what, file=folder, hint="give an ALBERT whose embedding is narrower than its blocks")
+    for name, identity in _identity_projection(len(tensors["encoder.project.bias"])).items():
+        if not torch.equal(tensors[name], identity):
+            message = "embedding_size equals hidden_size, and there still is a projection between them"
+            raise InputError(message, file=folder, hint="give an ALBERT whose embedding is narrower than its blocks")
     return {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.project.")}
 
 
-# -- files
+# --- Reading files ---
 
 
-def _family_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
-    kind = config.get("model_type")
-    for family in FAMILIES.values():
-        if family.kind == kind:
-            return family
-    known = ", ".join(family.kind for family in FAMILIES.values())
-    if kind is not None:
-        what, hint = f"model_type {kind!r} cannot be imported", f"give a folder of: {known}"
-        raise InputError(what, file=folder / CONFIG, hint=hint)
-    near = tensor_names.closest_architecture(list(_stored(folder, config, None)), TABLES)
-    like = next((family for family in FAMILIES.values() if family.name_map is near), None)
-    what = "it does not say model_type" + (f"; the weights look like {like.name_map.title}'s" if like else "")
-    hint = f'add "model_type": "{like.kind}" to it, if that is right' if like else f"give a folder of: {known}"
-    raise InputError(what, file=folder / CONFIG, hint=hint)
+def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
+    model_type = config.get("model_type")
+    for architecture in FAMILIES.values():
+        if architecture.kind == model_type:
+            return architecture
+    model_types = ", ".join(architecture.kind for architecture in FAMILIES.values())
+    if model_type is not None:
+        message, hint = f"model_type {model_type!r} cannot be imported", f"give a folder of: {model_types}"
+        raise InputError(message, file=folder / CONFIG, hint=hint)
+    closest = tensor_names.closest_architecture(list(_load_tensors(folder, config, None)), NAME_MAPS)
+    similar = next((architecture for architecture in FAMILIES.values() if architecture.name_map is closest), None)
+    message = "it does not say model_type" + (f"; the weights look like {similar.name_map.title}'s" if similar else "")
+    hint = (
+        f'add "model_type": "{similar.kind}" to it, if that is right' if similar else f"give a folder of: {model_types}"
+    )
+    raise InputError(message, file=folder / CONFIG, hint=hint)
 
 
-def _depth(family: Architecture, told: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
-    """How many blocks there are: those that the config tells, if the weights have them."""
-    starts = {row.theirs[0].split("*")[0] for row in family.name_map.rows if "*" in row.theirs[0]}
+def _num_blocks(architecture: Architecture, config_depth: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
+    """The number of blocks in config.json, checked against the weights."""
+    starts = {rule.theirs[0].split("*")[0] for rule in architecture.name_map.rows if "*" in rule.theirs[0]}
     if not starts:  # one block for all depths
         return 1
     (start,) = starts
-    bare = (family.name_map.without_prefix(name) for name in tensors)
-    blocks = {name.removeprefix(start).split(".")[0] for name in bare if name.startswith(start)}
-    if blocks and told > len(blocks):
-        what = f"{family.fields['depth']} is {told:,}, and the weights have {len(blocks):,} blocks"
+    names = (architecture.name_map.without_prefix(name) for name in tensors)
+    blocks = {name.removeprefix(start).split(".")[0] for name in names if name.startswith(start)}
+    if blocks and config_depth > len(blocks):
+        what = f"{architecture.fields['depth']} is {config_depth:,}, and the weights have {len(blocks):,} blocks"
         raise InputError(what, file=folder / CONFIG, hint=REFETCH_HINT)
-    return min(told, len(blocks) + 1)
+    return min(config_depth, len(blocks) + 1)
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         hint = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
         raise InputError("there is no config.json", file=folder, hint=hint)
-    return _facts(folder / CONFIG)
+    return _read_json(folder / CONFIG)
 
 
-def _facts(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"this is not JSON: {error}", file=file, hint=REFETCH_HINT) from None
-    if not isinstance(facts, dict):
+    if not isinstance(content, dict):
         raise InputError("this is not an object", file=file, hint=REFETCH_HINT)
-    return facts
+    return content
 
 
-def _stored(folder: Path, config: Mapping[str, Any], family: Architecture | None) -> dict[str, Tensor]:
-    """All tensors of the folder, in one file or in several; mapped, not read."""
+def _load_tensors(folder: Path, config: Mapping[str, Any], architecture: Architecture | None) -> dict[str, Tensor]:
+    """All tensors of the folder, from one file or several shards; memory-mapped."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     tensors: dict[str, Tensor] = {}
-    for file in _files(folder, _class_of(config, family)):
+    for file in _weight_files(folder, _model_class(config, architecture)):
         try:
             tensors |= load_file(file)
         except FileNotFoundError:
@@ -358,100 +396,108 @@ def _stored(folder: Path, config: Mapping[str, Any], family: Architecture | None
     return tensors
 
 
-def _class_of(config: Mapping[str, Any], family: Architecture | None) -> str:
-    """The class there that opens the folder."""
-    told = config.get("architectures")
-    if isinstance(told, list) and told and isinstance(told[0], str) and told[0].isidentifier():
-        return told[0]
-    return next(iter(family.classes.values())) if family else "AutoModel"
+def _model_class(config: Mapping[str, Any], architecture: Architecture | None) -> str:
+    """The name of the transformers class that opens the folder."""
+    classes = config.get("architectures")
+    if isinstance(classes, list) and classes and isinstance(classes[0], str) and classes[0].isidentifier():
+        return classes[0]
+    return next(iter(architecture.classes.values())) if architecture else "AutoModel"
 
 
-def _files(folder: Path, opener: str) -> list[Path]:
+def _weight_files(folder: Path, model_class: str) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
-        where = _facts(folder / INDEX).get("weight_map")
-        if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
+        weight_map = _read_json(folder / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise InputError(
                 "this is not an index: it has no weight_map of files", file=folder / INDEX, hint=REFETCH_HINT
             )
-        named = sorted(set(where.values()))
-        if any(Path(name).name != name for name in named):
+        file_names = sorted(set(weight_map.values()))
+        if any(Path(name).name != name for name in file_names):
             raise InputError("it names files outside its folder", file=folder / INDEX, hint=REFETCH_HINT)
-        return [folder / name for name in named]
-    convert = f"{opener}.from_pretrained(OLD).save_pretrained(NEW)"
+        return [folder / name for name in file_names]
+    conversion = f"{model_class}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         raise InputError(
             "the weights are pickled, and a pickle can run code when it is opened",
             file=folder,
-            hint=f"convert them where you trust them: {convert}",
+            hint=f"convert them where you trust them: {conversion}",
         )
-    hint = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {convert}"
+    hint = f"give a folder that save_pretrained wrote, or convert old weights where you trust them: {conversion}"
     raise InputError(f"there is no {WEIGHTS}", file=folder, hint=hint)
 
 
-# What transformers wants of a tokenizer beside its model: the marks around a text, and its special tokens by name.
+# --- Tokenizer files ---
 
 
-# our roles: what they are called there
-LOOKING_BACK = {"end": ("bos_token", "eos_token")}
-BOTH_WAYS = {"start": ("cls_token",), "end": ("sep_token",)}
-ROBERTA = {"start": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token")}
-COMMON = {"unknown": ("unk_token",), "padding": ("pad_token",), "mask": ("mask_token",)}
+# Our roles → their names of special tokens.
+CAUSAL_TOKEN_NAMES = {"end": ("bos_token", "eos_token")}
+BERT_TOKEN_NAMES = {"start": ("cls_token",), "end": ("sep_token",)}
+ROBERTA_TOKEN_NAMES = {"start": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token")}
+COMMON_TOKEN_NAMES = {"unknown": ("unk_token",), "padding": ("pad_token",), "mask": ("mask_token",)}
 
 
 def write_tokenizer(
     folder: Path,
     milestone: str,
-    blueprint: Mapping[str, Any],
-    specials: SpecialTokens,
+    tokenizer_json: Mapping[str, Any],
+    special_tokens: SpecialTokens,
     context: int,
     *,
-    marked: bool = False,
+    add_special: bool = False,
 ) -> None:
-    """tokenizer.json with the marks that this milestone puts around a text, and the files beside it.
+    """Write tokenizer.json with this model's input format as post-processor, and its companion files.
 
-    One that looks back puts marks around texts for tasks only: then they are `marked`.
+    Decoders add special tokens for tasks only: `add_special`.
     """
-    family = FAMILIES[milestone]
-    called, given = LOOKING_BACK, ["input_ids", "attention_mask"]
-    if family.implicit_heads:
-        if marked:
-            blueprint = {**blueprint, "post_processor": marks(specials["end"], specials["end"])}
+    architecture = FAMILIES[milestone]
+    token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
+    if architecture.implicit_heads:
+        if add_special:
+            tokenizer_json = {**tokenizer_json, "post_processor": marks(special_tokens["end"], special_tokens["end"])}
     else:
-        called = ROBERTA if family.offset_positions else BOTH_WAYS
-        if {"start", "end"} <= specials.keys():
-            around = marks(
-                specials["start"], specials["end"], segments=not family.offset_positions, twice=family.offset_positions
+        token_names = ROBERTA_TOKEN_NAMES if architecture.offset_positions else BERT_TOKEN_NAMES
+        if {"start", "end"} <= special_tokens.keys():
+            post_processor = marks(
+                special_tokens["start"],
+                special_tokens["end"],
+                segments=not architecture.offset_positions,
+                double_separator=architecture.offset_positions,
             )
-            blueprint = {**blueprint, "post_processor": around}
-        if not family.offset_positions:
-            given.insert(1, "token_type_ids")
-    called = {**called, **COMMON}
-    tokens = {name: specials[role][1] for role, named in called.items() if role in specials for name in named}
-    (folder / "tokenizer.json").write_text(json.dumps(blueprint, ensure_ascii=False) + "\n", encoding="utf-8")
-    facts = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context}
-    facts |= {"clean_up_tokenization_spaces": False, "model_input_names": given}
-    write_hf_json(folder / "tokenizer_config.json", facts | tokens)
+            tokenizer_json = {**tokenizer_json, "post_processor": post_processor}
+        if not architecture.offset_positions:
+            input_names.insert(1, "token_type_ids")
+    token_names = {**token_names, **COMMON_TOKEN_NAMES}
+    tokens = {
+        name: special_tokens[role][1] for role, names in token_names.items() if role in special_tokens for name in names
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json, ensure_ascii=False) + "\n", encoding="utf-8")
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context}
+    config |= {"clean_up_tokenization_spaces": False, "model_input_names": input_names}
+    write_hf_json(folder / "tokenizer_config.json", config | tokens)
     write_hf_json(folder / "special_tokens_map.json", tokens)
-    model = blueprint["model"]
+    model = tokenizer_json["model"]
     if model["type"] == "WordPiece":
         lines = sorted(model["vocab"], key=model["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
 def marks(
-    start: tuple[int, str], end: tuple[int, str], *, segments: bool = False, twice: bool = False
+    start: tuple[int, str], end: tuple[int, str], *, segments: bool = False, double_separator: bool = False
 ) -> dict[str, Any]:
-    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], with `segments` B of segment 1; `twice`, as RoBERTa: two between."""
+    """The post-processor for [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
 
-    def mark(special: tuple[int, str], segment: int = 0) -> dict[str, Any]:
-        return {"SpecialToken": {"id": special[1], "type_id": segment}}
+    `segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
+    """
+
+    def mark(token: tuple[int, str], segment: int = 0) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token[1], "type_id": segment}}
 
     def text(name: str, segment: int = 0) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    single, second = [mark(start), text("A"), mark(end)], int(segments)
-    pair = [*single, *([mark(end)] if twice else []), text("B", second), mark(end, second)]
-    known = {token: {"id": token, "ids": [number], "tokens": [token]} for number, token in (start, end)}
-    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": known}
+    single, segment_b = [mark(start), text("A"), mark(end)], int(segments)
+    pair = [*single, *([mark(end)] if double_separator else []), text("B", segment_b), mark(end, segment_b)]
+    special_tokens = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in (start, end)}
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special_tokens}

@@ -1,4 +1,4 @@
-"""Tables of names: what our tensors are called in another program's files, read both ways, strictly, with a report."""
+"""Tensor names of each Hugging Face architecture, mapped to ours and back, with a report of every name."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from forebear.errors import InputError, join_faults
 if TYPE_CHECKING:
     from torch import Tensor
 
-OLD = {".gamma": ".weight", ".beta": ".bias"}  # what LayerNorm's two were called at first
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-TASK = r"(classifier|qa_outputs|score|multiple_choice_head)\..+"
+OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}  # LayerNorm in old checkpoints
+BLOCK_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+TASK_HEAD_NAMES = r"(classifier|qa_outputs|score|multiple_choice_head)\..+"
 UNUSED_HEAD_NOTE = "read by a head that is not there"
 OF_TASKS = "of a head for a task that is not imported"
 
 
 @dataclass(frozen=True)
 class TensorNameRule:
-    """One of our tensors and its names there, where it may be in parts that are stacked. `*` is a block's number.
+    """One of our tensors and its Hugging Face names, several if ours stacks them. `*` is the block number.
 
-    turned  stored [in, out] instead of [out, in]
-    head    that it belongs to; none: the encoder
-    lent    a layer that heads of tasks read too: there without the rest of its head, it is no head
-    late    theirs has some rows before the first of ours
+    is_transposed    stored as [in, out] instead of [out, in]
+    head             the head it belongs to; "" is the encoder
+    is_shared        a layer that task heads use too: its presence alone does not mean that the head is there
+    has_offset_rows  theirs has extra rows before the first of ours
     """
 
     our_name: str
@@ -40,12 +40,12 @@ class TensorNameRule:
 
 @dataclass(frozen=True)
 class TensorNameMap:
-    """All names of one architecture.
+    """All tensor names of one architecture.
 
-    title   what people call it
-    prefix  before the encoder's names wherever there are heads beside it
-    copies  names of tensors that are stored a second time: the copy, and the name that it repeats
-    idle    patterns of names that may be there and mean nothing here, and why
+    title          display name
+    prefix         prefix of encoder names in models with heads
+    tied           names of tied copies → the name of the original
+    ignored_names  patterns of names that may occur and are not used here → the reason
     """
 
     title: str
@@ -59,36 +59,36 @@ class TensorNameMap:
         return tuple(dict.fromkeys(row.head for row in self.rows if row.head))
 
     def to_foreign(self, depth: int) -> tuple[TensorNameRule, ...]:
-        """The rows, with those of blocks written out for so many of them."""
-        found: list[TensorNameRule] = []
-        for row in self.rows:
-            for number in map(str, range(depth) if "*" in row.our_name + row.theirs[0] else (0,)):
-                theirs = tuple(name.replace("*", number) for name in row.theirs)
-                found.append(
+        """The rules, those with `*` repeated for each block."""
+        rules: list[TensorNameRule] = []
+        for rule in self.rows:
+            for number in map(str, range(depth) if "*" in rule.our_name + rule.theirs[0] else (0,)):
+                theirs = tuple(name.replace("*", number) for name in rule.theirs)
+                rules.append(
                     TensorNameRule(
-                        row.our_name.replace("*", number), theirs, row.is_transposed, row.head, row.lent, row.late
+                        rule.our_name.replace("*", number), theirs, rule.is_transposed, rule.head, rule.lent, rule.late
                     )
                 )
-        return tuple(found)
+        return tuple(rules)
 
     def without_prefix(self, name: str) -> str:
-        """A name without the prefix, and as it is called today."""
+        """A name without the prefix, old suffixes replaced."""
         name = name.removeprefix(self.prefix)
-        for old, new in OLD.items():
+        for old, new in OLD_SUFFIXES.items():
             if name.endswith(old):
                 return name.removesuffix(old) + new
         return name
 
     def likeness(self, names: Sequence[str]) -> tuple[int, int]:
-        """How many kinds of its names are among these, and how many of these have its prefix."""
-        kinds = {NUMBER.sub("*", self.without_prefix(name)) for name in names}
-        own = {NUMBER.sub("*", name) for row in self.rows for name in row.theirs}
-        return len(kinds & own), sum(name.startswith(self.prefix) for name in names)
+        """How many of this architecture's name patterns occur, and how many names have its prefix."""
+        patterns = {BLOCK_NUMBER.sub("*", self.without_prefix(name)) for name in names}
+        own_patterns = {BLOCK_NUMBER.sub("*", name) for rule in self.rows for name in rule.theirs}
+        return len(patterns & own_patterns), sum(name.startswith(self.prefix) for name in names)
 
 
 @dataclass(frozen=True)
 class NameMappingReport:
-    """What became of the names in another program's file; `missing` is by head, `left_out` by reason."""
+    """What happened to each name of an imported file: `missing` by head, `skipped_tensors` by reason."""
 
     title: str
     num_matched: int
@@ -102,152 +102,165 @@ class NameMappingReport:
             "matched": self.num_matched,
             "heads": list(self.heads),
             "missing": {head: list(names) for head, names in self.missing.items()},
-            "left_out": {why: list(names) for why, names in self.skipped_tensors.items()},
+            "left_out": {reason: list(names) for reason, names in self.skipped_tensors.items()},
         }
 
     def notes(self) -> list[str]:
-        """The same for people, a line for each thing."""
-        told = [f"{self.num_matched:,} names are those of {self.title}, and were read"]
+        """The report as messages."""
+        notes = [f"{self.num_matched:,} names are those of {self.title}, and were read"]
         for head, names in self.missing.items():
-            told.append(f"it has no head {head!r}, because these are missing: {join_faults(names, 4)}")
-        for why, names in self.skipped_tensors.items():
-            told.append(f"left out ({why}): {join_faults(names, 4)}")
-        return told
+            notes.append(f"it has no head {head!r}, because these are missing: {join_faults(names, 4)}")
+        for reason, names in self.skipped_tensors.items():
+            notes.append(f"left out ({reason}): {join_faults(names, 4)}")
+        return notes
 
 
 def to_our_names(
-    table: TensorNameMap,
-    theirs: Mapping[str, Tensor],
+    name_map: TensorNameMap,
+    hf_tensors: Mapping[str, Tensor],
     *,
     depth: int,
-    before: int = 0,
-    others: Sequence[TensorNameMap] = (),
+    num_offset_rows: int = 0,
+    alternatives: Sequence[TensorNameMap] = (),
     file: Path | None = None,
 ) -> tuple[dict[str, Tensor], NameMappingReport]:
-    """Their tensors under our names, shaped as ours are, in float32; every name of theirs must be accounted for.
+    """Convert Hugging Face tensors to our names and shapes, in float32.
 
-    before  rows that a late one of theirs has before the first of ours
-    others  architectures that names may be of which are not of this one, for the error
+    Args:
+        num_offset_rows: Extra rows at the beginning of tensors with offset rows.
+        alternatives: Other architectures that an error may suggest.
+
+    Raises:
+        InputError: A name is missing, unknown or duplicated, or a tensor has the wrong type or shape.
     """
     import torch
 
-    spelled = {table.without_prefix(name): name for name in theirs}
-    bare = {short: theirs[name] for short, name in spelled.items()}
-    rows, present, missing = _present(table, bare, depth)
-    wanted = {name for row in rows for name in row.theirs}
-    copies = {copy: name for copy, name in table.tied.items() if copy in bare and name in wanted}
-    for copy, name in copies.items():
-        bare.setdefault(name, bare[copy])
-        spelled.setdefault(name, spelled[copy])
-    lent = {name for row in table.rows if row.lent for name in row.theirs} - wanted
-    left_out = _left_out(table, bare.keys() - wanted - copies.keys(), lent)
-    faults = [f"{name} is missing" for name in sorted(wanted - bare.keys())]
-    accounted = wanted | copies.keys() | {name for names in left_out.values() for name in names}
-    faults += [f"{name} is not known" for name in sorted(bare.keys() - accounted)]
-    if len(spelled) < len(theirs):
-        twice = sorted(name for name in theirs if spelled[table.without_prefix(name)] != name)
-        faults += [f"{name} is there twice, with and without {table.prefix}" for name in twice]
-    faults += _strange({name: bare[name] for name in sorted(wanted & bare.keys())})
-    faults = faults or _misshapen(rows, bare, before)
+    original_names = {name_map.without_prefix(name): name for name in hf_tensors}
+    tensors = {bare_name: hf_tensors[name] for bare_name, name in original_names.items()}
+    rules, present, missing = _rules_present(name_map, tensors, depth)
+    expected = {name for rule in rules for name in rule.theirs}
+    tied = {copy: name for copy, name in name_map.tied.items() if copy in tensors and name in expected}
+    for copy, name in tied.items():
+        tensors.setdefault(name, tensors[copy])
+        original_names.setdefault(name, original_names[copy])
+    shared = {name for rule in name_map.rows if rule.lent for name in rule.theirs} - expected
+    ignored = _group_ignored(name_map, tensors.keys() - expected - tied.keys(), shared)
+    faults = [f"{name} is missing" for name in sorted(expected - tensors.keys())]
+    accounted = expected | tied.keys() | {name for names in ignored.values() for name in names}
+    faults += [f"{name} is not known" for name in sorted(tensors.keys() - accounted)]
+    if len(original_names) < len(hf_tensors):
+        duplicates = sorted(name for name in hf_tensors if original_names[name_map.without_prefix(name)] != name)
+        faults += [f"{name} is there twice, with and without {name_map.prefix}" for name in duplicates]
+    faults += _non_numeric({name: tensors[name] for name in sorted(expected & tensors.keys())})
+    faults = faults or _wrong_shapes(rules, tensors, num_offset_rows)
     if not faults:
-        faults = [f"{copy} is not the same as {name}" for copy, name in copies.items() if not _same(bare, copy, name)]
+        faults = [
+            f"{copy} is not the same as {name}" for copy, name in tied.items() if not _is_identical(tensors, copy, name)
+        ]
     if faults:
-        _refuse(table, faults, list(theirs), others, file)
+        _raise_mismatch(name_map, faults, list(hf_tensors), alternatives, file)
 
-    def shaped(row: TensorNameRule) -> Tensor:
-        parts = [bare[name].T if row.is_transposed else bare[name] for name in row.theirs]
-        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return (whole[before:] if row.late else whole).to(torch.float32).contiguous()
+    def shaped(rule: TensorNameRule) -> Tensor:
+        parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.theirs]
+        stacked = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return (stacked[num_offset_rows:] if rule.late else stacked).to(torch.float32).contiguous()
 
-    named = {why: tuple(spelled[name] for name in names) for why, names in left_out.items()}
-    matched = len({spelled[name] for name in wanted} | {spelled[copy] for copy in copies})
-    return {row.our_name: shaped(row) for row in rows}, NameMappingReport(table.title, matched, present, missing, named)
+    ignored_originals = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
+    matched = len({original_names[name] for name in expected} | {original_names[copy] for copy in tied})
+    return {rule.our_name: shaped(rule) for rule in rules}, NameMappingReport(
+        name_map.title, matched, present, missing, ignored_originals
+    )
 
 
 def to_hf_names(
-    table: TensorNameMap, ours: Mapping[str, Tensor], *, depth: int, before: int = 0, prefixed: bool = True
+    name_map: TensorNameMap,
+    our_tensors: Mapping[str, Tensor],
+    *,
+    depth: int,
+    num_offset_rows: int = 0,
+    has_prefix: bool = True,
 ) -> dict[str, Tensor]:
-    """Our tensors under their names; what they tie is stored once, as they do."""
+    """Convert our tensors to Hugging Face names; tied weights are stored once, as there."""
     import torch
 
-    heads = head_names(ours)
-    rows = tuple(row for row in table.to_foreign(depth) if not row.head or row.head in heads)
-    if differ := sorted({row.our_name for row in rows} ^ ours.keys()):
-        raise InputError(f"not the tensors of {table.title} with {depth} blocks: {join_faults(differ)}")
-    found: dict[str, Tensor] = {}
-    for row in rows:
-        prefix = table.prefix if prefixed and (row.lent or not row.head) else ""
-        whole = ours[row.our_name].detach().cpu()
-        if row.late:
-            whole = torch.cat((whole.new_zeros(before, *whole.shape[1:]), whole))
-        for name, part in zip(row.theirs, whole.chunk(len(row.theirs)), strict=True):
-            found[prefix + name] = (part.T if row.is_transposed else part).contiguous()
-    return found
+    heads = head_names(our_tensors)
+    rules = tuple(rule for rule in name_map.to_foreign(depth) if not rule.head or rule.head in heads)
+    if unequal := sorted({rule.our_name for rule in rules} ^ our_tensors.keys()):
+        raise InputError(f"not the tensors of {name_map.title} with {depth} blocks: {join_faults(unequal)}")
+    hf_tensors: dict[str, Tensor] = {}
+    for rule in rules:
+        prefix = name_map.prefix if has_prefix and (rule.lent or not rule.head) else ""
+        tensor = our_tensors[rule.our_name].detach().cpu()
+        if rule.late:
+            tensor = torch.cat((tensor.new_zeros(num_offset_rows, *tensor.shape[1:]), tensor))
+        for name, part in zip(rule.theirs, tensor.chunk(len(rule.theirs)), strict=True):
+            hf_tensors[prefix + name] = (part.T if rule.is_transposed else part).contiguous()
+    return hf_tensors
 
 
-def head_names(ours: Iterable[str]) -> tuple[str, ...]:
-    """The heads that tensors of these names belong to."""
-    return tuple(dict.fromkeys(name.split(".")[1] for name in ours if name.startswith("heads.")))
+def head_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The heads among our tensor names."""
+    return tuple(dict.fromkeys(name.split(".")[1] for name in names if name.startswith("heads.")))
 
 
-def closest_architecture(names: Sequence[str], tables: Sequence[TensorNameMap]) -> TensorNameMap | None:
-    """The architecture that these names are most like; None where they are like none."""
-    best = max(tables, key=lambda table: table.likeness(names), default=None)
+def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap]) -> TensorNameMap | None:
+    """The architecture that matches most names; None if no name matches."""
+    best = max(name_maps, key=lambda name_map: name_map.likeness(names), default=None)
     return best if best is not None and best.likeness(names)[0] else None
 
 
-def _refuse(
-    table: TensorNameMap,
+def _raise_mismatch(
+    name_map: TensorNameMap,
     faults: Sequence[str],
     names: Sequence[str],
-    others: Sequence[TensorNameMap],
+    alternatives: Sequence[TensorNameMap],
     file: Path | None,
 ) -> NoReturn:
-    """An error that names the faults, and the architecture that the names look more like, if there is one."""
-    own, near = table.likeness(names), closest_architecture(names, [table, *others])
-    what = f"not {table.title}'s weights: {join_faults(faults)}"
-    if not own[0]:
-        what = f"none of its names is one of {table.title}'s"
-    hint = f"give the folder of a whole {table.title}, as save_pretrained wrote it"
-    if near is not None and near.likeness(names) > own:
-        what += f"; these look like {near.title}'s"
-        hint += f", or correct model_type in its config.json if it is {near.title}"
-    raise InputError(what, file=file, hint=hint)
+    """Raises an error that lists the faults and suggests a better matching architecture."""
+    own_matches, closest = name_map.likeness(names), closest_architecture(names, [name_map, *alternatives])
+    message = f"not {name_map.title}'s weights: {join_faults(faults)}"
+    if not own_matches[0]:
+        message = f"none of its names is one of {name_map.title}'s"
+    hint = f"give the folder of a whole {name_map.title}, as save_pretrained wrote it"
+    if closest is not None and closest.likeness(names) > own_matches:
+        message += f"; these look like {closest.title}'s"
+        hint += f", or correct model_type in its config.json if it is {closest.title}"
+    raise InputError(message, file=file, hint=hint)
 
 
-def _present(
-    table: TensorNameMap, bare: Mapping[str, Tensor], depth: int
+def _rules_present(
+    name_map: TensorNameMap, tensors: Mapping[str, Tensor], depth: int
 ) -> tuple[tuple[TensorNameRule, ...], tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The rows of the encoder and of heads that are there, those heads, and what the others lack.
+    """The rules of the encoder and the heads present, those heads, and the missing names of other heads.
 
-    A head of which some names are there is there: if it is torn, that is a fault.
+    A head counts as present if any of its names is: an incomplete head is an error.
     """
-    rows = table.to_foreign(depth)
+    rules = name_map.to_foreign(depth)
     present, missing = [], {}
-    for head in table.heads:
-        own = [name for row in rows if row.head == head and not row.lent for name in row.theirs]
-        known = {*own, *(copy for copy, name in table.tied.items() if name in own)}
-        if known & bare.keys():
+    for head in name_map.heads:
+        head_tensors = [name for rule in rules if rule.head == head and not rule.lent for name in rule.theirs]
+        recognized = {*head_tensors, *(copy for copy, name in name_map.tied.items() if name in head_tensors)}
+        if recognized & tensors.keys():
             present.append(head)
         else:
-            missing[head] = tuple(own)
-    return tuple(row for row in rows if not row.head or row.head in present), tuple(present), missing
+            missing[head] = tuple(head_tensors)
+    return tuple(rule for rule in rules if not rule.head or rule.head in present), tuple(present), missing
 
 
-def _left_out(table: TensorNameMap, names: set[str], lent: set[str]) -> dict[str, tuple[str, ...]]:
-    """Those of the names that may be left out, by the reason."""
-    reasons = {re.escape(name): UNUSED_HEAD_NOTE for name in sorted(lent)}
-    reasons |= {**table.ignored_names, TASK: OF_TASKS}
-    found: dict[str, list[str]] = {}
+def _group_ignored(name_map: TensorNameMap, names: set[str], shared: set[str]) -> dict[str, tuple[str, ...]]:
+    """The names that may be ignored, grouped by reason."""
+    reasons = {re.escape(name): UNUSED_HEAD_NOTE for name in sorted(shared)}
+    reasons |= {**name_map.ignored_names, TASK_HEAD_NAMES: OF_TASKS}
+    groups: dict[str, list[str]] = {}
     for name in sorted(names):
-        why = next((why for pattern, why in reasons.items() if re.fullmatch(pattern, name)), None)
-        if why is not None:
-            found.setdefault(why, []).append(name)
-    return {why: tuple(members) for why, members in found.items()}
+        reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, name)), None)
+        if reason is not None:
+            groups.setdefault(reason, []).append(name)
+    return {reason: tuple(members) for reason, members in groups.items()}
 
 
-def _strange(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Tensors that are no numbers to compute with."""
+def _non_numeric(tensors: Mapping[str, Tensor]) -> list[str]:
+    """Faults of tensors that are not floating point or not finite."""
     import torch
 
     faults = []
@@ -259,55 +272,55 @@ def _strange(tensors: Mapping[str, Tensor]) -> list[str]:
     return faults
 
 
-def _misshapen(rows: Sequence[TensorNameRule], tensors: Mapping[str, Tensor], before: int) -> list[str]:
-    """Tensors that cannot be turned, stacked or cut; whether they fit the model is for the model to say."""
+def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor], num_offset_rows: int) -> list[str]:
+    """Faults of shapes that cannot be transposed, stacked or split; the model checks the sizes later."""
     faults = []
-    for row in rows:
-        shapes = {name: tuple(tensors[name].shape) for name in row.theirs}
-        flat = row.our_name.endswith(".bias") or "norm" in row.our_name
+    for rule in rules:
+        shapes = {name: tuple(tensors[name].shape) for name in rule.theirs}
+        is_vector = rule.our_name.endswith(".bias") or "norm" in rule.our_name
         for name, shape in shapes.items():
-            if len(shape) != (1 if flat else 2) or (row.late and shape[0] <= before):
+            if len(shape) != (1 if is_vector else 2) or (rule.late and shape[0] <= num_offset_rows):
                 faults.append(f"{name} has the shape {shape}")
         if len(set(shapes.values())) > 1:
             faults.append(f"{', '.join(shapes)} are not of one shape")
     return faults
 
 
-def _same(tensors: Mapping[str, Tensor], copy: str, name: str) -> bool:
+def _is_identical(tensors: Mapping[str, Tensor], copy: str, name: str) -> bool:
     import torch
 
     return tensors[copy].dtype == tensors[name].dtype and torch.equal(tensors[copy], tensors[name])
 
 
-# The architectures of Hugging Face transformers that are milestones here: their tensors' names and their numbers.
+# --- Architectures: tensor names and config.json of each ---
 
 
-TOKEN_TABLE = "encoder.embedding.token.weight"  # of our names, those with a row for each entry of the vocabulary
+TOKEN_TABLE = "encoder.embedding.token.weight"  # our tensors with a row per vocabulary entry
 TOKEN_BIAS = "heads.token.bias"
 ATTENTION = ("query", "key", "value")  # stacked in ours
 CONSTANT = "a constant that old versions saved, no weight"
-# theirs: ours, of the names of curves
+# Activations: Hugging Face name → ours.
 CURVES = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu", "gelu_python": "gelu"}
 CURVES |= {"gelu_pytorch_tanh": "gelu-tanh"}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture.
+    """One architecture of Hugging Face transformers.
 
-    milestone  its name here
-    kind       its name there: model_type
-    classes    the name of the class there by the heads that it has, the first with all of them
-    fields     ours: theirs, of the numbers in config.json
-    defaults   of the numbers that a config may leave out
-    dropouts   theirs; one serves for all here
-    inner      what the width inside the feed-forward layer is called; none: it is always four times the width
-    curve      what the activation is called, if it can be chosen
-    usual      the activation where a config leaves it out
-    built      what it can be told to be there, and the values that are built here; if left out, it is the first
-    always     heads without tensors of their own
-    pairs      what its pair head asks: our word for it
-    late       positions begin after the row of the padding token
+    model               our model name
+    model_type          its name in config.json
+    classes             class name by the heads that it has; the first has all of them
+    fields              our settings → keys of config.json
+    defaults            defaults of config.json keys
+    dropouts            keys of dropout rates; our models have one rate for all
+    ffn_key             key of the feed-forward size; "" means always four times the width
+    activation_key      key of the activation, if it can be chosen
+    default_activation  activation if config.json has none
+    supported_values    key → values that our models support; the first is the default
+    implicit_heads      heads without tensors
+    sentence_task       the task of the pair head
+    offset_positions    positions start after the padding token's row
     """
 
     model: str
@@ -327,24 +340,24 @@ class Architecture:
 
 
 def layer_rules(
-    ours: str, *theirs: str, turned: bool = False, head: str = "", lent: bool = False
+    ours: str, *theirs: str, is_transposed: bool = False, head: str = "", is_shared: bool = False
 ) -> tuple[TensorNameRule, TensorNameRule]:
     """The weight and the bias of one layer."""
     weights, biases = (tuple(f"{name}.{part}" for name in theirs) for part in ("weight", "bias"))
-    return TensorNameRule(f"{ours}.weight", weights, turned, head, lent), TensorNameRule(
-        f"{ours}.bias", biases, False, head, lent
+    return TensorNameRule(f"{ours}.weight", weights, is_transposed, head, is_shared), TensorNameRule(
+        f"{ours}.bias", biases, False, head, is_shared
     )
 
 
-# -- those that look back
+# --- Decoders: GPT, GPT-2 ---
 
 DECODER_BLOCK = (
     *layer_rules("encoder.blocks.*.attention_norm", "h.*.ln_1"),
-    *layer_rules("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", turned=True),
-    *layer_rules("encoder.blocks.*.attention.output", "h.*.attn.c_proj", turned=True),
+    *layer_rules("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", is_transposed=True),
+    *layer_rules("encoder.blocks.*.attention.output", "h.*.attn.c_proj", is_transposed=True),
     *layer_rules("encoder.blocks.*.feedforward_norm", "h.*.ln_2"),
-    *layer_rules("encoder.blocks.*.expand", "h.*.mlp.c_fc", turned=True),
-    *layer_rules("encoder.blocks.*.contract", "h.*.mlp.c_proj", turned=True),
+    *layer_rules("encoder.blocks.*.expand", "h.*.mlp.c_fc", is_transposed=True),
+    *layer_rules("encoder.blocks.*.contract", "h.*.mlp.c_proj", is_transposed=True),
 )
 MASKS = {r"h\.\d+\.attn\.(bias|masked_bias)": CONSTANT}
 GPT_FIELDS = {"width": "n_embd", "depth": "n_layer", "heads": "n_head", "context": "n_positions"}
@@ -356,7 +369,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
-    "auto_map": (None,),  # code of its own, which is never run
+    "auto_map": (None,),  # remote code, which is never run
 }
 
 GPT = Architecture(
@@ -377,7 +390,7 @@ GPT = Architecture(
     fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 512},
     dropouts=GPT_DROPOUTS,
-    built=PLAIN | {"afn": ("gelu",)},  # by which they mean the one with a tanh, in this architecture only
+    built=PLAIN | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
     implicit_heads=("next",),
 )
 
@@ -411,7 +424,7 @@ GPT2 = Architecture(
     implicit_heads=("next",),
 )
 
-# -- those that look both ways
+# --- Encoders: BERT, ERNIE, RoBERTa, ALBERT ---
 
 EMBEDDING = (
     TensorNameRule(TOKEN_TABLE, ("embeddings.word_embeddings.weight",)),
@@ -434,7 +447,7 @@ BERT_HEADS = (
     TensorNameRule(TOKEN_BIAS, ("cls.predictions.bias",), head="token"),
     *layer_rules("heads.token.transform", "cls.predictions.transform.dense", head="token"),
     *layer_rules("heads.token.transform_norm", "cls.predictions.transform.LayerNorm", head="token"),
-    *layer_rules("heads.pair.pool", "pooler.dense", head="pair", lent=True),
+    *layer_rules("heads.pair.pool", "pooler.dense", head="pair", is_shared=True),
     *layer_rules("heads.pair.choose", "cls.seq_relationship", head="pair"),
 )
 BERT_COPIES = {
@@ -479,7 +492,7 @@ BERT = Architecture(
     sentence_task="next",
 )
 
-TASKS = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector for each of the tasks it was trained on
+TASKS = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
 ERNIE = Architecture(
     model="ernie",
     kind="ernie",
@@ -523,7 +536,7 @@ ROBERTA = Architecture(
     dropouts=BERT_DROPOUTS,
     ffn_key="intermediate_size",
     activation_key="hidden_act",
-    # Their head for tokens always has the exact GELU, whatever the blocks have.
+    # Their LM head always uses the exact GELU, whatever the blocks use.
     built=BOTH_WAYS | {"type_vocab_size": (1,), "hidden_act": ("gelu", "gelu_python")},
     offset_positions=True,
 )
@@ -550,7 +563,7 @@ ALBERT = Architecture(
             TensorNameRule(TOKEN_BIAS, ("predictions.bias",), head="token"),
             *layer_rules("heads.token.transform", "predictions.dense", head="token"),
             *layer_rules("heads.token.transform_norm", "predictions.LayerNorm", head="token"),
-            *layer_rules("heads.pair.pool", "pooler", head="pair", lent=True),
+            *layer_rules("heads.pair.pool", "pooler", head="pair", is_shared=True),
             *layer_rules("heads.pair.choose", "sop_classifier.classifier", head="pair"),
         ),
         {

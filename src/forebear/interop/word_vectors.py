@@ -1,12 +1,15 @@
-"""Files of word vectors, read and written: word2vec's text and binary, GloVe's, fastText's .vec, safetensors."""
+"""Word-vector files (word2vec, GloVe, fastText, safetensors), read and written; runs from and to them."""
 
 from __future__ import annotations
 
 import io
+import json
+import math
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypedDict, Unpack
+from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -15,158 +18,37 @@ from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import SPECIAL_TOKEN_NAMES
 from forebear.errors import InputError
-from forebear.interop import word_vectors_safetensors as safetensors
 from forebear.interop import word_vectors_text as text
-from forebear.interop.word_vectors_files import (
+from forebear.interop.compressed_files import (
     CORRUPT_FILE_HINT,
     MAX_LINE_BYTES,
     PeekableStream,
     ProgressFn,
-    atomic_vector_file,
+    atomic_compressed_file,
 )
-from forebear.interop.word_vectors_text import HEADER, AnomalyCount, VectorTableBuilder, WordDecoder, WordVectorFile
+from forebear.interop.word_vectors_text import (
+    EMPTY_FILE_HINT,
+    HEADER,
+    AnomalyCount,
+    VectorTableBuilder,
+    WordDecoder,
+    WordVectorFile,
+    zero_vector_notes,
+)
 from forebear.registry import model_spec
 from forebear.training.create_run import create_run
 
 if TYPE_CHECKING:
-    from forebear.inference.run import Run
+    from forebear.interop.exportable import ExportableRun
     from forebear.training.run_folder import RunFolder
 
-# Word vectors as word2vec's binary files: a line "N D", then each word, a space and D float32, perhaps a line end.
-
-
-LONGEST = 1 << 16  # bytes of a word
-WORD_VECTORS_BINARY_ROWS = 4096  # written at once
-
-
-def is_binary_vectors(head: bytes, whole: bool) -> bool:
-    """Whether bytes that begin with a line "N D" go on as a binary file does, and not as text."""
-    line, _, rest = head.partition(b"\n")
-    told = HEADER.fullmatch(line)
-    if told is None or not 0 < int(told[2]) <= MAX_LINE_BYTES or b" " not in rest[: LONGEST + 1]:
-        return False
-    if any(byte in rest[:LONGEST] for byte in (0, 1, 2, 3, 4, 5, 6, 7, 8, 0x7F)):
-        return True
-    try:
-        rest[:LONGEST].decode()
-    except UnicodeDecodeError as error:
-        if len(rest) - error.start > 3:  # not only cut inside a character
-            return True
-    return whole and _fits(rest, int(told[1]), int(told[2]))
-
-
-def _fits(rest: bytes, count: int, width: int) -> bool:
-    begin = 0
-    for _ in range(count):
-        begin = rest.find(b" ", begin) + 1 + 4 * width
-        if begin <= 4 * width or begin > len(rest):
-            return False
-    return not rest[begin:].strip(b"\n")
-
-
-def read_binary_vectors(
-    stream: PeekableStream, *, limit: int | None = None, on_bad_bytes: str = "fail"
-) -> WordVectorFile:
-    """The words and vectors, the latter in memory: on the disk they lie apart and unaligned, which no array can."""
-    head, _ = stream.peek()
-    line = head[:100].partition(b"\n")[0]
-    told = HEADER.fullmatch(line)
-    if told is None:
-        what = 'it should begin with a line "N D": how many words of how many numbers'
-        raise InputError("the file is empty" if not head else what, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    count, width = int(told[1]), int(told[2])
-    if not count or not 0 < width <= MAX_LINE_BYTES:
-        what = f"it says that there are {count:,} words of {width:,} numbers"
-        raise InputError(what, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    room = stream.bytes_left(min(count, limit or count), 4 * width)
-    gathering = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, room)
-    stream.read(len(line) + 1)
-    reader = _BinaryVectorReader(stream, gathering, count, width, len(line) + 1)
-    while reader.found < count and (limit is None or len(gathering.words) < limit):
-        reader.take()
-    if limit is None:
-        reader.finish()
-    return gathering.finish("word2vec-binary", limit)
-
-
-class _BinaryVectorReader:
-    """Words and vectors, as many at a time as are read at once; knows the byte at hand.
-
-    found  words so far
-    place  where in the (unpacked) file the bytes at hand begin
-    """
-
-    def __init__(
-        self, stream: PeekableStream, gathering: VectorTableBuilder, count: int, width: int, place: int
-    ) -> None:
-        self.stream, self.gathering, self.count, self.width = stream, gathering, count, width
-        self.found, self.place, self.rest = 0, place, b""
-
-    def take(self) -> None:
-        """As many as the next bytes hold."""
-        more, size = self.stream.read(), 4 * self.width
-        if not more:
-            raise self._ended()
-        block, begin, left = self.rest + more, 0, self.count - self.found
-        words, places, starts = [], [], []
-        while len(words) < left:
-            space = block.find(b" ", begin, begin + LONGEST)
-            if space < 0 or space + 1 + size > len(block):
-                break
-            words.append(block[begin:space].lstrip(b"\n"))
-            places.append(self.place + begin)
-            starts.append(space + 1)
-            begin = space + 1 + size
-        if words:
-            self._add(block, words, places, starts)
-        if len(words) < left and len(block) - begin >= LONGEST and b" " not in block[begin : begin + LONGEST]:
-            raise self.gathering.decoding.location(
-                f"no word ends within {LONGEST:,} bytes from here", self.place + begin, CORRUPT_FILE_HINT
-            )
-        self.rest, self.place = block[begin:], self.place + begin
-
-    def _add(self, block: bytes, words: list[bytes], places: list[int], starts: list[int]) -> None:
-        if b"" in words:
-            raise self.gathering.decoding.location(
-                "a vector stands here with no word before it", places[words.index(b"")], CORRUPT_FILE_HINT
-            )
-        size = 4 * self.width
-        anywhere = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector from every byte on
-        self.gathering.add(words, anywhere[starts].view("<f4").reshape(-1, self.width), places)
-        self.found += len(words)
-
-    def _ended(self) -> InputError:
-        if not self.rest.strip(b"\n"):
-            what = f"the file ends after {self.found:,} of the {self.count:,} words that its first line tells"
-        else:
-            what = f"the file ends inside the word that begins here, or inside its {self.width:,} numbers"
-        return self.gathering.decoding.location(what, self.place, CORRUPT_FILE_HINT)
-
-    def finish(self) -> None:
-        """The end of the file, if it is where the first line says."""
-        rest = self.rest
-        while (more := self.stream.read()) and not rest.strip(b"\n"):
-            self.place, rest = self.place + len(rest), more
-        if rest.strip(b"\n"):
-            what = f"there is more than the {self.count:,} words of {self.width:,} numbers that the first line tells"
-            raise self.gathering.decoding.location(what, self.place, CORRUPT_FILE_HINT)
-
-
-def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
-    """As the original program does, with a line end after each vector."""
-    count, width = matrix.shape
-    file.write(b"%d %d\n" % (count, width))
-    for begin in range(0, count, WORD_VECTORS_BINARY_ROWS):
-        rows = np.ascontiguousarray(matrix[begin : begin + WORD_VECTORS_BINARY_ROWS], "<f4")
-        told = zip(words[begin : begin + WORD_VECTORS_BINARY_ROWS], rows, strict=True)
-        file.write(b"".join(b"%b %b\n" % (word.encode(), row.tobytes()) for word, row in told))
-
-
 VECTOR_FORMATS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
-SURE, LIKELY = 0.9, 0.5  # the share of the first lines that must look like a word with one number, or with more
-ROWS = 4096  # looked at at once
-LOOKED_AT = 64  # rows by which it is said how large a file of text will be
-OTHERS = {
+MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = (
+    0.9,
+    0.5,
+)  # the share of the first lines that must look like a word with one number, or with more
+SAMPLED_ROWS = 64  # rows by which it is said how large a file of text will be
+UNSUPPORTED_FORMATS = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
     b"\x80": (
         "looks like a pickle, which can run code when it is opened",
@@ -178,7 +60,14 @@ OTHERS = {
     ),
     b"\x93NUMPY": ("is an array without words", "write it with its words, as any of the forms that are read"),
 }
-MARK = "\ufeff"  # not read where a file begins with it
+MAX_WORD_BYTES = 1 << 16  # of one word in a binary file
+ROWS_PER_BLOCK = 4096  # rows that are written or checked at once
+SAFETENSORS_DTYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "U8": "|u1", "I64": "<i8"}
+MAX_HEADER_BYTES = 100_000_000  # as the safetensors format allows
+LARGE_EXPORT_BYTES = 100_000_000  # bytes; larger exports are announced before they are written
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+COMPILED_MIN_BYTES = 1 << 25  # bytes of a file; below, numpy finishes before numba is loaded
+BOM = "\ufeff"  # ignored at the beginning of a file
 
 __all__ = [
     "VECTOR_FORMATS",
@@ -191,40 +80,46 @@ __all__ = [
 
 
 def detect_vector_format(path: str | os.PathLike[str]) -> str | None:
-    """Which of `FORMS` a file is, by what is in it; None where it is none of them, or is not there.
+    """Which of VECTOR_FORMATS a file has, by its content; None if it has none of them or does not exist.
 
-    word2vec's and fastText's text are one thing: a name that ends with .vec (or .vec.gz, .vec.zst) is fastText's.
+    word2vec and fastText text are the same format: a name that ends in .vec (.vec.gz, .vec.zst) counts as fastText.
     """
     path = Path(path)
     if not path.is_file():
         return None
-    if safetensors.is_safetensors_vectors(path):
+    if is_safetensors_vectors(path):
         return "safetensors"
     try:
         with PeekableStream(path) as stream:
-            return _recognised(path, *stream.peek())
-    except InputError:  # damaged, so that nobody can tell
+            return _detect_format(path, *stream.peek())
+    except InputError:  # corrupt: the format is unknown
         return None
 
 
-def _recognised(path: Path, head: bytes, whole: bool) -> str | None:
-    if head.startswith(tuple(OTHERS)):
+def _detect_format(path: Path, head: bytes, is_complete: bool) -> str | None:
+    if head.startswith(tuple(UNSUPPORTED_FORMATS)):
         return None
-    shape = text.detect_layout(head, whole)
-    if shape.count is None:
+    layout = text.detect_layout(head, is_complete)
+    if layout.count is None:
         return (
             "glove"
-            if shape.typical_width and shape.typical_fractioner_bytes >= (SURE if shape.typical_width == 1 else LIKELY)
+            if layout.typical_width
+            and layout.typical_fractioner_bytes
+            >= (MIN_SCALAR_FRACTION if layout.typical_width == 1 else MIN_VECTOR_FRACTION)
             else None
         )
-    named = "fasttext" if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".vec") else "word2vec"
-    if shape.typical_width == shape.width:
-        # Of width 1, "N D" may as well be a word and its number: then it is true by chance only.
-        alike = shape.width == 1 and whole and len(head[shape.first :].split()) != 2 * shape.count
-        return "glove" if alike else named
-    if is_binary_vectors(head, whole):
+    text_format = (
+        "fasttext" if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".vec") else "word2vec"
+    )
+    if layout.typical_width == layout.width:
+        # With one dimension, "N D" may also be a word and its value, and then agrees with the file only by accident.
+        is_scalar_glove = layout.width == 1 and is_complete and len(head[layout.first :].split()) != 2 * layout.count
+        return "glove" if is_scalar_glove else text_format
+    if is_binary_vectors(head, is_complete):
         return "word2vec-binary"
-    return "glove" if shape.typical_width == 1 and shape.typical_fractioner_bytes >= SURE else named
+    return (
+        "glove" if layout.typical_width == 1 and layout.typical_fractioner_bytes >= MIN_SCALAR_FRACTION else text_format
+    )
 
 
 def read_word_vectors(
@@ -236,13 +131,17 @@ def read_word_vectors(
     progress: ProgressFn | None = None,
     parse: text.ParseFn | None = None,
 ) -> WordVectorFile:
-    """The words and vectors of a file, plain, gzip or zstd; whatever is not as it should be is refused with its place.
+    """Read the words and vectors of a file (plain, gzip or zstd).
 
-    form          one of `FORMS`; None: what the file looks like
-    limit         no more words than these, from the beginning
-    on_bad_bytes  with a word that is no UTF-8: "fail", "replace" what is not by U+FFFD, or "skip" it
-    progress      told the bytes read and how many there are
-    parse         a faster `word_vectors_text.parsed`
+    Args:
+        form: One of VECTOR_FORMATS; None detects it.
+        limit: Read only the first words.
+        on_bad_bytes: For words that are not UTF-8: "fail", "replace" (by U+FFFD) or "skip".
+        progress: Called with the bytes read and the file size.
+        parse: A faster `word_vectors_text.parse_lines`.
+
+    Raises:
+        InputError: The file is not valid; the error names the line, byte or word.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -256,47 +155,50 @@ def read_word_vectors(
             hint = f"give one of: {', '.join(VECTOR_FORMATS)}; or say which it is meant to be"
             raise InputError("no file of word vectors", file=path, hint=hint)
         if form == "safetensors":
-            return safetensors.read_safetensors_vectors(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
+            return read_safetensors_vectors(path, limit=limit, on_bad_bytes=on_bad_bytes, progress=progress)
         if form == "word2vec-binary":
             return read_binary_vectors(stream, limit=limit, on_bad_bytes=on_bad_bytes)
-        return text.read_text_vectors(stream, _known(form), limit=limit, on_bad_bytes=on_bad_bytes, parse=parse)
+        return text.read_text_vectors(
+            stream, _validate_format(form), limit=limit, on_bad_bytes=on_bad_bytes, parse=parse
+        )
 
 
 def reject_unsupported_vectors(path: str | os.PathLike[str]) -> bytes:
-    """Refuses what other programs keep word vectors in and what is not read here, with what to do about it; also what
-    is empty or damaged. Returns how the file begins, unpacked."""
+    """Rejects files that are empty, corrupt or in a known unsupported format; returns the first bytes, decompressed."""
     with PeekableStream(path) as stream:
-        begin = stream.peek()[0]
-    if not begin.strip():
+        head = stream.peek()[0]
+    if not head.strip():
         raise InputError("the file is empty", file=path, hint="fetch or write it again")
-    for mark, (what, hint) in OTHERS.items():
-        if begin.startswith(mark):
-            raise InputError(what, file=path, hint=hint.format(stem=Path(path).name.partition(".bin")[0]))
-    return begin
+    for magic, (message, hint) in UNSUPPORTED_FORMATS.items():
+        if head.startswith(magic):
+            raise InputError(message, file=path, hint=hint.format(stem=Path(path).name.partition(".bin")[0]))
+    return head
 
 
-def _known(form: str | None) -> str:
-    if form not in VECTOR_FORMATS:
-        raise InputError(f"no form of word vectors named {form!r}", hint=f"the forms are: {', '.join(VECTOR_FORMATS)}")
-    return form
+def _validate_format(file_format: str | None) -> str:
+    if file_format not in VECTOR_FORMATS:
+        raise InputError(
+            f"no form of word vectors named {file_format!r}", hint=f"the forms are: {', '.join(VECTOR_FORMATS)}"
+        )
+    return file_format
 
 
 def write_word_vectors(
     path: str | os.PathLike[str],
-    form: str,
+    file_format: str,
     words: Sequence[str],
     matrix: np.ndarray,
     counts: np.ndarray | None = None,
 ) -> list[str]:
-    """Writes words and their vectors (N, D), the file whole or not at all; returns what had to be written otherwise.
+    """Write words and their vectors (N, D) atomically; returns notes on what had to be changed.
 
-    The table may be anything that has a shape and gives its rows for a slice. Numbers of text are as long as it takes
-    to tell each float32 from all others. A name that ends with .gz or .zst is packed.
+    `matrix` needs only a shape and slices of rows. Text has as many digits as identify each float32. A name that ends
+    in .gz or .zst is compressed.
     """
-    path, form = Path(path), _known(form)
-    _check(words, matrix, counts)
+    path, file_format = Path(path), _validate_format(file_format)
+    _validate_table(words, matrix, counts)
     notes: list[str] = []
-    if form != "safetensors":
+    if file_format != "safetensors":
         words, notes = writable(words)
         if counts is not None:
             notes.append("how often words were seen is not kept: only safetensors has a place for it")
@@ -304,79 +206,74 @@ def write_word_vectors(
         raise InputError(
             "safetensors are mapped and cannot be packed", file=path, hint=f"choose a name without {path.suffix}"
         )
-    with atomic_vector_file(path) as file:
-        if form == "safetensors":
-            safetensors.write_safetensors_vectors(file, words, matrix, counts)
-        elif form == "word2vec-binary":
+    with atomic_compressed_file(path) as file:
+        if file_format == "safetensors":
+            write_safetensors_vectors(file, words, matrix, counts)
+        elif file_format == "word2vec-binary":
             write_binary_vectors(file, words, matrix)
         else:
-            text.write_text_vectors(file, words, matrix, header=form != "glove")
+            text.write_text_vectors(file, words, matrix, header=file_format != "glove")
     return notes
 
 
-def estimate_file_size(form: str, words: Sequence[str], matrix: np.ndarray) -> int:
-    """About how many bytes `write` takes for these, unpacked: of text, by its first rows."""
+def estimate_file_size(file_format: str, words: Sequence[str], matrix: np.ndarray) -> int:
+    """The approximate uncompressed size in bytes; for text, estimated from the first rows."""
     count, width = matrix.shape
-    names = sum(map(len, words))
-    if form in ("safetensors", "word2vec-binary"):
-        return 4 * count * width + names
-    into = io.BytesIO()
-    some = min(count, LOOKED_AT)
-    text.write_text_vectors(into, ["w"] * some, matrix[:some], header=False)
-    return names + into.tell() * count // max(1, some)
+    word_bytes = sum(map(len, words))
+    if file_format in ("safetensors", "word2vec-binary"):
+        return 4 * count * width + word_bytes
+    buffer = io.BytesIO()
+    num_sampled = min(count, SAMPLED_ROWS)
+    text.write_text_vectors(buffer, ["w"] * num_sampled, matrix[:num_sampled], header=False)
+    return word_bytes + buffer.tell() * count // max(1, num_sampled)
 
 
-def _check(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:
+def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None) -> None:
     shape = matrix.shape
     if len(shape) != 2 or shape[0] != len(words) or 0 in shape:
         raise InputError(f"{len(words):,} words and a table of {shape} are not a vector for each word")
     if counts is not None and np.shape(counts) != (len(words),):
         raise InputError(f"{len(words):,} words and {np.shape(counts)} counts are not one for each word")
     if len(set(words)) < len(words):
-        seen: set[str] = set()
-        again = next(word for word in words if word in seen or seen.add(word))
-        raise InputError(f"the word {again!r} is there twice", hint="keep one vector of each word")
+        known: set[str] = set()
+        duplicate = next(word for word in words if word in known or known.add(word))
+        raise InputError(f"the word {duplicate!r} is there twice", hint="keep one vector of each word")
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
-        odd = next(word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode())
-        raise InputError(f"the word {odd!r} is no text", hint="leave it out: it holds half a character") from None
-    for begin in range(0, len(words), ROWS):
+        invalid = next(word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode())
+        raise InputError(f"the word {invalid!r} is no text", hint="leave it out: it holds half a character") from None
+    for start in range(0, len(words), ROWS_PER_BLOCK):
         with np.errstate(over="ignore"):
-            finite = np.isfinite(np.asarray(matrix[begin : begin + ROWS], np.float32)).all(1)
+            finite = np.isfinite(np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)).all(1)
         if not finite.all():
-            word = words[begin + int(np.argmin(finite))]
+            word = words[start + int(np.argmin(finite))]
             raise InputError(f"the vector of {word!r} holds a number that is none", hint="train these vectors again")
 
 
 def writable(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words that readers of lines take for one word, and what was done to them.
+    """Words without whitespace, as text formats need them, and notes on those that were changed.
 
-    White space becomes _, as in word2vec's phrases: readers part fields at spaces, and some at white space of any kind.
+    Whitespace becomes _, as in word2vec's phrases: some readers split lines at any whitespace.
     """
-    taken, made, odd = set(words), [], AnomalyCount()
+    used, writable_words, changed = set(words), [], AnomalyCount()
     for word in words:
-        written = word
-        if word.split() != [word] or word.startswith(MARK):
-            written = "".join("_" if letter.isspace() or letter == MARK else letter for letter in word) or "_"
-            while written in taken:
-                written += "_"
-            taken.add(written)
-            odd.add(f"{word!r} as {written!r}")
-        made.append(written)
-    return made, odd.note("written otherwise: lines of text hold no white space inside a word")
+        writable_word = word
+        if word.split() != [word] or word.startswith(BOM):
+            writable_word = "".join("_" if letter.isspace() or letter == BOM else letter for letter in word) or "_"
+            while writable_word in used:
+                writable_word += "_"
+            used.add(writable_word)
+            changed.add(f"{word!r} as {writable_word!r}")
+        writable_words.append(writable_word)
+    return writable_words, changed.note("written otherwise: lines of text hold no white space inside a word")
 
 
-# Word vectors to and from other programs: a run around the vectors of a file, and a run's words as such a file.
-
-
-LARGE = 100_000_000  # bytes of a file, of which a person wants to know before
-PACKED = (".gz", ".zst")
-MUCH = 1 << 25  # bytes of a file; of fewer, numpy is done before numba is loaded
+# --- Runs from word vectors, and word vectors from runs ---
 
 
 class VectorFileOptions(TypedDict, total=False):
-    """What may be asked of a file of word vectors: see `word_vectors.read`."""
+    """Options for reading a word-vector file: see `read_word_vectors`."""
 
     form: str | None
     limit: int
@@ -384,82 +281,360 @@ class VectorFileOptions(TypedDict, total=False):
     progress: ProgressFn
 
 
-def import_vectors(path: Path, target: Path, **how: Unpack[VectorFileOptions]) -> RunFolder:
-    """A run around the vectors of a file, each of its words a token."""
+def import_vectors(path: Path, target: Path, **options: Unpack[VectorFileOptions]) -> RunFolder:
+    """Create a run from a word-vector file; each word becomes a token."""
     parse = None
-    if path.is_file() and path.stat().st_size >= MUCH:
+    if path.is_file() and path.stat().st_size >= COMPILED_MIN_BYTES:
         from forebear.kernels.float_text import parse_decimals as parse
-    read_ = read_word_vectors(path, parse=parse, **how)
-    tokenizer, notes = _tokenizer_of(read_.words, path)
-    milestone = model_spec("word2vec")(width=read_.matrix.shape[1], output="given")  # pyright: ignore[reportCallIssue]
-    network = milestone.build(tokenizer)
-    network.give(read_.matrix, read_.counts)
+    vectors = read_word_vectors(path, parse=parse, **options)
+    tokenizer, notes = _tokenizer_for_words(vectors.words, path)
+    spec = model_spec("word2vec")(width=vectors.matrix.shape[1], output="given")  # pyright: ignore[reportCallIssue]
+    network = spec.build(tokenizer)
+    network.give(vectors.matrix, vectors.counts)
 
     def write(file: Path) -> None:
         from safetensors.numpy import save_file
 
         save_file(network.arrays(), file)
 
-    told = {"imported": str(path), "notes": [*read_.notes, *notes], "parameters": network.num_parameters}
-    return create_run(target, milestone, "word2vec", tokenizer, write, told)
+    metadata = {"imported": str(path), "notes": [*vectors.notes, *notes], "parameters": network.num_parameters}
+    return create_run(target, spec, "word2vec", tokenizer, write, metadata)
 
 
-def _tokenizer_of(names: Sequence[str], path: Path) -> tuple[Tokenizer, list[str]]:
-    """A tokenizer that knows exactly these words, and what is to be said of it.
+def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, list[str]]:
+    """A word-level tokenizer with exactly these words, and notes on it.
 
-    A file does not tell how its text was cut, nor what was done to it before. So it is cut as words are here; where no
-    word has a capital letter, none is looked for.
+    A file does not say how its text was tokenized and normalized: our own pre-tokenization is used, with lowercasing
+    if no word has a capital letter.
     """
-    specials = {role: _free(SPECIAL_TOKEN_NAMES[role], names) for role in ("unknown", "end")}
-    lower = all(name == name.lower() for name in names) and any(name != name.upper() for name in names)
-    chinese = any(map(has_han, names))
-    blueprint = word_level.word_tokenizer_spec(
-        [*specials.values(), *names],
-        specials=specials,
-        normalise=("lower",) if lower else (),
+    special_tokens = {role: _unused_name(SPECIAL_TOKEN_NAMES[role], names) for role in ("unknown", "end")}
+    is_lowercase = all(name == name.lower() for name in names) and any(name != name.upper() for name in names)
+    has_chinese = any(map(has_han, names))
+    tokenizer_spec = word_level.word_tokenizer_spec(
+        [*special_tokens.values(), *names],
+        specials=special_tokens,
+        normalise=("lower",) if is_lowercase else (),
         split="punctuation",
-        segmenter=Segmenter() if chinese else None,
+        segmenter=Segmenter() if has_chinese else None,
         facts={"source": path.name},
     )
-    cut = "at white space and punctuation" + (", Chinese by rjieba" if chinese else "")
-    letters = ", all in small letters as in the file" if lower else ""
-    notes = [f"text is cut {cut}{letters}: words that were cut otherwise are found by name only"]
-    if marks := [mark for mark in SPECIAL_TOKEN_NAMES["unknown"] if mark in names]:
-        notes.append(f"{marks[0]} is a word like others: text that the file does not know has no vector")
-    return Tokenizer(blueprint, file=path), notes
+    splitting = "at white space and punctuation" + (", Chinese by rjieba" if has_chinese else "")
+    case_note = ", all in small letters as in the file" if is_lowercase else ""
+    notes = [f"text is cut {splitting}{case_note}: words that were cut otherwise are found by name only"]
+    if unknown_names := [name for name in SPECIAL_TOKEN_NAMES["unknown"] if name in names]:
+        notes.append(f"{unknown_names[0]} is a word like others: text that the file does not know has no vector")
+    return Tokenizer(tokenizer_spec, file=path), notes
 
 
-def _free(usual: Sequence[str], names: Sequence[str]) -> str:
-    """A name for a special token that no word of the file has: what is in the file is a word."""
-    taken = set(names)
-    name = next((name for name in usual if name not in taken), usual[0])
-    while name in taken:
+def _unused_name(preferred: Sequence[str], names: Sequence[str]) -> str:
+    """A name for a special token that is not a word of the file."""
+    used = set(names)
+    name = next((name for name in preferred if name not in used), preferred[0])
+    while name in used:
         name = f"<{name}>"
     return name
 
 
-def vector_export_note(run: Run, form: str, target: Path) -> str:
-    """What a person should know before a large file of vectors is written; nothing of one that is small."""
+def vector_export_note(run: ExportableRun, file_format: str, target: Path) -> str:
+    """The size of a large export, with a smaller alternative; "" for small ones."""
     table = run.word_table
     count, width = table.matrix.shape
-    size = estimate_file_size(form, table.words, table.matrix)
-    if size < LARGE or target.suffix in PACKED:
+    size = estimate_file_size(file_format, table.words, table.matrix)
+    if size < LARGE_EXPORT_BYTES or target.suffix in COMPRESSED_SUFFIXES:
         return ""
-    told = f"about {size / 1e6:,.0f} MB will be written: {count:,} words of {width:,} numbers"
+    note = f"about {size / 1e6:,.0f} MB will be written: {count:,} words of {width:,} numbers"
     if not isinstance(table.matrix, np.ndarray):
-        way = f"--format word2vec --to {target.stem}.gz" if form == "safetensors" else f"--to {target.name}.gz"
-        return f"{told}, all of them 0 but one; packed it is far smaller: {way}"
+        flags = f"--format word2vec --to {target.stem}.gz" if file_format == "safetensors" else f"--to {target.name}.gz"
+        return f"{note}, all of them 0 but one; packed it is far smaller: {flags}"
     binary = estimate_file_size("safetensors", table.words, table.matrix)
     smaller = f"; --format safetensors takes {binary / 1e6:,.0f} MB" if binary < 0.8 * size else ""
-    return f"{told}{smaller}"
+    return f"{note}{smaller}"
 
 
-def export_vectors(run: Run, form: str, target: Path) -> list[str]:
-    """Writes the words of a run and their vectors; returns what is to be said of the file."""
+def export_vectors(run: ExportableRun, file_format: str, target: Path) -> list[str]:
+    """Write the words of a run and their vectors; returns notes on the file."""
     table = run.word_table
-    notes = write_word_vectors(target, form, table.words, table.matrix, table.counts)
+    notes = write_word_vectors(target, file_format, table.words, table.matrix, table.counts)
     if table.compose is not None:
         notes.append(
             "vectors of words that are not in it cannot be composed of the file: it holds those of whole words"
         )
     return notes
+
+
+# --- word2vec's binary format: a line "N D", then each word, a space and D float32, perhaps a line end ---
+
+
+def is_binary_vectors(head: bytes, is_complete: bool) -> bool:
+    """Whether bytes that begin with a line "N D" continue as a binary file, not as text."""
+    line, _, rest = head.partition(b"\n")
+    header = HEADER.fullmatch(line)
+    if header is None or not 0 < int(header[2]) <= MAX_LINE_BYTES or b" " not in rest[: MAX_WORD_BYTES + 1]:
+        return False
+    if any(byte in rest[:MAX_WORD_BYTES] for byte in (0, 1, 2, 3, 4, 5, 6, 7, 8, 0x7F)):
+        return True
+    try:
+        rest[:MAX_WORD_BYTES].decode()
+    except UnicodeDecodeError as error:
+        if len(rest) - error.start > 3:  # more than a character truncated at the end
+            return True
+    return is_complete and _is_whole_binary(rest, int(header[1]), int(header[2]))
+
+
+def _is_whole_binary(rest: bytes, count: int, width: int) -> bool:
+    offset = 0
+    for _ in range(count):
+        offset = rest.find(b" ", offset) + 1 + 4 * width
+        if offset <= 4 * width or offset > len(rest):
+            return False
+    return not rest[offset:].strip(b"\n")
+
+
+def read_binary_vectors(
+    stream: PeekableStream, *, limit: int | None = None, on_bad_bytes: str = "fail"
+) -> WordVectorFile:
+    """Read a binary file into memory: its vectors are not contiguous on disk, so they cannot be memory-mapped."""
+    head, _ = stream.peek()
+    line = head[:100].partition(b"\n")[0]
+    header = HEADER.fullmatch(line)
+    if header is None:
+        message = 'it should begin with a line "N D": how many words of how many numbers'
+        raise InputError("the file is empty" if not head else message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
+    count, width = int(header[1]), int(header[2])
+    if not count or not 0 < width <= MAX_LINE_BYTES:
+        message = f"it says that there are {count:,} words of {width:,} numbers"
+        raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
+    capacity = stream.bytes_left(min(count, limit or count), 4 * width)
+    builder = VectorTableBuilder(WordDecoder(stream.path, "byte", on_bad_bytes), width, capacity)
+    stream.read(len(line) + 1)
+    reader = _BinaryVectorReader(stream, builder, count, width, len(line) + 1)
+    while reader.found < count and (limit is None or len(builder.words) < limit):
+        reader.take()
+    if limit is None:
+        reader.finish()
+    return builder.finish("word2vec-binary", limit)
+
+
+class _BinaryVectorReader:
+    """Reads words and vectors block by block.
+
+    num_read  words so far
+    offset    where the current bytes begin in the (decompressed) file
+    """
+
+    def __init__(
+        self, stream: PeekableStream, builder: VectorTableBuilder, count: int, width: int, offset: int
+    ) -> None:
+        self.stream, self.gathering, self.count, self.width = stream, builder, count, width
+        self.found, self.place, self.rest = 0, offset, b""
+
+    def take(self) -> None:
+        """Reads the words of the next block."""
+        data, size = self.stream.read(), 4 * self.width
+        if not data:
+            raise self._truncation_error()
+        block, start, remaining = self.rest + data, 0, self.count - self.found
+        words, offsets, starts = [], [], []
+        while len(words) < remaining:
+            space = block.find(b" ", start, start + MAX_WORD_BYTES)
+            if space < 0 or space + 1 + size > len(block):
+                break
+            words.append(block[start:space].lstrip(b"\n"))
+            offsets.append(self.place + start)
+            starts.append(space + 1)
+            start = space + 1 + size
+        if words:
+            self._add(block, words, offsets, starts)
+        if (
+            len(words) < remaining
+            and len(block) - start >= MAX_WORD_BYTES
+            and b" " not in block[start : start + MAX_WORD_BYTES]
+        ):
+            raise self.gathering.decoding.location(
+                f"no word ends within {MAX_WORD_BYTES:,} bytes from here", self.place + start, CORRUPT_FILE_HINT
+            )
+        self.rest, self.place = block[start:], self.place + start
+
+    def _add(self, block: bytes, words: list[bytes], offsets: list[int], vector_starts: list[int]) -> None:
+        if b"" in words:
+            raise self.gathering.decoding.location(
+                "a vector stands here with no word before it", offsets[words.index(b"")], CORRUPT_FILE_HINT
+            )
+        size = 4 * self.width
+        unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
+        self.gathering.add(words, unaligned[vector_starts].view("<f4").reshape(-1, self.width), offsets)
+        self.found += len(words)
+
+    def _truncation_error(self) -> InputError:
+        if not self.rest.strip(b"\n"):
+            message = f"the file ends after {self.found:,} of the {self.count:,} words that its first line tells"
+        else:
+            message = f"the file ends inside the word that begins here, or inside its {self.width:,} numbers"
+        return self.gathering.decoding.location(message, self.place, CORRUPT_FILE_HINT)
+
+    def finish(self) -> None:
+        """Checks that nothing follows the declared number of words."""
+        rest = self.rest
+        while (data := self.stream.read()) and not rest.strip(b"\n"):
+            self.place, rest = self.place + len(rest), data
+        if rest.strip(b"\n"):
+            message = f"there is more than the {self.count:,} words of {self.width:,} numbers that the first line tells"
+            raise self.gathering.decoding.location(message, self.place, CORRUPT_FILE_HINT)
+
+
+def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
+    """Write as word2vec itself does, with a newline after each vector."""
+    count, width = matrix.shape
+    file.write(b"%d %d\n" % (count, width))
+    for start in range(0, count, ROWS_PER_BLOCK):
+        rows = np.ascontiguousarray(matrix[start : start + ROWS_PER_BLOCK], "<f4")
+        pairs = zip(words[start : start + ROWS_PER_BLOCK], rows, strict=True)
+        file.write(b"".join(b"%b %b\n" % (word.encode(), row.tobytes()) for word, row in pairs))
+
+
+# --- safetensors, memory-mapped ---
+#
+# Tensors: vectors (N, D) F32; words U8, UTF-8 without separators; ends (N,) I64; counts (N,) I64, if known.
+# A file without words takes them from NAME.vocab.txt or vocab.txt next to it, one word a line.
+
+
+def _read_header(path: Path) -> dict[str, Any] | None:
+    """The header of a safetensors file, with its size in bytes under ""; None if it is not one."""
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if not 2 <= size <= min(MAX_HEADER_BYTES, os.fstat(file.fileno()).st_size - 8) or file.read(1) != b"{":
+                return None
+            header = json.loads(b"{" + file.read(size - 1))
+    except (ValueError, RecursionError, OSError):
+        return None
+    return {"": 8 + size, **header} if isinstance(header, dict) and "" not in header else None
+
+
+def is_safetensors_vectors(path: Path) -> bool:
+    """Whether a file is safetensors with a table of vectors and words for it."""
+    header = _read_header(path)
+    return (
+        header is not None and _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None)
+    )
+
+
+def _table_name(header: dict[str, Any]) -> str | None:
+    """The name of the tensor of vectors: `vectors`, or the only matrix."""
+    tables = [name for name, entry in header.items() if isinstance(entry, dict) and _num_dimensions(entry) == 2]
+    return "vectors" if "vectors" in tables else tables[0] if len(tables) == 1 else None
+
+
+def _num_dimensions(entry: dict[str, Any]) -> int:
+    shape = entry.get("shape")
+    return len(shape) if isinstance(shape, list) and entry.get("dtype") in ("F32", "F16", "F64") else -1
+
+
+def _vocab_file(path: Path) -> Path | None:
+    names = (path.name.removesuffix(".safetensors") + ".vocab.txt", "vocab.txt")
+    return next((file for file in map(path.with_name, names) if file.is_file()), None)
+
+
+def read_safetensors_vectors(
+    path: Path, *, limit: int | None = None, on_bad_bytes: str = "fail", progress: ProgressFn | None = None
+) -> WordVectorFile:
+    """The words, and the memory-mapped vectors; they are read once to reject NaN and infinity."""
+    header, size = _read_header(path), path.stat().st_size
+    name = None if header is None else _table_name(header)
+    if header is None or name is None:
+        hint = "give a file with a tensor of rows and columns, named vectors"
+        raise InputError("no safetensors file with a table of vectors in it", file=path, hint=hint)
+    matrix, decoder = _map_tensor(path, header, name, 2), WordDecoder(path, "word", on_bad_bytes)
+    word_bytes, counts = (
+        _word_bytes(path, header),
+        _map_tensor(path, header, "counts", 1) if "counts" in header else None,
+    )
+    if len(word_bytes) != len(matrix):
+        message = f"there are {len(matrix):,} vectors and {len(word_bytes):,} words"
+        raise InputError(message, file=path, hint="the two do not belong together: write them again")
+    if counts is not None and (len(counts) != len(word_bytes) or counts.dtype != np.int64 or counts.min(initial=0) < 0):
+        raise InputError("counts does not say how often each word was seen", file=path, hint=CORRUPT_FILE_HINT)
+    words, kept_rows = decoder.words(word_bytes, range(1, len(word_bytes) + 1))
+    words, kept_rows = words[:limit], slice(0, limit) if kept_rows is None else kept_rows[:limit]
+    matrix, notes = matrix[kept_rows], decoder.notes()
+    if not matrix.size:
+        raise InputError("it holds no vectors", file=path, hint=EMPTY_FILE_HINT)
+    if matrix.dtype != np.float32:
+        notes.append(f"its numbers are {header[name]['dtype']}: read into memory as float32")
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            matrix = np.asarray(matrix, np.float32)
+    for start in range(0, len(words), ROWS_PER_BLOCK):
+        word_numbers = range(start + 1, len(words) + 1)
+        decoder.reject_empty(
+            matrix[start : start + ROWS_PER_BLOCK], lambda row, start=start: repr(words[start + row]), word_numbers
+        )
+        if progress is not None:
+            progress(min(start + ROWS_PER_BLOCK, len(words)) * size // len(words), size)
+    notes += zero_vector_notes(words, matrix)
+    return WordVectorFile(words, matrix, None if counts is None else np.array(counts[kept_rows]), "safetensors", notes)
+
+
+def _map_tensor(path: Path, header: dict[str, Any], name: str, rank: int) -> np.ndarray:
+    """A memory-mapped tensor, validated against its header and the file size."""
+    entry, data_size = header.get(name), path.stat().st_size - header[""]
+    try:
+        dtype, shape, (start, end) = (
+            np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]),
+            tuple(entry["shape"]),
+            entry["data_offsets"],
+        )  # pyright: ignore
+        is_valid = len(shape) == rank and all(isinstance(size, int) and size >= 0 for size in (*shape, start, end))
+        size = dtype.itemsize * math.prod(shape)
+    except (KeyError, TypeError, ValueError):
+        is_valid, dtype, shape, start, end, size = False, np.dtype(np.uint8), (), 0, 0, 0
+    if not is_valid or end - start != size or end > data_size:
+        message = f"the tensor {name} is not as its header says, or is of a kind that cannot be read here"
+        raise InputError(message, file=path, hint=CORRUPT_FILE_HINT)
+    if not size:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype, "r", header[""] + start, shape)
+
+
+def _word_bytes(path: Path, header: dict[str, Any]) -> list[bytes]:
+    """The words as bytes."""
+    if "words" in header:
+        text, ends = _map_tensor(path, header, "words", 1).tobytes(), _map_tensor(path, header, "ends", 1)
+        steps = np.diff(ends, prepend=0)
+        if ends.dtype != np.int64 or steps.min(initial=0) < 0 or len(text) != steps.sum():
+            raise InputError("ends does not say where its words end", file=path, hint=CORRUPT_FILE_HINT)
+        return [text[start:end] for start, end in pairwise([0, *ends.tolist()])]
+    vocab_file = _vocab_file(path)
+    if vocab_file is None:
+        hint = f"put {path.stem}.vocab.txt beside it, a word a line"
+        raise InputError("it holds vectors, and no words", file=path, hint=hint)
+    return vocab_file.read_bytes().replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+
+
+def write_safetensors_vectors(
+    file: IO[bytes], words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None
+) -> None:
+    """Write a table of vectors with any words, unchanged."""
+    word_bytes = [word.encode() for word in words]
+    index_arrays = {"ends": np.cumsum([len(word) for word in word_bytes], dtype="<i8")}
+    if counts is not None:
+        index_arrays["counts"] = np.asarray(counts, "<i8")
+    sizes = {name: array.nbytes for name, array in index_arrays.items()}
+    sizes |= {
+        "vectors": 4 * math.prod(matrix.shape),
+        "words": sum(map(len, word_bytes)),
+    }  # widest type first, so that all tensors are aligned
+    types = {"vectors": ("F32", list(matrix.shape)), "words": ("U8", [sizes["words"]])}
+    header: dict[str, Any] = {"__metadata__": {"words": "UTF-8, one after the other; ends says where each ends"}}
+    offset = 0
+    for name, size in sizes.items():
+        dtype, shape = types.get(name, ("I64", [len(word_bytes)]))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    header_bytes = json.dumps(header).encode()
+    header_bytes += b" " * (-len(header_bytes) % 8)
+    file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
+    for array in index_arrays.values():
+        file.write(array.tobytes())
+    for offset in range(0, len(word_bytes), ROWS_PER_BLOCK):
+        file.write(np.ascontiguousarray(matrix[offset : offset + ROWS_PER_BLOCK], "<f4").tobytes())
+    file.write(b"".join(word_bytes))

@@ -1,6 +1,6 @@
-"""Word vectors as text, a word and its numbers a line: word2vec's and fastText's after a line "N D", GloVe's without.
+"""Text files of word vectors, a word and its numbers per line: word2vec and fastText with a header, GloVe without.
 
-A word may hold spaces (GloVe's do): the last D fields of a line are its numbers, and what stands before is the word.
+Words may contain spaces (some of GloVe's do): the last D fields of a line are numbers, everything before is the word.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from forebear.errors import InputError
-from forebear.interop.word_vectors_files import BLOCK, CORRUPT_FILE_HINT, MAX_LINE_BYTES, PeekableStream
+from forebear.interop.compressed_files import BLOCK, CORRUPT_FILE_HINT, MAX_LINE_BYTES, PeekableStream
 
-# Words and their vectors, gathered as a file is read: each word once, each number finite, what is odd counted.
+# --- Collecting words and vectors of any format: words unique, numbers finite ---
 
 
-WAYS = ("fail", "replace", "skip")  # with a word that is no UTF-8
-NAMED = 3  # places that a note names
+ON_BAD_BYTES = ("fail", "replace", "skip")  # for words that are not UTF-8
+MAX_EXAMPLES = 3  # named in a note
 EMPTY_FILE_HINT = "give a file with at least one word"
 
 
 @dataclass(frozen=True, eq=False)
 class WordVectorFile:
-    """What a file holds.
+    """The contents of a word-vector file.
 
-    words   the name of each row; none twice
-    matrix  (N, D) float32: in memory, or, of safetensors, mapped from the file and not to be written to
-    counts  (N,) how often each word was seen, where the file tells
-    form    which kind of file it was
-    notes   what a person should know about it
+    words        the word of each row, unique
+    matrix       (N, D) float32, in memory or, for safetensors, memory-mapped and read-only
+    counts       (N,) word frequencies, if the file has them
+    file_format  one of VECTOR_FORMATS
+    notes        messages for the user
     """
 
     words: list[str]
@@ -43,152 +43,154 @@ class WordVectorFile:
 
 
 class AnomalyCount:
-    """How often something odd was met, and where at first."""
+    """Counts occurrences of an anomaly and keeps the first few as examples."""
 
     def __init__(self) -> None:
         self.count, self.first = 0, []
 
-    def add(self, place: str) -> None:
+    def add(self, example: str) -> None:
         self.count += 1
-        if self.count <= NAMED:
-            self.first.append(place)
+        if self.count <= MAX_EXAMPLES:
+            self.first.append(example)
 
-    def note(self, what: str) -> list[str]:
+    def note(self, description: str) -> list[str]:
         if not self.count:
             return []
-        places = ", ".join(self.first) + (", …" if self.count > NAMED else "")
-        return [f"{self.count:,} {'words are' if self.count > 1 else 'word is'} {what} ({places})"]
+        examples = ", ".join(self.first) + (", …" if self.count > MAX_EXAMPLES else "")
+        return [f"{self.count:,} {'words are' if self.count > 1 else 'word is'} {description} ({examples})"]
 
 
 class WordDecoder:
-    """Bytes as words, each once, with their places: lines, bytes where they begin, or numbers of words."""
+    """Decodes words and drops duplicates; positions in errors and notes are lines, bytes or word numbers."""
 
     def __init__(self, path: Path, unit: Literal["line", "byte", "word"], on_bad_bytes: str) -> None:
-        if on_bad_bytes not in WAYS:
-            raise InputError(f"no way with bad bytes named {on_bad_bytes!r}", hint=f"the ways are: {', '.join(WAYS)}")
+        if on_bad_bytes not in ON_BAD_BYTES:
+            raise InputError(
+                f"no way with bad bytes named {on_bad_bytes!r}", hint=f"the ways are: {', '.join(ON_BAD_BYTES)}"
+            )
         self.path, self.unit, self.on_bad_bytes = path, unit, on_bad_bytes
         self.seen: set[str] = set()
         self.again, self.bad = AnomalyCount(), AnomalyCount()
 
-    def location(self, what: str, place: int, hint: str = "") -> InputError:
-        """The error of this place."""
+    def location(self, message: str, position: int, hint: str = "") -> InputError:
+        """An error at a position."""
         if self.unit == "word":
-            return InputError(f"word {place:,}: {what}", file=self.path, hint=hint)
-        return InputError(what, file=self.path, hint=hint, **{self.unit: place})
+            return InputError(f"word {position:,}: {message}", file=self.path, hint=hint)
+        return InputError(message, file=self.path, hint=hint, **{self.unit: position})
 
-    def words(self, raw: Sequence[bytes], places: Sequence[int]) -> tuple[list[str], list[int] | None]:
-        """The words that are new, and which of those given they are; None: all."""
-        words = self._decoded(raw, places)
+    def words(self, raw: Sequence[bytes], positions: Sequence[int]) -> tuple[list[str], list[int] | None]:
+        """The words that are new, and their rows; None if all are."""
+        words = self._decode_all(raw, positions)
         new: set[Any] = set(words)
         if None not in new and len(new) == len(words) and self.seen.isdisjoint(new):
             self.seen |= new
             return words, None
-        kept = []
+        kept_rows = []
         for row, word in enumerate(words):
             if word is not None and word not in self.seen:
-                kept.append(row)
+                kept_rows.append(row)
                 self.seen.add(word)
             elif word is not None:
-                self.again.add(f"{word!r}, {self.unit} {places[row]:,}")
-        return [words[row] for row in kept], kept
+                self.again.add(f"{word!r}, {self.unit} {positions[row]:,}")
+        return [words[row] for row in kept_rows], kept_rows
 
-    def _decoded(self, raw: Sequence[bytes], places: Sequence[int]) -> list[Any]:
-        """The words; None for one that is to be skipped."""
+    def _decode_all(self, raw: Sequence[bytes], positions: Sequence[int]) -> list[Any]:
+        """The words; None for each that is skipped."""
         try:
             words = b"\n".join(raw).decode().split("\n")
             if len(words) == len(raw):
                 return words
         except UnicodeDecodeError:
             pass
-        return [self._word(word, place) for word, place in zip(raw, places, strict=True)]
+        return [self._decode_word(word, position) for word, position in zip(raw, positions, strict=True)]
 
-    def _word(self, raw: bytes, place: int) -> str | None:
+    def _decode_word(self, raw: bytes, position: int) -> str | None:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
             if self.on_bad_bytes == "fail":
                 hint = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
                 raise self.location(
-                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", place, hint
+                    f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})", position, hint
                 ) from None
-            self.bad.add(f"{self.unit} {place:,}")
+            self.bad.add(f"{self.unit} {position:,}")
             return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
 
     def notes(self) -> list[str]:
-        done = "U+FFFD stands for what is not" if self.on_bad_bytes == "replace" else "left out"
-        return self.bad.note(f"no UTF-8, {done}") + self.again.note("there again, the first is kept")
+        treatment = "U+FFFD stands for what is not" if self.on_bad_bytes == "replace" else "left out"
+        return self.bad.note(f"no UTF-8, {treatment}") + self.again.note("there again, the first is kept")
 
-    def reject_empty(self, rows: np.ndarray, name: Callable[[int], str], places: Sequence[int]) -> None:
-        """Refuses rows with a number that is none; `name` tells a row's word as it is to be shown."""
+    def reject_empty(self, rows: np.ndarray, word_at: Callable[[int], str], positions: Sequence[int]) -> None:
+        """Rejects NaN and infinity; `word_at` gives the printable word of a row."""
         finite = np.isfinite(rows)
         if not finite.all():
             row = int(np.argmin(finite.all(1)))
             hint = "train these vectors again, or take this word out of the file"
-            what = f"the vector of {name(row)} holds {rows[row][~finite[row]][0]}, no number to reckon with"
-            raise self.location(what, places[row], hint)
+            message = f"the vector of {word_at(row)} holds {rows[row][~finite[row]][0]}, no number to reckon with"
+            raise self.location(message, positions[row], hint)
 
 
 class VectorTableBuilder:
-    """Rows one block after the other, into one table."""
+    """Collects blocks of words and vectors in one table."""
 
-    def __init__(self, decoding: WordDecoder, width: int, room: int) -> None:
-        self.decoding = decoding
+    def __init__(self, decoder: WordDecoder, width: int, capacity: int) -> None:
+        self.decoding = decoder
         self.words: list[str] = []
-        self._rows = np.empty((room, width), np.float32)  # memory that is not touched costs nothing
+        self._rows = np.empty((capacity, width), np.float32)  # untouched memory costs nothing
 
-    def add(self, raw: Sequence[bytes], rows: np.ndarray, places: Sequence[int]) -> None:
-        """Words as they are written, their vectors (n, D) and their places."""
-        self.decoding.reject_empty(rows, lambda row: printable_bytes(raw[row]), places)
-        words, keep = self.decoding.words(raw, places)
-        begin, end = len(self.words), len(self.words) + len(words)
+    def add(self, raw: Sequence[bytes], rows: np.ndarray, positions: Sequence[int]) -> None:
+        """Adds words as bytes, their vectors (n, D) and their positions."""
+        self.decoding.reject_empty(rows, lambda row: printable_bytes(raw[row]), positions)
+        words, kept_rows = self.decoding.words(raw, positions)
+        start, end = len(self.words), len(self.words) + len(words)
         if end > len(self._rows):
             self._rows.resize((max(end, len(self._rows) * 5 // 4), self._rows.shape[1]), refcheck=False)
-        self._rows[begin:end] = rows if keep is None else rows[keep]
+        self._rows[start:end] = rows if kept_rows is None else rows[kept_rows]
         self.words += words
 
-    def finish(self, form: str, limit: int | None, notes: Sequence[str] = ()) -> WordVectorFile:
+    def finish(self, file_format: str, limit: int | None, notes: Sequence[str] = ()) -> WordVectorFile:
         del self.words[len(self.words) if limit is None else limit :]
         if not self.words:
             raise InputError("it holds no vectors", file=self.decoding.path, hint=EMPTY_FILE_HINT)
         self._rows.resize((len(self.words), self._rows.shape[1]), refcheck=False)
-        told = [*notes, *self.decoding.notes(), *zero_vector_notes(self.words, self._rows)]
-        return WordVectorFile(self.words, self._rows, None, form, told)
+        all_notes = [*notes, *self.decoding.notes(), *zero_vector_notes(self.words, self._rows)]
+        return WordVectorFile(self.words, self._rows, None, file_format, all_notes)
 
 
 def zero_vector_notes(words: Sequence[str], matrix: np.ndarray) -> list[str]:
-    """What is to be said of words whose vectors point nowhere."""
-    found = AnomalyCount()
+    """A note on words with a zero vector, if there are any."""
+    zeros = AnomalyCount()
     for row in np.flatnonzero(~matrix.any(1)).tolist():
-        found.add(repr(words[row]))
-    return found.note("given a vector of zeros, which is near to nothing")
+        zeros.add(repr(words[row]))
+    return zeros.note("given a vector of zeros, which is near to nothing")
 
 
 def printable_bytes(raw: bytes) -> str:
-    """A word for people, whatever its bytes are."""
+    """A quoted word that can be printed whatever its bytes are."""
     return repr(raw[:40].decode(errors="backslashreplace"))
 
 
 HEADER = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-OF_NUMBERS = b"0123456789+-.eE \n"  # characters of usual ones and of what stands between them
-MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
-SAMPLED = 16  # lines looked at to learn how many numbers there are
-ROWS = 1024  # written at once
-DIGITS = range(6, 10)  # 6 digits of a decimal always survive float32, and 9 always tell one
+NUMBER_CHARACTERS = b"0123456789+-.eE \n"  # of regular numbers and their separators
+BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
+SAMPLED_LINES = 16  # read to detect the number of dimensions
+ROWS_PER_BLOCK = 1024  # written at once
+DIGITS = range(6, 10)  # 6 decimal digits always survive float32, 9 always identify one
 
-# (block of whole lines, D) → rows (n, D) and where in the block each word ends, -1 for a line that wants a closer look
+# (block of complete lines, D) → vectors (n, D) and the end of each word in the block, -1 for an irregular line
 ParseFn = Callable[[bytes, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class VectorTextLayout:
-    """What the beginning of a text tells.
+    """The layout of a file, from its beginning.
 
-    count  how many words there are, as the first line says; None: it does not
-    width  of how many numbers
-    usual  numbers that most of the first lines really have; 0: they do not look like vectors
-    share  of the first lines that have so many
-    first  bytes before the first vector: a mark, and the line "N D"
+    count             number of words declared in the header; None without a header
+    width             number of dimensions
+    typical_width     numbers that most of the first lines have; 0 if they do not look like vectors
+    typical_fraction  fraction of the first lines with at least that many
+    header_bytes      bytes before the first vector: byte-order mark and header
     """
 
     count: int | None
@@ -198,26 +200,26 @@ class VectorTextLayout:
     first: int
 
 
-def detect_layout(head: bytes, whole: bool) -> VectorTextLayout:
-    """The shape of a text that begins so; `whole`: there is no more of it."""
-    mark = len(MARK) if head.startswith(MARK) else 0
-    lines = head[mark:].split(b"\n", SAMPLED + 1)
-    if len(lines) > SAMPLED + 1 or not whole or not lines[-1]:
+def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
+    """The layout of a text with this beginning; `is_complete`: nothing follows."""
+    bom_size = len(BOM) if head.startswith(BOM) else 0
+    lines = head[bom_size:].split(b"\n", SAMPLED_LINES + 1)
+    if len(lines) > SAMPLED_LINES + 1 or not is_complete or not lines[-1]:
         lines.pop()
-    told = HEADER.fullmatch(lines[0]) if lines else None
-    found = [_numbers(line) for line in lines[1 if told else 0 :] if line.strip()]
-    if told and 2 * found.count(int(told[2])) >= len(found) > 0:
-        usual = int(told[2])
+    header = HEADER.fullmatch(lines[0]) if lines else None
+    widths = [_count_trailing_numbers(line) for line in lines[1 if header else 0 :] if line.strip()]
+    if header and 2 * widths.count(int(header[2])) >= len(widths) > 0:
+        typical_width = int(header[2])
     else:
-        usual = max(found, key=found.count, default=0)
-    share = sum(numbers >= usual for numbers in found) / max(1, len(found))
-    if told is None:
-        return VectorTextLayout(None, usual, usual, share, mark)
-    return VectorTextLayout(int(told[1]), int(told[2]), usual, share, mark + len(lines[0]) + 1)
+        typical_width = max(widths, key=widths.count, default=0)
+    fraction = sum(numbers >= typical_width for numbers in widths) / max(1, len(widths))
+    if header is None:
+        return VectorTextLayout(None, typical_width, typical_width, fraction, bom_size)
+    return VectorTextLayout(int(header[1]), int(header[2]), typical_width, fraction, bom_size + len(lines[0]) + 1)
 
 
-def _numbers(line: bytes) -> int:
-    """How many fields at the end of a line are numbers; the first is a word whatever it looks like."""
+def _count_trailing_numbers(line: bytes) -> int:
+    """How many fields at the end of a line are numbers; the first field is always the word."""
     count = 0
     for text in reversed(line.split()[1:]):
         if not _is_number(text):
@@ -234,69 +236,71 @@ def _is_number(text: bytes) -> bool:
     return b"_" not in text  # Python's float takes 1_000
 
 
-# -- reading
+# --- Reading ---
 
 
 def read_text_vectors(
     stream: PeekableStream,
-    form: str,
+    file_format: str,
     *,
     limit: int | None = None,
     on_bad_bytes: str = "fail",
     parse: ParseFn | None = None,
 ) -> WordVectorFile:
-    """The words and vectors of a text; `parse` does what `parsed` does, perhaps faster."""
-    shape = _checked(stream, form)
-    room = stream.bytes_left(shape.count or stream.size, 2 * shape.width)
-    gathering = VectorTableBuilder(
-        WordDecoder(stream.path, "line", on_bad_bytes), shape.width, min(room, limit or room)
+    """Read the words and vectors of a text file; `parse` replaces `parse_lines`."""
+    layout = _validate_layout(stream, file_format)
+    capacity = stream.bytes_left(layout.count or stream.size, 2 * layout.width)
+    builder = VectorTableBuilder(
+        WordDecoder(stream.path, "line", on_bad_bytes), layout.width, min(capacity, limit or capacity)
     )
-    reader = _TextVectorReader(gathering, shape, parse or parsed)
-    stream.read(shape.first)
-    for block in _blocks(stream, reader):
+    reader = _TextVectorReader(builder, layout, parse or parsed)
+    stream.read(layout.first)
+    for block in _line_blocks(stream, reader):
         reader.take(block)
-        if limit is not None and len(gathering.words) >= limit:
+        if limit is not None and len(builder.words) >= limit:
             break
     else:
         reader.finish()
-    return gathering.finish(form, limit, reader.notes())
+    return builder.finish(file_format, limit, reader.notes())
 
 
-def _checked(stream: PeekableStream, form: str) -> VectorTextLayout:
-    """The shape of a file of this form, if what it says of itself can be true."""
-    head, whole = stream.peek()
-    shape = detect_layout(head, whole)
+def _validate_layout(stream: PeekableStream, file_format: str) -> VectorTextLayout:
+    """The layout of a file in this format, if its header is plausible."""
+    head, is_complete = stream.peek()
+    layout = detect_layout(head, is_complete)
 
-    def bad(what: str, hint: str = CORRUPT_FILE_HINT) -> InputError:
-        return InputError(what, file=stream.path, line=1, hint=hint)
+    def bad(message: str, hint: str = CORRUPT_FILE_HINT) -> InputError:
+        return InputError(message, file=stream.path, line=1, hint=hint)
 
     if not head.strip():
         raise bad("the file is empty")
-    if form == "glove":
-        if shape.count is not None and shape.typical_width > 1:
+    if file_format == "glove":
+        if layout.count is not None and layout.typical_width > 1:
             raise bad("it begins with a line of two numbers, as GloVe's files do not", "read it as word2vec")
-        if shape.count is not None:  # a word that is a number, with one number
-            shape = VectorTextLayout(None, 1, 1, 1.0, 0)
-        if not shape.typical_width:
+        if layout.count is not None:  # a word that is a number, with one number
+            layout = VectorTextLayout(None, 1, 1, 1.0, 0)
+        if not layout.typical_width:
             raise bad("no word with numbers after it stands here", "give a file of word vectors")
-        return shape
-    if shape.count is None:
+        return layout
+    if layout.count is None:
         raise bad('it should begin with a line "N D": how many words of how many numbers', "read it as glove")
-    if not 0 < shape.width <= MAX_LINE_BYTES or not shape.count:
-        raise bad(f"it says that there are {shape.count:,} words of {shape.width:,} numbers")
-    if shape.typical_width and shape.typical_width != shape.width:
-        raise bad(f"it says that words have {shape.width:,} numbers, and the lines below have {shape.typical_width:,}")
-    return shape
+    if not 0 < layout.width <= MAX_LINE_BYTES or not layout.count:
+        raise bad(f"it says that there are {layout.count:,} words of {layout.width:,} numbers")
+    if layout.typical_width and layout.typical_width != layout.width:
+        raise bad(
+            f"it says that words have {layout.width:,} numbers, and the lines below have {layout.typical_width:,}"
+        )
+    return layout
 
 
-def _blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[bytes]:
-    """Whole lines, many at a time, each with its end."""
+def _line_blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[bytes]:
+    """Blocks of complete lines, each line with its newline."""
     rest = b""
     while block := stream.read():
-        cut = block.rfind(b"\n") + 1
-        if cut:
-            yield rest + block[:cut]
-            rest = block[cut:]
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
         else:
             rest += block
         if len(rest) > BLOCK:
@@ -307,139 +311,152 @@ def _blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[bytes
 
 
 class _TextVectorReader:
-    """Lines into rows; knows the number of the line at hand."""
+    """Parses blocks of lines and keeps the line number."""
 
-    def __init__(self, gathering: VectorTableBuilder, shape: VectorTextLayout, parse: ParseFn) -> None:
-        self.gathering, self.shape, self.parse = gathering, shape, parse
-        self.before = 0 if shape.count is None else 1
-        self.line = self.before  # of the last line that was read
+    def __init__(self, builder: VectorTableBuilder, layout: VectorTextLayout, parse: ParseFn) -> None:
+        self.gathering, self.shape, self.parse = builder, layout, parse
+        self.before = 0 if layout.count is None else 1
+        self.line = self.before  # number of the last line that was read
         self.blank, self.unended, self.spaced = 0, False, AnomalyCount()
 
-    def bad(self, what: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
-        return self.gathering.decoding.location(what, line, hint)
+    def bad(self, message: str, line: int, hint: str = CORRUPT_FILE_HINT) -> InputError:
+        return self.gathering.decoding.location(message, line, hint)
 
     def take(self, block: bytes) -> None:
-        """Whole lines, parsed at once but for those that want a closer look."""
-        breaks = _breaks(block)
-        before = np.frombuffer(block, np.uint8)[breaks - 1]
-        if np.isin(before, [ord("\r"), ord(" ")]).any():
+        """Parses complete lines, irregular ones one by one."""
+        line_ends = _line_ends(block)
+        last_bytes = np.frombuffer(block, np.uint8)[line_ends - 1]
+        if np.isin(last_bytes, [ord("\r"), ord(" ")]).any():
             block = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
-            breaks = _breaks(block)
+            line_ends = _line_ends(block)
         rows, ends = self.parse(block, self.shape.width)
-        begins = np.concatenate(([0], breaks[:-1] + 1))
-        words = [block[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-        places: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
-        odd, blank = np.flatnonzero(ends < 0).tolist(), []
-        for row in odd:
-            line = block[begins[row] : breaks[row]]
+        line_starts = np.concatenate(([0], line_ends[:-1] + 1))
+        words = [block[start:end] for start, end in zip(line_starts.tolist(), ends.tolist(), strict=True)]
+        line_numbers: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
+        unparsed, blank = np.flatnonzero(ends < 0).tolist(), []
+        for row in unparsed:
+            line = block[line_starts[row] : line_ends[row]]
             if not line.strip():
                 blank.append(row)
             else:
-                with np.errstate(over="ignore"):  # what is too large is refused with its word
-                    words[row], rows[row] = self._closely(line, places[row])
+                with np.errstate(over="ignore"):  # infinity is rejected later, with its word
+                    words[row], rows[row] = self._parse_irregular(line, line_numbers[row])
         self.line += len(words)
         if blank:
             self.blank += len(blank)
-            kept = np.delete(np.arange(len(words)), blank).tolist()
-            words, rows, places = [words[row] for row in kept], rows[kept], [places[row] for row in kept]
+            kept_rows = np.delete(np.arange(len(words)), blank).tolist()
+            words, rows, line_numbers = (
+                [words[row] for row in kept_rows],
+                rows[kept_rows],
+                [line_numbers[row] for row in kept_rows],
+            )
         if self.shape.count is not None and self.line - self.before - self.blank > self.shape.count:
-            over = self.line - self.before - self.blank - self.shape.count
-            raise self.bad(f"a word more than the {self.shape.count:,} that the first line tells", places[-over])
-        self.gathering.add(words, rows, places)
+            num_extra = self.line - self.before - self.blank - self.shape.count
+            raise self.bad(
+                f"a word more than the {self.shape.count:,} that the first line tells", line_numbers[-num_extra]
+            )
+        self.gathering.add(words, rows, line_numbers)
 
-    def _closely(self, line: bytes, place: int) -> tuple[bytes, list[float]]:
-        """The word and the numbers of a line of any sound form."""
+    def _parse_irregular(self, line: bytes, line_number: int) -> tuple[bytes, list[float]]:
+        """The word and the numbers of any valid line."""
         width = self.shape.width
         fields = line.split(b" ")
         if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
             return fields[0], [float(text) for text in fields[1:]]
-        fields = line.rsplit(None, width)  # other white space, words with spaces
+        fields = line.rsplit(None, width)  # other whitespace, words with spaces
         if len(fields) <= width:
-            what = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
+            message = f"a word and {width:,} numbers should stand here, and there are {len(fields):,} fields"
             if len(fields) == width and all(map(_is_number, fields)):
-                raise self.bad(f"there are {width:,} numbers, and no word before them", place, "take the line out")
-            raise self.bad(what, place)
+                raise self.bad(
+                    f"there are {width:,} numbers, and no word before them", line_number, "take the line out"
+                )
+            raise self.bad(message, line_number)
         for text in fields[1:]:
             if not _is_number(text):
-                raise self.bad(f"{printable_bytes(text)} stands where a number should", place)
+                raise self.bad(f"{printable_bytes(text)} stands where a number should", line_number)
         if len(fields[0].split()) > 1:
-            self.spaced.add(f"{printable_bytes(fields[0])}, line {place:,}")
+            self.spaced.add(f"{printable_bytes(fields[0])}, line {line_number:,}")
         return fields[0], [float(text) for text in fields[1:]]
 
     def finish(self) -> None:
-        """The end of the file, if it is where the first line says."""
-        told, found = self.shape.count, self.line - self.before - self.blank
-        if told is not None and found < told:
-            raise self.bad(f"the file ends after {found:,} of the {told:,} words that its first line tells", self.line)
+        """Checks that the file has the declared number of words."""
+        expected, count = self.shape.count, self.line - self.before - self.blank
+        if expected is not None and count < expected:
+            raise self.bad(
+                f"the file ends after {count:,} of the {expected:,} words that its first line tells", self.line
+            )
 
     def notes(self) -> list[str]:
-        told = self.spaced.note("written with spaces, read as all that stands before the numbers")
+        notes = self.spaced.note("written with spaces, read as all that stands before the numbers")
         if self.blank:
-            told.append(f"{self.blank:,} blank lines are left out")
+            notes.append(f"{self.blank:,} blank lines are left out")
         if self.unended:
-            told.append("the last line does not end: if the file was cut short, so was the last number")
-        return told
+            notes.append("the last line does not end: if the file was cut short, so was the last number")
+        return notes
 
 
-def _breaks(block: bytes) -> np.ndarray:
-    """Where lines end."""
+def _line_ends(block: bytes) -> np.ndarray:
+    """The offsets of newlines."""
     return np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
 
 
 def parsed(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of whole lines, where their words end, and -1 for a line that is not a word, D spaces and D numbers."""
+    """Vectors and word ends of complete lines; -1 for a line that is not a word and D numbers separated by spaces."""
     lines = block.split(b"\n")[:-1]
     rows, ends = np.zeros((len(lines), width), np.float32), np.full(len(lines), -1)
-    plain = [row for row, line in enumerate(lines) if line.count(b" ") == width and line[0] != ord(" ")]
-    if not plain:
+    regular_rows = [row for row, line in enumerate(lines) if line.count(b" ") == width and line[0] != ord(" ")]
+    if not regular_rows:
         return rows, ends
-    parts = [lines[row].partition(b" ") for row in plain]
-    text = b"\n".join(part[2] for part in parts)
-    if text.translate(None, OF_NUMBERS):  # numpy would take strange white space for none
+    fields = [lines[row].partition(b" ") for row in regular_rows]
+    text = b"\n".join(field[2] for field in fields)
+    if text.translate(None, NUMBER_CHARACTERS):  # numpy would ignore unusual whitespace
         return rows, ends
     try:
         text = text.decode("ascii").split("\n")
         with np.errstate(all="ignore"):
-            found = np.loadtxt(text, np.float32, comments=None, delimiter=" ", ndmin=2)  # pyright: ignore[reportArgumentType]
-    except ValueError:  # one of them is odd: all are looked at one by one
+            numbers = np.loadtxt(text, np.float32, comments=None, delimiter=" ", ndmin=2)  # pyright: ignore[reportArgumentType]
+    except ValueError:  # one line is irregular: all are parsed one by one
         return rows, ends
-    if found.shape == (len(plain), width):
-        rows[plain] = found
-        begins = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
-        ends[plain] = begins[plain] + [len(part[0]) for part in parts]
+    if numbers.shape == (len(regular_rows), width):
+        rows[regular_rows] = numbers
+        line_starts = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
+        ends[regular_rows] = line_starts[regular_rows] + [len(field[0]) for field in fields]
     return rows, ends
 
 
-# -- writing
+# --- Writing ---
 
 
 def write_text_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray, *, header: bool) -> None:
-    """Lines of words that hold no space, and numbers that tell each float32 from all others."""
+    """Write lines of words (without spaces) and the shortest decimals that identify each float32."""
     count, width = matrix.shape
     if header:
         file.write(b"%d %d\n" % (count, width))
     line = " ".join(["%s", *["%.9g"] * width]) + "\n"
-    for begin in range(0, count, ROWS):
-        rows = np.asarray(matrix[begin : begin + ROWS], np.float32)
-        if width == 1:  # a whole number after a number would look like the first line of a file
-            lines = [f"{word} {value}\n" for word, value in zip(words[begin : begin + ROWS], rows[:, 0], strict=True)]
+    for start in range(0, count, ROWS_PER_BLOCK):
+        rows = np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)
+        if width == 1:  # "5 3" would look like a header
+            lines = [
+                f"{word} {value}\n"
+                for word, value in zip(words[start : start + ROWS_PER_BLOCK], rows[:, 0], strict=True)
+            ]
         else:
-            told = zip(words[begin : begin + ROWS], shortest(rows).tolist(), strict=True)
-            lines = [line % (word, *row) for word, row in told]
+            pairs = zip(words[start : start + ROWS_PER_BLOCK], shortest(rows).tolist(), strict=True)
+            lines = [line % (word, *row) for word, row in pairs]
         file.write("".join(lines).encode())
 
 
 def shortest(rows: np.ndarray) -> np.ndarray:
-    """float64 that a decimal of 9 digits tells, and fewer where fewer tell the float32 (but for huge and tiny ones)."""
+    """float64 rounded to the fewest digits (6 to 9) that identify the float32, except for huge and tiny numbers."""
     exact = rows.astype(np.float64)
     sizes = np.abs(exact)
-    places = np.floor(np.log10(np.where(sizes > 0, sizes, 1))).astype(np.int64)
-    told, open_ = exact.copy(), np.ones(rows.shape, bool)
+    magnitudes = np.floor(np.log10(np.where(sizes > 0, sizes, 1))).astype(np.int64)
+    decimals, unresolved = exact.copy(), np.ones(rows.shape, bool)
     for digits in DIGITS:
-        behind = digits - 1 - places  # digits after the point
-        scale = 10.0 ** np.clip(behind, 0, 22)  # powers of ten up to here are exact, and so is the quotient below
-        near = np.rint(exact * scale) / scale
-        fits = open_ & (behind >= 0) & (behind <= 22) & (near.astype(np.float32) == rows)
-        told[fits] = near[fits]
-        open_ &= ~fits
-    return told
+        decimal_places = digits - 1 - magnitudes  # digits after the point
+        scale = 10.0 ** np.clip(decimal_places, 0, 22)  # powers of ten up to 22 are exact
+        rounded = np.rint(exact * scale) / scale
+        fits = unresolved & (decimal_places >= 0) & (decimal_places <= 22) & (rounded.astype(np.float32) == rows)
+        decimals[fits] = rounded[fits]
+        unresolved &= ~fits
+    return decimals

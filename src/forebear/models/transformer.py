@@ -58,12 +58,12 @@ class TransformerSpec(ModelSpec):
     dropout: float = 0.1
     smoothing: float = 0.1
     shared: bool = True
-    norm_first: str = "post"
+    norm: str = "post"
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
         spec.validate_transformer(self)
-        spec.require_choice("norm", self.norm_first, ("post", "pre"))
+        spec.require_choice("norm", self.norm, ("post", "pre"))
         if not 0 <= self.smoothing < 1:
             raise InputError(f"smoothing is {self.smoothing}", hint="give a share from 0 to below 1")
 
@@ -95,7 +95,7 @@ class TransformerSpec(ModelSpec):
             "width": self.width,
             "heads": self.heads,
             "inner": self.inner or 4 * self.width,
-            "norm": self.norm_first,
+            "norm": self.norm,
             "activation": "relu",
             "epsilon": self.epsilon,
             "dropout": self.dropout,

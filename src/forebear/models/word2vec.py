@@ -118,7 +118,7 @@ class Word2VecSpec(ModelSpec):
                 words=words if self.subwords else None,
             )
 
-        joining = {"passes": self.phrases, "least": self.min_count}
+        joining = {"passes": self.phrases, "min_count": self.min_count}
         return PhraseModel(make, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **joining)
 
     def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:

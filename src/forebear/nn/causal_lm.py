@@ -1,4 +1,4 @@
-"""A recurrent network with a head `next`, asked for probabilities: all it remembers of a row is its state."""
+"""Next-token probabilities and incremental decoding of causal language models: recurrent, windowed (NNLM), Transformer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from forebear.nn.transformer import Transformer
 
 
 class RecurrentCausalLM:
-    """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside.
+    """Next-token predictor for recurrent networks (`inference.predictor`): ids and numpy outside, torch inside.
 
-    Every row begins with nothing known, so that the same text always gets the same answer; it may be of any length, and
-    is read in pieces.
+    Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any length
+    and are processed in chunks.
     """
 
     is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
@@ -36,13 +36,17 @@ class RecurrentCausalLM:
             hint = "ask one that was trained to, such as lstm"
             raise InputError("this model does not predict the next token by a state", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
-        self._borders = encoder.borders if isinstance(encoder, BiLMEncoder) else None
+        self._boundary_ids = encoder.borders if isinstance(encoder, BiLMEncoder) else None
 
-    def _begun(self, row: np.ndarray) -> np.ndarray:
-        """A row as this network begins texts: with the token that ends one everywhere else, perhaps not here."""
-        if self._borders is None or self._borders[0] == self._borders[1] or row[0] != self._borders[1]:
+    def _with_start_token(self, row: np.ndarray) -> np.ndarray:
+        """The sequence with this network's own start-of-text token, which may differ from the end-of-text token."""
+        if (
+            self._boundary_ids is None
+            or self._boundary_ids[0] == self._boundary_ids[1]
+            or row[0] != self._boundary_ids[1]
+        ):
             return np.asarray(row)
-        return np.concatenate(([self._borders[0]], row[1:]))
+        return np.concatenate(([self._boundary_ids[0]], row[1:]))
 
     @property
     def vocab_size(self) -> int:
@@ -50,30 +54,32 @@ class RecurrentCausalLM:
 
     @property
     def max_length(self) -> None:
-        """Rows of any length can be read."""
+        """Unlimited."""
         return
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """log P of each token of each row but its first, given all before it."""
-        found = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
-        asked = [number for number, row in enumerate(rows) if len(row) > 1]
-        for batch in length_batches([len(rows[number]) - 1 for number in asked]):
-            mine = [asked[number] for number in batch]
-            for begin, alive, states, _ in self._pieces([self._begun(rows[number])[:-1] for number in mine]):
-                there = [found[number][begin : begin + size] for number, size in zip(mine, alive, strict=False)]
+        """log P of each token of each sequence but the first, given all tokens before it."""
+        scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
+        row_ids = [number for number, row in enumerate(rows) if len(row) > 1]
+        for batch in length_batches([len(rows[number]) - 1 for number in row_ids]):
+            batch_ids = [row_ids[number] for number in batch]
+            for begin, alive, states, _ in self._encode_chunks(
+                [self._with_start_token(rows[number])[:-1] for number in batch_ids]
+            ):
+                outputs = [scores[number][begin : begin + size] for number, size in zip(batch_ids, alive, strict=False)]
                 targets = [
                     np.asarray(rows[number])[begin + 1 : begin + 1 + size]
-                    for number, size in zip(mine, alive, strict=False)
+                    for number, size in zip(batch_ids, alive, strict=False)
                 ]
-                told = self.head.log_probs(states, to_tensor(self.model, np.concatenate(targets)))
-                for place, part in zip(there, told.float().cpu().split(list(alive)), strict=True):
-                    place[:] = part.numpy()
-        return found
+                log_probs = self.head.log_probs(states, to_tensor(self.model, np.concatenate(targets)))
+                for output, row_scores in zip(outputs, log_probs.float().cpu().split(list(alive)), strict=True):
+                    output[:] = row_scores.numpy()
+        return scores
 
     @torch.inference_mode()
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, V) log P of every token after each row."""
+        """(B, V) log P of every token after each sequence."""
         return torch.log_softmax(torch.from_numpy(self.logits(self.last_states(rows)[0])), -1).numpy()
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
@@ -81,43 +87,50 @@ class RecurrentCausalLM:
 
     @torch.inference_mode()
     def last_states(self, rows: Sequence[np.ndarray]) -> tuple[Tensor, list[RecurrentState]]:
-        """(B, D) what the head reads of each row's last token, and the states of all layers then."""
-        like = next(one for one in self.model.parameters() if one.is_floating_point())  # others are small integers
+        """(B, D) head input at each sequence's last token, and the hidden states of all layers there."""
+        like = next(
+            parameter for parameter in self.model.parameters() if parameter.is_floating_point()
+        )  # quantized weights are integers
         stack = self.encoder.layers
         x, states = like.new_empty(len(rows), stack.each()[-1].out), stack.zero_state(len(rows), like)
         for batch in length_batches([len(row) for row in rows]):
-            for _, alive, vectors, left in self._pieces([self._begun(rows[number]) for number in batch]):
-                mine = torch.tensor(batch[: len(alive)])
-                x[mine] = vectors[torch.tensor(alive).cumsum(0) - 1]
-                for held, state in zip(states, left, strict=True):
-                    for part, new in zip(held, state, strict=True):
-                        part[mine] = new
+            for _, alive, vectors, final_states in self._encode_chunks(
+                [self._with_start_token(rows[number]) for number in batch]
+            ):
+                row_ids = torch.tensor(batch[: len(alive)])
+                x[row_ids] = vectors[torch.tensor(alive).cumsum(0) - 1]
+                for state_parts, state in zip(states, final_states, strict=True):
+                    for part, new in zip(state_parts, state, strict=True):
+                        part[row_ids] = new
         return x, states
 
     @torch.inference_mode()
     def logits(self, x: Tensor) -> np.ndarray:
-        """(N, D) what the head reads → (N, V) log P up to a constant."""
-        found = np.empty((len(x), self.vocab_size), np.float32)
-        for part in row_slices(len(x), self.vocab_size):
-            found[part] = self.head.logits_from(self.head.transform_states(x[part])).float().cpu().numpy()
-        return found
+        """(N, D) head inputs → (N, V) log P up to a constant."""
+        logits = np.empty((len(x), self.vocab_size), np.float32)
+        for rows in row_slices(len(x), self.vocab_size):
+            logits[rows] = self.head.logits_from(self.head.transform_states(x[rows])).float().cpu().numpy()
+        return logits
 
-    def _pieces(self, rows: Sequence[np.ndarray]):
-        """Rows, the longest first, read as far at a time as fills the processor: where a piece begins, how many tokens
-        each row that is not over has in it, their (T, D) vectors, and the states that they are left in."""
+    def _encode_chunks(self, rows: Sequence[np.ndarray]):
+        """Encode sequences, longest first, in chunks that fill a batch.
+
+        Yields the start of the chunk, its number of tokens of each sequence that is not finished, their (T, D) vectors and the
+        hidden states after it.
+        """
         width = max(1, BATCH_TOKENS // len(rows))
         states: list[RecurrentState] | None = None
         for begin in range(0, len(rows[0]), width):
-            parts = [row[begin : begin + width] for row in rows if len(row) > begin]
+            chunks = [row[begin : begin + width] for row in rows if len(row) > begin]
             if states is not None:
-                states = [tuple(part[: len(parts)] for part in state) for state in states]
-            alive = tuple(map(len, parts))
-            vectors, states = self.encoder.encode(to_tensor(self.model, np.concatenate(parts)), alive, states)
+                states = [tuple(tensor[: len(chunks)] for tensor in state) for state in states]
+            alive = tuple(map(len, chunks))
+            vectors, states = self.encoder.encode(to_tensor(self.model, np.concatenate(chunks)), alive, states)
             yield begin, alive, vectors, states
 
 
 class RecurrentDecodingState:
-    """Rows that are being continued (a `Reader`): only their states matter."""
+    """Decoding state of a recurrent model: its hidden states."""
 
     def __init__(self, predictor: RecurrentCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor = predictor
@@ -135,16 +148,16 @@ class RecurrentDecodingState:
 
     @torch.inference_mode()
     def select(self, rows: np.ndarray) -> None:
-        chosen = torch.from_numpy(np.arange(len(self._x))[np.asarray(rows)])
-        self._x = self._x[chosen]
-        self._states = [tuple(part[chosen] for part in state) for state in self._states]
+        row_ids = torch.from_numpy(np.arange(len(self._x))[np.asarray(rows)])
+        self._x = self._x[row_ids]
+        self._states = [tuple(tensor[row_ids] for tensor in state) for state in self._states]
 
 
-# A network with a window and a head `next`, asked for probabilities: all it remembers of a row are its last words.
+# --- Windowed models (NNLM) ---
 
 
 class WindowCausalLM:
-    """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside."""
+    """Next-token predictor for NNLM: ids and numpy outside, torch inside."""
 
     is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
 
@@ -161,57 +174,59 @@ class WindowCausalLM:
 
     @property
     def max_length(self) -> None:
-        """Rows of any length can be read: what lies too far back is simply not looked at."""
+        """Unlimited: tokens before the window are ignored."""
         return
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """log P of each token of each row but its first, given the window before it."""
-        seen = [np.asarray(row)[:-1] for row in rows if len(row) > 1]
-        if not seen:
+        """log P of each token of each sequence but the first, given the window before it."""
+        inputs = [np.asarray(row)[:-1] for row in rows if len(row) > 1]
+        if not inputs:
             return [np.empty(0, np.float32) for _ in rows]
-        words = self.window_words(seen)
+        words = self.window_words(inputs)
         targets = to_tensor(self.model, np.concatenate([np.asarray(row)[1:] for row in rows]))
-        parts = zip(words.split(BATCH_TOKENS), targets.split(BATCH_TOKENS), strict=True)
-        told = torch.cat([self.head.softmax.log_probs(self._read(part), target) for part, target in parts])
+        batches = zip(words.split(BATCH_TOKENS), targets.split(BATCH_TOKENS), strict=True)
+        log_probs = torch.cat(
+            [self.head.softmax.log_probs(self._hidden_states(windows), target) for windows, target in batches]
+        )
         ends = np.cumsum([max(0, len(row) - 1) for row in rows])[:-1]
-        return np.split(told.float().cpu().numpy(), ends)
+        return np.split(log_probs.float().cpu().numpy(), ends)
 
     @torch.inference_mode()
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, V) log P of every token after each row."""
+        """(B, V) log P of every token after each sequence."""
         return torch.log_softmax(torch.from_numpy(self.logits(self.last_windows(rows))), -1).numpy()
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> NNLMDecodingState:
         return NNLMDecodingState(self, rows)
 
     def last_windows(self, rows: Sequence[np.ndarray]) -> Tensor:
-        """(B, k) the words of each row's last window."""
+        """(B, k) the words of each sequence's last window."""
         tails = [np.asarray(row)[-self.encoder.window :] for row in rows]
         return self.window_words(tails)[np.cumsum([len(tail) for tail in tails]) - 1]
 
     def window_words(self, rows: Sequence[np.ndarray]) -> Tensor:
         """(T, k) the words of each token's window."""
         tokens = to_tensor(self.model, np.concatenate(rows))
-        places = self.encoder.window_positions(tokens, [len(row) for row in rows])
-        return torch.cat((tokens, tokens.new_full((1,), self.encoder.end)))[places]
+        positions = self.encoder.window_positions(tokens, [len(row) for row in rows])
+        return torch.cat((tokens, tokens.new_full((1,), self.encoder.end)))[positions]
 
     @torch.inference_mode()
     def logits(self, words: Tensor) -> np.ndarray:
-        """(N, k) words → (N, V) what follows: log P up to a constant."""
-        found = np.empty((len(words), self.vocab_size), np.float32)
-        for part in row_slices(len(words), self.vocab_size):
-            found[part] = self.head.softmax(self._read(words[part])).float().cpu().numpy()
-        return found
+        """(N, k) words → (N, V) log P of the next token up to a constant."""
+        logits = np.empty((len(words), self.vocab_size), np.float32)
+        for rows in row_slices(len(words), self.vocab_size):
+            logits[rows] = self.head.softmax(self._hidden_states(words[rows])).float().cpu().numpy()
+        return logits
 
-    def _read(self, words: Tensor) -> Tensor:
-        """(N, k) words → what the head scores."""
+    def _hidden_states(self, words: Tensor) -> Tensor:
+        """(N, k) words → the input of the head."""
         x = self.encoder.embedding(words.flatten()).view(len(words), -1)
         return self.head.read(self.encoder.hidden_layer(x), x)
 
 
 class NNLMDecodingState:
-    """Rows that are being continued (a `Reader`): only their last windows matter."""
+    """Decoding state of NNLM: the last window of each sequence."""
 
     def __init__(self, predictor: WindowCausalLM, rows: Sequence[np.ndarray]) -> None:
         self._predictor, self._words = predictor, predictor.last_windows(rows)
@@ -221,28 +236,28 @@ class NNLMDecodingState:
         return self._predictor.logits(self._words)
 
     def append(self, ids: np.ndarray) -> None:
-        taken = torch.from_numpy(np.asarray(ids, np.int64)).to(self._words.device)[:, None]
-        self._words = torch.cat((self._words[:, 1:], taken), 1)
-        self._words[taken.squeeze(1) == self._predictor.encoder.end] = self._predictor.encoder.end
+        tokens = torch.from_numpy(np.asarray(ids, np.int64)).to(self._words.device)[:, None]
+        self._words = torch.cat((self._words[:, 1:], tokens), 1)
+        self._words[tokens.squeeze(1) == self._predictor.encoder.end] = self._predictor.encoder.end
 
     def select(self, rows: np.ndarray) -> None:
         self._words = self._words[torch.from_numpy(np.arange(len(self._words))[np.asarray(rows)])]
 
 
-# A network with a head `next`, asked for probabilities: of whole rows, of what follows them, or token by token.
+# --- Transformers ---
 
 
 def causal_lm_for(model: Model) -> TransformerCausalLM | WindowCausalLM | RecurrentCausalLM:
-    """What asks this model for the next token: it depends on what its encoder remembers."""
+    """The next-token predictor that suits the model's encoder."""
     if isinstance(model.encoder, RecurrentEncoder | BiLMEncoder):
         return RecurrentCausalLM(model)
     return WindowCausalLM(model) if isinstance(model.encoder, NNLMEncoder) else TransformerCausalLM(model)
 
 
 class TransformerCausalLM:
-    """What n-grams can be asked too (`using.predicting.Predictor`). Ids and numpy outside, torch inside.
+    """Next-token predictor for causal Transformers: ids and numpy outside, torch inside.
 
-    The model must not learn meanwhile: its weights are laid out anew when rows are first read token by token.
+    The model must not be trained meanwhile: its weights are packed when decoding starts.
     """
 
     is_pseudo_likelihood = False  # what it says of a text's tokens are factors of the text's probability
@@ -262,41 +277,45 @@ class TransformerCausalLM:
 
     @property
     def max_length(self) -> int:
-        return self.encoder.context
+        return self.encoder.max_length
 
     @torch.inference_mode()
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """log P of each token of each row but its first, given those before it (as many as the context holds)."""
-        parts = [
+        """log P of each token of each sequence but the first, given the tokens before it (as many as the context holds)."""
+        windows = [
             (row, *window) for row, ids in enumerate(rows) for window in long_text_windows(len(ids), self.max_length)
         ]
-        found = [np.empty(max(0, len(ids) - 1), np.float32) for ids in rows]
-        for batch in length_batches([end - begin for _, begin, _, end in parts]):
-            chosen = [parts[number] for number in batch]
-            states = encode_rows(self.model, [rows[row][begin:end] for row, begin, _, end in chosen])
-            # Of a window that overlaps another only the new part is asked for; the vocabulary is the dear part.
-            asked = [np.arange(first - 1 - begin, end - begin) for _, begin, first, end in chosen]
+        scores = [np.empty(max(0, len(ids) - 1), np.float32) for ids in rows]
+        for batch in length_batches([end - begin for _, begin, _, end in windows]):
+            batch_windows = [windows[number] for number in batch]
+            states = encode_rows(self.model, [rows[row][begin:end] for row, begin, _, end in batch_windows])
+            # Where windows overlap, only new positions are scored: the output layer is the expensive part.
+            query_positions = [np.arange(first - 1 - begin, end - begin) for _, begin, first, end in batch_windows]
             starts = np.cumsum([0, *states.lengths[:-1]])
-            where = np.concatenate([start + places for start, places in zip(starts, asked, strict=True)])
-            targets = np.concatenate([rows[row][first : end + 1] for row, _, first, end in chosen])
-            answers = self._log_probabilities(states.last[to_tensor(self.model, where)], to_tensor(self.model, targets))
-            ends = np.cumsum([len(places) for places in asked])[:-1]
-            for (row, _, first, end), answer in zip(chosen, np.split(answers, ends), strict=True):
-                found[row][first - 1 : end] = answer
-        return found
+            token_ids = np.concatenate(
+                [start + positions for start, positions in zip(starts, query_positions, strict=True)]
+            )
+            targets = np.concatenate([rows[row][first : end + 1] for row, _, first, end in batch_windows])
+            log_probs = self._target_log_probs(
+                states.last[to_tensor(self.model, token_ids)], to_tensor(self.model, targets)
+            )
+            ends = np.cumsum([len(positions) for positions in query_positions])[:-1]
+            for (row, _, first, end), window_scores in zip(batch_windows, np.split(log_probs, ends), strict=True):
+                scores[row][first - 1 : end] = window_scores
+        return scores
 
     @torch.inference_mode()
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(B, V) log P of every token after each row."""
-        cut = [ids[context_start(len(ids), self.max_length) :] for ids in rows]
-        found = np.empty((len(rows), self.vocab_size), np.float32)
-        for batch in length_batches([len(ids) for ids in cut]):
-            states = encode_rows(self.model, [cut[number] for number in batch])
+        """(B, V) log P of every token after each sequence."""
+        visible = [ids[context_start(len(ids), self.max_length) :] for ids in rows]
+        log_probs = np.empty((len(rows), self.vocab_size), np.float32)
+        for batch in length_batches([len(ids) for ids in visible]):
+            states = encode_rows(self.model, [visible[number] for number in batch])
             last = states.last[to_tensor(self.model, np.cumsum(states.lengths) - 1)]
-            for part in row_slices(len(batch), self.vocab_size):
-                logits = self.head(States([last[part]], (1,) * len(batch[part])))
-                found[batch[part]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
-        return found
+            for slice_ in row_slices(len(batch), self.vocab_size):
+                logits = self.head(States([last[slice_]], (1,) * len(batch[slice_])))
+                log_probs[batch[slice_]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
+        return log_probs
 
     def read(self, rows: Sequence[np.ndarray], room: int) -> TransformerDecodingState:
         return TransformerDecodingState(self._decoder, rows, room)
@@ -305,6 +324,6 @@ class TransformerCausalLM:
     def _decoder(self) -> IncrementalDecoder:
         return IncrementalDecoder(self.encoder, self.head)
 
-    def _log_probabilities(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        found = self.head.log_probs(x, targets)
-        return found.float().cpu().numpy()
+    def _target_log_probs(self, x: Tensor, targets: Tensor) -> np.ndarray:
+        log_probs = self.head.log_probs(x, targets)
+        return log_probs.float().cpu().numpy()

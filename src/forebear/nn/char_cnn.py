@@ -1,7 +1,7 @@
-"""Vectors of words made of how they are written: filters slide over the symbols of a word, and highways follow.
+"""Word vectors from characters: convolutions over the bytes of a word, max-pooling and highway layers.
 
-The same word has the same vector wherever it stands, so of all tokens of a batch each word is read once, and no
-further than the longest of them reaches.
+A word has the same vector in every context, so each distinct word of a batch is computed once, and characters beyond
+the longest word are skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from forebear.data.tokenizers.char_ids import CHAR_MARKERS, NUM_SYMBOLS, CharIds
 from forebear.nn.encoder import TokenVectors
 from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_values
 
-AT_ONCE = 1024  # words that are spelled together, where there are very many
+AT_ONCE = 1024  # words per batch when the whole vocabulary is embedded
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-APART = 8.0  # words are written alike: what is different of them must begin as large as what is the same in all
-AS_BEFORE = -2.0  # the gate of a highway begins so far closed that most goes through as it is
+APART = 8.0  # words look alike: their differences must not start too small
+AS_BEFORE = -2.0  # highway gates start mostly closed (carry)
 
 
 class Highway(nn.Module):
-    """Of each number a part is new and the rest as before, and a gate says how much (Srivastava et al. 2015)."""
+    """A highway layer (Srivastava et al. 2015): a gate mixes the transformed input with the input itself."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -36,13 +36,13 @@ class Highway(nn.Module):
 
 
 class CharCNNEmbedding(TokenVectors):
-    """An embedding without a table of words: (T,) tokens → (T, D).
+    """Embedding computed from characters: (T,) tokens → (T, D).
 
-    spelling  how tokens are written
+    spelling  character ids of the vocabulary
     width     D
-    symbol    numbers in the vector of a symbol
-    filters   (how many symbols it sees, how many there are) of each kind of filter
-    highways  layers above them
+    symbol    size of a character vector
+    filters   (span, number) of each group of filters
+    highways  number of highway layers
     """
 
     spelling: CharIds
@@ -71,40 +71,44 @@ class CharCNNEmbedding(TokenVectors):
         return self.spelling.size
 
     def forward(self, tokens: Tensor) -> Tensor:
-        if tokens.is_meta:  # shapes without numbers: each may be another word
+        if tokens.is_meta:  # only shapes matter: any token may be a different word
             return self.embed_words(np.zeros((len(tokens), self.spelling.longest), np.int64))
-        words, which = torch.unique(tokens, return_inverse=True)
-        return self.embed_words(self.spelling.char_rows(words.cpu().numpy())).index_select(0, which)
+        words, word_index = torch.unique(tokens, return_inverse=True)
+        return self.embed_words(self.spelling.char_rows(words.cpu().numpy())).index_select(0, word_index)
 
     @torch.inference_mode()
     def word_table(self, numbers: np.ndarray) -> np.ndarray:
-        """(N, D) of the tokens with these numbers, some at a time."""
-        parts = [numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE)]
-        found = [self.embed_words(self.spelling.char_rows(part)).float().cpu().numpy() for part in parts]
-        return np.concatenate(found) if found else np.empty((0, self.width), np.float32)
+        """(N, D) vectors of the tokens with these ids, computed in batches."""
+        parts = [numbers[start : start + AT_ONCE] for start in range(0, len(numbers), AT_ONCE)]
+        vectors = [self.embed_words(self.spelling.char_rows(ids)).float().cpu().numpy() for ids in parts]
+        return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
 
     @torch.inference_mode()
     def char_rows(self, word: str) -> np.ndarray:
-        """(D,) of a word as it is written, whether the vocabulary has it or not."""
+        """(D,) vector of a word given as text, in the vocabulary or not."""
         return self.embed_words(self.spelling.encode_word(word)[None])[0].float().cpu().numpy()
 
     def embed_words(self, symbols: np.ndarray) -> Tensor:
-        """(N, longest) → (N, D)."""
+        """(N, max word length) character ids → (N, D)."""
         used = (symbols != CHAR_MARKERS).any(0).nonzero()[0]
-        # Beyond all words every filter sees the same: one such place stands for all.
+        # Beyond the longest word all windows are equal, so one of them is enough.
         needed = min(symbols.shape[1], int(used[-1]) + 1 + max(self.spans))
         device = self.character.weight.device
         rows = torch.from_numpy(symbols[:, :needed].astype(np.int64)).to(device)
         x = self.character(rows.flatten()).view(*rows.shape, -1)  # (N, L, symbol)
-        found = [self._seen(x, span, one) for span, one in zip(self.spans, self.filters, strict=True)]
-        x = ACTIVATIONS[self.activation](torch.cat(found, 1))
+        features = [
+            self._max_over_positions(x, span, layer) for span, layer in zip(self.spans, self.filters, strict=True)
+        ]
+        x = ACTIVATIONS[self.activation](torch.cat(features, 1))
         for highway in self.highways:
             x = highway(x)
         return self.project(x)
 
     @staticmethod
-    def _seen(x: Tensor, span: int, filters: nn.Module) -> Tensor:
-        """(N, count) the most that each filter finds anywhere in a word. What follows rises with it, so it comes
-        after: there are far fewer words than places."""
-        places = x.unfold(1, span, 1).transpose(2, 3)  # (N, L - span + 1, span, symbol)
-        return filters(places.flatten(2).flatten(0, 1)).view(len(x), places.shape[1], -1).amax(1)  # pyright: ignore
+    def _max_over_positions(x: Tensor, span: int, filters: nn.Module) -> Tensor:
+        """(N, count) maximum of each filter over a word.
+
+        The activation is monotonic, so it is applied after the maximum: there are far fewer words than positions.
+        """
+        windows = x.unfold(1, span, 1).transpose(2, 3)  # (N, L - span + 1, span, symbol)
+        return filters(windows.flatten(2).flatten(0, 1)).view(len(x), windows.shape[1], -1).amax(1)  # pyright: ignore

@@ -1,10 +1,9 @@
-"""A linear-chain conditional random field: the labels of a row judged together, by what may follow what.
+"""A linear-chain conditional random field (CRF) layer: loss with closed-form gradient, marginals and Viterbi decoding.
 
-Rows lie one after the other without padding, as everywhere. Inside they are laid out by time, the longest first: all
-first words, then all second ones, and so on. At each moment the rows that still go on are then the first few of those
-that went on before, and nothing has to be padded or masked.
+Sequences are packed without padding. Internally they are ordered by time, the longest first: all first words, then all
+second words, and so on. The sequences that continue at a step are then always a prefix of those of the step before.
 
-K labels · N words of all rows · scores add up along a row: its start, the emission of each word, moves, its end
+K labels · N words of all sequences · the score of a path is start + emissions + transitions + end
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-FORBIDDEN = -1e4  # finite, so that a row which people labelled so has a loss, and no gradient is NaN
-LEAST = 1e-300  # what is rarer counts as this rare, so that its logarithm is a number
+FORBIDDEN_SCORE = -1e4  # finite, so that a gold path that breaks the scheme has a finite loss and no NaN gradient
+MIN_WEIGHT = 1e-300  # smaller weights are clamped before the logarithm
 
 
 class CRFLayer(nn.Module):
-    """Which labels, of all words of a row together? Learns a score for every move, and for every start and end.
+    """A CRF with learned transition, start and end scores.
 
-    moves      (K, K) bool: whether the label of the column may follow that of the row
-    start end  (K,) bool: whether a row may begin, and end, with it
+    moves      (K, K) bool: whether label `column` may follow label `row`
+    start end  (K,) bool: whether a sequence may start, and end, with the label
     """
 
     def __init__(self, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
@@ -35,59 +34,62 @@ class CRFLayer(nn.Module):
         self.transition_bias = nn.Parameter(torch.empty(labels, labels, device="meta"))
         self.start_bias = nn.Parameter(torch.empty(labels, device="meta"))
         self.end_bias = nn.Parameter(torch.empty(labels, device="meta"))
-        # Follow from the labels' names, so that they are neither learned nor saved.
-        self._costs = tuple(np.where(allowed, 0.0, FORBIDDEN) for allowed in (moves, start, end))
-        self._placed: tuple[Tensor, ...] = ()
+        # Derived from the label names, so neither learned nor saved.
+        self._mask_scores = tuple(np.where(allowed, 0.0, FORBIDDEN_SCORE) for allowed in (moves, start, end))
+        self._mask_tensors: tuple[Tensor, ...] = ()
 
     def loss(self, emissions: Tensor, lengths: Sequence[int], tags: Tensor) -> Tensor:
-        """−ln of the probability of these tags (N,), summed over rows; `emissions` are (N, K)."""
+        """Negative log-likelihood of the tags (N,), summed over sequences; `emissions` are (N, K)."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _exact(emissions)[order.words]
-        cost: Any = _CRFLossFunction.apply(laid_out, *self._scores(laid_out), tags[order.words], order)
+        laid_out = _to_double(emissions)[order.words]
+        cost: Any = _CRFLossFunction.apply(laid_out, *self._transition_scores(laid_out), tags[order.words], order)
         return cost.to(torch.promote_types(emissions.dtype, torch.float32))
 
     @torch.no_grad()
     def marginals(self, emissions: Tensor, lengths: Sequence[int]) -> Tensor:
-        """(N, K) the probability of each label of each word, over all ways to label its row."""
+        """(N, K) marginal probability of each label of each word."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _exact(emissions)[order.words]
-        moves, start, end = self._scores(laid_out)
-        before, _ = _forwards(laid_out, moves, start, order)
-        found = torch.empty_like(laid_out)
-        found[order.words] = (before + _backwards(laid_out, moves, end, order)).softmax(1)
-        return found
+        laid_out = _to_double(emissions)[order.words]
+        moves, start, end = self._transition_scores(laid_out)
+        before, _ = _forward_scores(laid_out, moves, start, order)
+        marginals = torch.empty_like(laid_out)
+        marginals[order.words] = (before + _backward_scores(laid_out, moves, end, order)).softmax(1)
+        return marginals
 
     @torch.no_grad()
     def viterbi(self, emissions: Tensor, lengths: Sequence[int]) -> list[np.ndarray]:
-        """The likeliest labels of each row."""
+        """The most probable labels of each sequence."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _exact(emissions)[order.words]
-        moves, start, end = self._scores(laid_out)
-        came_from = torch.zeros(laid_out.shape, dtype=torch.int64, device=laid_out.device)
+        laid_out = _to_double(emissions)[order.words]
+        moves, start, end = self._transition_scores(laid_out)
+        backpointers = torch.zeros(laid_out.shape, dtype=torch.int64, device=laid_out.device)
         score = laid_out[: order.rows] + start
         last = score.clone()
         for at, rows in order.later():
-            score, came_from[at : at + rows] = (score[:rows, :, None] + moves).max(1)
+            score, backpointers[at : at + rows] = (score[:rows, :, None] + moves).max(1)
             score = score + laid_out[at : at + rows]
             last[:rows] = score
-        return order.traced((last + end).argmax(1).cpu().numpy(), came_from.cpu().numpy())
+        return order.backtrace((last + end).argmax(1).cpu().numpy(), backpointers.cpu().numpy())
 
-    def _scores(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of moves, starts and ends: what was learned, and what is forbidden."""
-        if not self._placed or (self._placed[0].device, self._placed[0].dtype) != (like.device, like.dtype):
-            self._placed = tuple(torch.from_numpy(cost).to(like) for cost in self._costs)
-        moves, start, end = self._placed
+    def _transition_scores(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Learned scores plus masks of forbidden ones: transitions, start, end."""
+        if not self._mask_tensors or (self._mask_tensors[0].device, self._mask_tensors[0].dtype) != (
+            like.device,
+            like.dtype,
+        ):
+            self._mask_tensors = tuple(torch.from_numpy(cost).to(like) for cost in self._mask_scores)
+        moves, start, end = self._mask_tensors
         return self.transition_bias.to(like) + moves, self.start_bias.to(like) + start, self.end_bias.to(like) + end
 
 
 @dataclass(frozen=True)
 class _CRFTimeOrder:
-    """Rows laid out by time: the numbers of their words in that order, and where each moment begins."""
+    """Time order of the words of packed sequences, and where each time step begins."""
 
-    words: Tensor  # (N,) by time
-    sizes: tuple[int, ...]  # how many rows have a first word, a second, …
-    offsets: np.ndarray  # where each moment begins
-    ranks: np.ndarray  # of each row, the longest being 0
+    words: Tensor  # word indices in time order
+    sizes: tuple[int, ...]  # number of sequences at each time step
+    offsets: np.ndarray  # start of each time step
+    ranks: np.ndarray  # rank of each sequence by length, longest 0
     lengths: np.ndarray  # of each row
 
     @classmethod
@@ -104,111 +106,113 @@ class _CRFTimeOrder:
 
     @property
     def rows(self) -> int:
-        """How many have a word at all."""
+        """Number of non-empty sequences."""
         return self.sizes[0] if self.sizes else 0
 
     def later(self) -> list[tuple[int, int]]:
-        """(where it begins, how many rows it has) of every moment but the first."""
+        """(start, number of sequences) of every time step but the first."""
         return list(zip(self.offsets[1:-1].tolist(), self.sizes[1:], strict=True))
 
     def before(self, device: torch.device) -> Tensor:
-        """(N - rows,) where the word before stands, for all words that are not first."""
+        """(N - rows,) place of the previous word, for all words that are not first."""
         back = np.repeat(np.array(self.sizes[:-1], np.int64), np.array(self.sizes[1:], np.int64))
         return torch.from_numpy(self.rows + np.arange(len(back)) - back).to(device)
 
     def lasts(self, device: torch.device) -> Tensor:
-        """(rows,) where each row's last word stands, the longest row first."""
+        """(rows,) place of each sequence's last word, the longest sequence first."""
         lengths = np.sort(self.lengths)[::-1][: self.rows]
         return torch.from_numpy(self.offsets[lengths - 1] + np.arange(self.rows)).to(device)
 
-    def traced(self, last: np.ndarray, came_from: np.ndarray) -> list[np.ndarray]:
-        """Each row's labels, in the rows' own order, from the `last` ones back."""
-        here, found = last.copy(), np.empty(len(came_from), np.int64)
+    def backtrace(self, last: np.ndarray, backpointers: np.ndarray) -> list[np.ndarray]:
+        """Follow the backpointers from the `last` labels; labels of each sequence in the original order."""
+        current, labels = last.copy(), np.empty(len(backpointers), np.int64)
         words = self.words.cpu().numpy()
-        for at, rows in reversed(self.later()):
-            found[words[at : at + rows]] = here[:rows]
-            here[:rows] = came_from[np.arange(at, at + rows), here[:rows]]
-        found[words[: self.rows]] = here
-        return np.split(found, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+        for start, rows in reversed(self.later()):
+            labels[words[start : start + rows]] = current[:rows]
+            current[:rows] = backpointers[np.arange(start, start + rows), current[:rows]]
+        labels[words[: self.rows]] = current
+        return np.split(labels, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
 
 class _CRFLossFunction(torch.autograd.Function):
-    """The loss and its gradient in closed form: what is expected less what is there.
+    """The loss with its gradient in closed form: expected minus observed counts.
 
-    Going back through every step would keep (N, K, K) numbers and take longer.
+    Autograd through every step would store (N, K, K) values and take longer.
     """
 
     @staticmethod
     def forward(
         ctx: Any, emissions: Tensor, moves: Tensor, start: Tensor, end: Tensor, tags: Tensor, order: _CRFTimeOrder
     ):
-        before, lasts = order.before(tags.device), order.lasts(tags.device)
-        forwards, levels = _forwards(emissions, moves, start, order)
-        reached = emissions.gather(1, tags[:, None]).squeeze(1)
-        reached = reached + torch.cat([start[tags[: order.rows]], moves[tags[before], tags[order.rows :]]])
-        ctx.save_for_backward(emissions, moves, end, tags, forwards, before, lasts)
+        previous, lasts = order.before(tags.device), order.lasts(tags.device)
+        alpha, levels = _forward_scores(emissions, moves, start, order)
+        path_scores = emissions.gather(1, tags[:, None]).squeeze(1)
+        path_scores = path_scores + torch.cat([start[tags[: order.rows]], moves[tags[previous], tags[order.rows :]]])
+        ctx.save_for_backward(emissions, moves, end, tags, alpha, previous, lasts)
         ctx.order = order
-        # Word by word, so that no difference of two large sums is taken.
-        return (levels - reached).sum() + ((forwards[lasts] + end).logsumexp(1) - end[tags[lasts]]).sum()
+        # Summed word by word, so that no difference of two large sums is taken.
+        return (levels - path_scores).sum() + ((alpha[lasts] + end).logsumexp(1) - end[tags[lasts]]).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        emissions, moves, end, tags, forwards, before, lasts = ctx.saved_tensors
+        emissions, moves, end, tags, alpha, previous, lasts = ctx.saved_tensors
         order: _CRFTimeOrder = ctx.order
-        backwards = _backwards(emissions, moves, end, order)
-        surplus = (forwards + backwards).softmax(1)
-        surplus[torch.arange(len(tags), device=tags.device), tags] -= 1
-        at_moves = _expected(forwards[before], moves, (emissions + backwards)[order.rows :])
-        one = torch.ones(len(before), dtype=moves.dtype, device=moves.device)
-        at_moves.index_put_((tags[before], tags[order.rows :]), -one, accumulate=True)
-        found = (surplus, at_moves, surplus[: order.rows].sum(0), surplus[lasts].sum(0))
-        return (*(gradients[0] * one for one in found), None, None)
+        beta = _backward_scores(emissions, moves, end, order)
+        difference = (alpha + beta).softmax(1)
+        difference[torch.arange(len(tags), device=tags.device), tags] -= 1
+        transition_grad = _expected_transitions(alpha[previous], moves, (emissions + beta)[order.rows :])
+        grad = torch.ones(len(previous), dtype=moves.dtype, device=moves.device)
+        transition_grad.index_put_((tags[previous], tags[order.rows :]), -grad, accumulate=True)
+        grads = (difference, transition_grad, difference[: order.rows].sum(0), difference[lasts].sum(0))
+        return (*(gradients[0] * grad for grad in grads), None, None)
 
 
-def _forwards(emissions: Tensor, moves: Tensor, start: Tensor, order: _CRFTimeOrder) -> tuple[Tensor, Tensor]:
-    """(N, K) ln of the weight of all beginnings that end in a word's label, less (N,) the level of the word.
+def _forward_scores(emissions: Tensor, moves: Tensor, start: Tensor, order: _CRFTimeOrder) -> tuple[Tensor, Tensor]:
+    """(N, K) log weight of all prefixes that end in each label, minus (N,) the maximum of the word.
 
-    Levels, the largest of a word, are taken out at once: over a long row they would swallow the digits.
+    Maxima are subtracted at each step: over a long sequence their sum would swallow the digits.
     """
-    found, levels, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), moves.exp()
+    alpha, levels, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), moves.exp()
     score = emissions[: order.rows] + start
     for at, rows in [(0, order.rows), *order.later()]:
         if at:
-            score = _moved(score[:rows], weights) + emissions[at : at + rows]
+            score = _apply_transitions(score[:rows], weights) + emissions[at : at + rows]
         level = score.amax(1)
         score = score - level[:, None]
-        found[at : at + rows], levels[at : at + rows] = score, level
-    return found, levels
+        alpha[at : at + rows], levels[at : at + rows] = score, level
+    return alpha, levels
 
 
-def _backwards(emissions: Tensor, moves: Tensor, end: Tensor, order: _CRFTimeOrder) -> Tensor:
-    """(N, K) ln of the weight of all ways on from a word's label, less a number of its own for each word."""
-    found, weights = torch.empty_like(emissions), moves.exp().t()
-    found[order.lasts(emissions.device)] = end
-    for (at, rows), (earlier, _) in reversed([*zip(order.later(), [(0, order.rows), *order.later()], strict=False)]):
-        score = emissions[at : at + rows] + found[at : at + rows]
-        found[earlier : earlier + rows] = _moved(score - score.amax(1, keepdim=True), weights)
-    return found
+def _backward_scores(emissions: Tensor, moves: Tensor, end: Tensor, order: _CRFTimeOrder) -> Tensor:
+    """(N, K) log weight of all suffixes after each label, up to a constant per word."""
+    beta, weights = torch.empty_like(emissions), moves.exp().t()
+    beta[order.lasts(emissions.device)] = end
+    for (start, rows), (earlier, _) in reversed([*zip(order.later(), [(0, order.rows), *order.later()], strict=False)]):
+        score = emissions[start : start + rows] + beta[start : start + rows]
+        beta[earlier : earlier + rows] = _apply_transitions(score - score.amax(1, keepdim=True), weights)
+    return beta
 
 
-def _moved(scores: Tensor, weights: Tensor) -> Tensor:
+def _apply_transitions(scores: Tensor, weights: Tensor) -> Tensor:
     """(rows, K) ln Σ_j e^score_j weight_jk; the largest score of each row is 0."""
-    return scores.exp().mm(weights).clamp_(min=_least(scores)).log_()
+    return scores.exp().mm(weights).clamp_(min=_min_weight(scores)).log_()
 
 
-def _expected(left: Tensor, moves: Tensor, right: Tensor) -> Tensor:
-    """(K, K) how often each move is expected between words of which these are the weights before and after it."""
-    before, after = ((one - one.amax(1, keepdim=True)).exp() for one in (left, right))
+def _expected_transitions(left: Tensor, moves: Tensor, right: Tensor) -> Tensor:
+    """(K, K) expected number of transitions, given the scores before and after each of them."""
+    before, after = ((scores - scores.amax(1, keepdim=True)).exp() for scores in (left, right))
     weights = moves.exp()
     total = ((before @ weights) * after).sum(1, keepdim=True)
-    return weights * ((before / total.clamp_(min=_least(total))).t() @ after)
+    return weights * ((before / total.clamp_(min=_min_weight(total))).t() @ after)
 
 
-def _least(like: Tensor) -> float:
-    return max(LEAST, torch.finfo(like.dtype).tiny)
+def _min_weight(like: Tensor) -> float:
+    return max(MIN_WEIGHT, torch.finfo(like.dtype).tiny)
 
 
-def _exact(emissions: Tensor) -> Tensor:
-    """Weights are multiplied here, of which only double precision holds those of long odds too."""
-    return emissions.float() if emissions.device.type == "mps" else emissions.double()  # where there is none
+def _to_double(emissions: Tensor) -> Tensor:
+    """Double precision, which the products of very small weights need."""
+    return (
+        emissions.float() if emissions.device.type == "mps" else emissions.double()
+    )  # Apple's GPUs have no double precision

@@ -1,4 +1,4 @@
-"""Ids into vectors: the sum of what a token is, where it stands in its row and which segment it belongs to."""
+"""Input embeddings: the sum of token, position and segment vectors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from forebear.errors import InputError
 from forebear.nn.encoder import TokenVectors
 from forebear.nn.layers import deferred_embedding, deferred_layer_norm, embedding_lookup
 
-# Where a token stands in its row: a vector for each position, learned or fixed.
+# --- Position embeddings ---
 
 
 PositionKind = Literal["learned", "sinusoid", "none"]
-MAX_PERIOD = 10_000.0  # waves are from 2π to nearly 2π times this many positions long
+MAX_PERIOD = 10_000.0  # wavelengths range from 2π to nearly 2π times this many positions
 
 
 class SinusoidalPositions(nn.Module):
-    """A table like a learned one, but no parameter and never saved. It has its values before the model has any."""
+    """A fixed position table with the interface of an embedding; neither a parameter nor saved."""
 
     weight: Tensor
 
@@ -31,13 +31,13 @@ class SinusoidalPositions(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
         values = self.weight
         super()._apply(fn, recurse)
-        if self.weight.is_meta:  # nothing would fill it again
+        if self.weight.is_meta:  # the values would be lost
             self.weight = values
         return self
 
 
 def make_position_table(placing: PositionKind, positions: int, width: int) -> nn.Embedding | SinusoidalPositions:
-    """(positions, width) vectors as `weight`; those of "none" are zeros."""
+    """A module whose `weight` holds (positions, width) vectors; zeros for "none"."""
     if placing == "learned":
         return deferred_embedding(positions, width)
     return SinusoidalPositions(
@@ -46,9 +46,9 @@ def make_position_table(placing: PositionKind, positions: int, width: int) -> nn
 
 
 def sinusoid_table(positions: int, width: int) -> Tensor:
-    """The waves of the Transformer: sin(p / 10000^(i/D)) at position p in each even dimension i, its cos in the next.
+    """The Transformer's sinusoidal positions: sin(p / 10000^(i/D)) in even dimensions i, the cosine in the next.
 
-    A step further turns each pair of dimensions by an angle of its own, wherever it is taken: distance is linear.
+    A shift by a fixed distance rotates each pair of dimensions by a fixed angle, so it is a linear map.
     """
     even = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")
     angles = torch.arange(positions, dtype=torch.float64, device="cpu")[:, None] / MAX_PERIOD ** (even / width)
@@ -56,11 +56,11 @@ def sinusoid_table(positions: int, width: int) -> Tensor:
 
 
 class InputEmbedding(TokenVectors):
-    """Vectors for tokens, for `positions` in a row and for `segments`, their sum normed if `norm` (BERT).
+    """Token, position and segment embeddings, optionally followed by LayerNorm (BERT).
 
-    placing   "learned"; "sinusoid": the waves of the Transformer paper; "none": a row is a bag to those who see all
-    segments  where there are any, a text that does not say which it has is all of the first
-    scale     what the vectors of tokens are multiplied by: the Transformer's √width, beside waves of height 1
+    placing   "learned", "sinusoid" (the Transformer paper), or "none": bidirectional encoders then ignore word order
+    segments  number of segment ids; a text without segment ids is all segment 0
+    scale     factor of the token vectors: √width in the Transformer, beside sinusoids of amplitude 1
     """
 
     def __init__(
@@ -92,25 +92,25 @@ class InputEmbedding(TokenVectors):
                 hint="cut the text into shorter rows, or train with a larger --context",
             )
         x = self.token(tokens)
-        x = self._placed(x if self.scale == 1 else x * self.scale, lengths)
+        x = self._add_positions(x if self.scale == 1 else x * self.scale, lengths)
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x)
 
-    def _placed(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Positions are counted from the beginning of each row."""
+    def _add_positions(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Positions restart at each sequence."""
         if self.placing == "none":
             return x
         first = lengths[0]
-        weight = self.position.weight.to(x.device)  # fixed ones have numbers even where nothing else has
-        if all(length == first for length in lengths):  # a sum over rows is a far cheaper gradient than a scatter
+        weight = self.position.weight.to(x.device)  # sinusoids stay real when the model is on the meta device
+        if all(length == first for length in lengths):  # the gradient of a broadcast sum is cheaper than a scatter
             return (x.view(len(lengths), first, -1) + weight[:first]).view(x.shape)
         return x + embedding_lookup(weight, position_ids(lengths, x.device))
 
 
 def position_ids(lengths: tuple[int, ...], device: torch.device | None = None) -> Tensor:
-    """(T,) 0, 1, 2, … anew in each row."""
-    everywhere = torch.arange(max(lengths), device=device)
-    return torch.cat([everywhere[:length] for length in lengths])
+    """(T,) 0, 1, 2, … restarting at each sequence."""
+    positions = torch.arange(max(lengths), device=device)
+    return torch.cat([positions[:length] for length in lengths])

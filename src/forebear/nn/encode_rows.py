@@ -55,16 +55,16 @@ class PackedEncoderBlock:
         """(T, D) → (T, D), as `Block.forward` in reading."""
         block = self.block
         if block.norm_place == "pre":
-            x = self._attended(block.attention_norm(x), lengths).add_(x)
-            return self._fed(block.feedforward_norm(x)).add_(x)
-        x = block.attention_norm(self._attended(x, lengths).add_(x))
-        return block.feedforward_norm(self._fed(x).add_(x))
+            x = self._attention_output(block.attention_norm(x), lengths).add_(x)
+            return self._feed_forward_output(block.feedforward_norm(x)).add_(x)
+        x = block.attention_norm(self._attention_output(x, lengths).add_(x))
+        return block.feedforward_norm(self._feed_forward_output(x).add_(x))
 
-    def _attended(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def _attention_output(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         attention = self.block.attention
         return self.output(attend(self.query_key_value(x), lengths, attention.heads, past_only=attention.past_only))
 
-    def _fed(self, x: Tensor) -> Tensor:
+    def _feed_forward_output(self, x: Tensor) -> Tensor:
         name = self.block.activation
         return self.contract(IN_PLACE.get(name, ACTIVATIONS[name])(self.expand(x)))
 
@@ -77,32 +77,35 @@ class PackedEncoder(Encoder):
     def __init__(self, encoder: Transformer) -> None:
         super().__init__()
         self.encoder = encoder
-        self.depth, self.width, self.context, self.sees = encoder.depth, encoder.width, encoder.context, encoder.sees
+        self.depth, self.width, self.sees = encoder.depth, encoder.width, encoder.sees
+        self.max_length = encoder.max_length
         with torch.inference_mode():
-            self._laid = [_laid(block) for block in encoder.blocks if isinstance(block, TransformerBlock)]
+            self._packed_blocks = [
+                _pack_block(block) for block in encoder.blocks if isinstance(block, TransformerBlock)
+            ]
 
     def forward(
         self,
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
         encoder = self.encoder
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
-        kept = kept if self.sees == "all" else None
+        positions = positions if self.sees == "all" else None
         x = encoder.embedding(tokens, rows, segments)
         layers = [x if encoder.project is None else encoder.project(x)]
         for number in range(self.depth):
-            laid = self._laid[number % len(self._laid)]
-            asked = kept is not None and number == self.depth - 1  # few tokens: the block itself knows how
-            layers.append(laid.block(layers[-1], rows, kept) if asked else laid(layers[-1], rows))
+            packed = self._packed_blocks[number % len(self._packed_blocks)]
+            partial = positions is not None and number == self.depth - 1  # few tokens: the block itself knows how
+            layers.append(packed.block(layers[-1], rows, positions) if partial else packed(layers[-1], rows))
         if encoder.final_norm is not None:
             layers[-1] = encoder.final_norm(layers[-1])
-        return States(layers, rows, kept)
+        return States(layers, rows, positions)
 
 
-def _laid(block: TransformerBlock) -> PackedEncoderBlock:
+def _pack_block(block: TransformerBlock) -> PackedEncoderBlock:
     attention = block.attention
     layers = (attention.query_key_value, attention.output, block.expand, block.contract)
     return PackedEncoderBlock(block, *(packed_linear(layer, pack_for_matrix) for layer in layers))
@@ -132,8 +135,8 @@ def length_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 def encode_rows(model: Model, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray] | None = None) -> States:
     """The states of these rows together."""
-    more: dict[str, Any] = {} if segments is None else {"segments": to_tensor(model, np.concatenate(segments))}
-    return model.encoder(to_tensor(model, np.concatenate(rows)), [len(ids) for ids in rows], **more)
+    extra_inputs: dict[str, Any] = {} if segments is None else {"segments": to_tensor(model, np.concatenate(segments))}
+    return model.encoder(to_tensor(model, np.concatenate(rows)), [len(ids) for ids in rows], **extra_inputs)
 
 
 def to_tensor(model: Model, array: np.ndarray) -> Tensor:
@@ -174,26 +177,26 @@ Pooling = Literal["mean", "first", "last", "max"]
 
 def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]) -> list[np.ndarray]:
     """(n, D) for each row: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
-    found: list[np.ndarray] = [np.empty(0)] * len(rows)
-    for batch, mixed in _mixed(model, rows, mixture):
-        parts = mixed.float().cpu().split([len(rows[number]) for number in batch])
-        for number, part in zip(batch, parts, strict=True):
-            found[number] = part.numpy()
-    return found
+    vectors: list[np.ndarray] = [np.empty(0)] * len(rows)
+    for batch, states in _mixed_batches(model, rows, mixture):
+        rows_states = states.float().cpu().split([len(rows[number]) for number in batch])
+        for number, part in zip(batch, rows_states, strict=True):
+            vectors[number] = part.numpy()
+    return vectors
 
 
 def pooled_vectors(
     model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float], pooling: Pooling
 ) -> np.ndarray:
     """(rows, D): one vector for each row, made of its tokens' as `pooling` says; they themselves are not kept."""
-    found: np.ndarray | None = None
-    for batch, mixed in _mixed(model, rows, mixture):
-        lengths = torch.tensor([len(rows[number]) for number in batch], device=mixed.device)
+    vectors: np.ndarray | None = None
+    for batch, states in _mixed_batches(model, rows, mixture):
+        lengths = torch.tensor([len(rows[number]) for number in batch], device=states.device)
         with torch.inference_mode():
-            made = of_rows(mixed, lengths, pooling).float().cpu().numpy()
-        found = np.empty((len(rows), made.shape[1]), np.float32) if found is None else found
-        found[batch] = made
-    return np.empty((0, 0), np.float32) if found is None else found
+            pooled = of_rows(states, lengths, pooling).float().cpu().numpy()
+        vectors = np.empty((len(rows), pooled.shape[1]), np.float32) if vectors is None else vectors
+        vectors[batch] = pooled
+    return np.empty((0, 0), np.float32) if vectors is None else vectors
 
 
 def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
@@ -204,7 +207,7 @@ def of_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     return x[ends - lengths if pooling == "first" else ends - 1]
 
 
-def _mixed(
+def _mixed_batches(
     model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]
 ) -> Iterator[tuple[list[int], Tensor]]:
     """The numbers of some rows, and the (T, D) mixture of their layers, until all rows were there."""

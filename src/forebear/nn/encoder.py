@@ -59,13 +59,13 @@ class Encoder(nn.Module):
     depth    layers above the embedding
     width    of the last layer
     sees     "past", "all", or of a reader of words "text"
-    context  the longest row; None: rows of any length can be read
+    max_length  the longest row; None: rows of any length can be read
     """
 
     depth: int
     width: int
     sees: str
-    context: int | None
+    max_length: int | None
     embedding: TokenVectors | None  # has no value here: it would stand before what a module registers
     borders: tuple[int, int] | None = None  # the tokens that begin and end a text, where it is told them
     carried: BPTTState | None = None  # what a step of training hands to the next beside the weights
@@ -110,23 +110,23 @@ class BPTTState:
         """What rows of these streams begin with: nothing, where they are fresh or were never read."""
         if not self._held:
             return list(zeros)
-        goes_on = (~fresh.bool())[:, None]
+        is_continued = (~fresh.bool())[:, None]
         return [
-            tuple(torch.where(goes_on, held[streams], zero) for held, zero in zip(parts, layer, strict=True))
+            tuple(torch.where(is_continued, tensors[streams], zero) for tensors, zero in zip(parts, layer, strict=True))
             for parts, layer in zip(self._held, zeros, strict=True)
         ]
 
     def stage(self, streams: Tensor, states: Sequence[State]) -> None:
         """What rows of these streams ended with."""
-        most = int(streams.max()) + 1
+        num_streams = int(streams.max()) + 1
         if not self._left:
             self._left = [[part.new_zeros(0, part.shape[1]) for part in layer] for layer in states]
-        for held, layer in zip(self._left, states, strict=True):
+        for tensors, layer in zip(self._left, states, strict=True):
             for number, part in enumerate(layer):
-                if len(held[number]) < most:
-                    more = part.new_zeros(most - len(held[number]), part.shape[1])
-                    held[number] = torch.cat((held[number], more))
-                held[number][streams] = part.detach()
+                if len(tensors[number]) < num_streams:
+                    padding = part.new_zeros(num_streams - len(tensors[number]), part.shape[1])
+                    tensors[number] = torch.cat((tensors[number], padding))
+                tensors[number][streams] = part.detach()
 
     def commit(self) -> None:
         """The step was made: from now on what it left is what the next begins with."""

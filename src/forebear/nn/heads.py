@@ -50,7 +50,7 @@ class LMHead(nn.Module, Initial):
     ) -> None:
         super().__init__()
         self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
-        self._read_by = (embedding,)  # in a tuple, so that its weight is not registered here a second time
+        self._shared_embedding = (embedding,)  # in a tuple, so that its weight is not registered here a second time
         self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
         if falling:
             set_initial_values(self, bias=zipf_probabilities(embedding.vocabulary).log())
@@ -60,12 +60,12 @@ class LMHead(nn.Module, Initial):
 
     @property
     def vocab_size(self) -> int:
-        return self._read_by[0].vocabulary
+        return self._shared_embedding[0].vocabulary
 
     @property
     def embedding(self) -> DeferredEmbedding:
         """The embedding's own; where it is one of small integers, it only reads."""
-        return self._read_by[0].token
+        return self._shared_embedding[0].token
 
     @property
     def weight(self) -> Tensor:
@@ -86,14 +86,14 @@ class LMHead(nn.Module, Initial):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
-        asked = (target >= 0).nonzero().squeeze(1)
-        x = states.last if len(asked) == len(states.last) == len(target) else states.last_at(asked)
+        positions = (target >= 0).nonzero().squeeze(1)
+        x = states.last if len(positions) == len(states.last) == len(target) else states.last_at(positions)
         if type(self.embedding) is not DeferredEmbedding:
-            return -self.log_probs(x, target[asked]).sum()
+            return -self.log_probs(x, target[positions]).sum()
         if self.draws and self.training:
-            return sampled_softmax_loss(self.transform_states(x), self.weight, self.bias, target[asked], self.draws)
+            return sampled_softmax_loss(self.transform_states(x), self.weight, self.bias, target[positions], self.draws)
         smoothing = self.smoothing if self.training else 0.0
-        return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[asked], smoothing)
+        return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[positions], smoothing)
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         """(n,) the numbers of the tokens whose last vectors a target asks for, or the head where there is none; None:
@@ -122,10 +122,10 @@ class PoolerHead(nn.Module):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over rows that are asked."""
-        asked = target >= 0
-        first = states.last_at(first_token_ids(states.lengths, target.device)[asked])
+        is_supervised = target >= 0
+        first = states.last_at(first_token_ids(states.lengths, target.device)[is_supervised])
         logits = self.choose(torch.tanh(self.pool(first)))
-        return functional.cross_entropy(logits.float(), target[asked], reduction="sum")
+        return functional.cross_entropy(logits.float(), target[is_supervised], reduction="sum")
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor:
         first = first_token_ids(lengths, self.choose.weight.device)
@@ -188,11 +188,11 @@ class PooledHead(_TaskHead):
     def pool_rows(self, states: States) -> Tensor:
         """(B, D)."""
         if self.read in ("first", "last"):
-            return self.at(states, self._places(states.lengths))
+            return self.at(states, self._pooled_positions(states.lengths))
         x, lengths = self.all(states), torch.tensor(states.lengths, device=states.last.device)
         if self.read == "max":
-            found = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
-            return found.masked_fill((lengths == 0)[:, None], 0.0)
+            pooled = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
+            return pooled.masked_fill((lengths == 0)[:, None], 0.0)
         return averaged(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
 
     def logits(self, x: Tensor) -> Tensor:
@@ -202,9 +202,9 @@ class PooledHead(_TaskHead):
         return self.choose(self.dropout(x)).float()
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if self.read in ("mean", "max") else self._places(lengths)
+        return None if self.read in ("mean", "max") else self._pooled_positions(lengths)
 
-    def _places(self, lengths: tuple[int, ...]) -> Tensor:
+    def _pooled_positions(self, lengths: tuple[int, ...]) -> Tensor:
         device = self.choose.weight.device
         first = first_token_ids(lengths, device)
         return first if self.read == "first" else first + torch.tensor(lengths, device=device) - 1
@@ -243,15 +243,19 @@ class LabelHead(PooledHead):
         """The sum over examples that are asked; targets are (E,) numbers of labels, (E, answers) 0 or 1, or values."""
         logits = self(states)
         if self.kind == "number":
-            asked = ~torch.isnan(target)
-            return functional.mse_loss(logits[asked, 0], target[asked], reduction="sum")
+            is_supervised = ~torch.isnan(target)
+            return functional.mse_loss(logits[is_supervised, 0], target[is_supervised], reduction="sum")
         weight = None if self.weights is None else torch.tensor(self.weights, device=logits.device)
         if self.kind == "one":
-            asked = target >= 0
-            return functional.cross_entropy(logits[asked], target[asked], weight=weight, reduction="sum")
-        asked = target[:, 0] >= 0
-        right = target[asked].float()
-        return functional.binary_cross_entropy_with_logits(logits[asked], right, pos_weight=weight, reduction="sum")
+            is_supervised = target >= 0
+            return functional.cross_entropy(
+                logits[is_supervised], target[is_supervised], weight=weight, reduction="sum"
+            )
+        is_supervised = target[:, 0] >= 0
+        labels = target[is_supervised].float()
+        return functional.binary_cross_entropy_with_logits(
+            logits[is_supervised], labels, pos_weight=weight, reduction="sum"
+        )
 
 
 class ChoiceHead(PooledHead):
@@ -271,8 +275,8 @@ class ChoiceHead(PooledHead):
         assert states.groups is not None
         sizes = torch.bincount(states.groups)
         table = pad_scores(self(states), tuple(sizes.tolist()))
-        asked = target >= 0
-        return functional.cross_entropy(table[asked], target[asked], reduction="sum")
+        is_supervised = target >= 0
+        return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
 
 
 class TagHead(_TaskHead):
@@ -295,13 +299,13 @@ class TagHead(_TaskHead):
         return self.choose(self.all(states)).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        asked = (target >= 0).nonzero().squeeze(1)
-        logits = self.choose(self.dropout(self.at(states, asked))).float()
+        positions = (target >= 0).nonzero().squeeze(1)
+        logits = self.choose(self.dropout(self.at(states, positions))).float()
         if self.crf is None:
-            return functional.cross_entropy(logits, target[asked], reduction="sum")
+            return functional.cross_entropy(logits, target[positions], reduction="sum")
         ends = torch.tensor(states.lengths, device=target.device).cumsum(0)
-        words = torch.bincount(torch.searchsorted(ends, asked, right=True), minlength=len(ends))
-        return self.crf.loss(logits, tuple(words.tolist()), target[asked])
+        words = torch.bincount(torch.searchsorted(ends, positions, right=True), minlength=len(ends))
+        return self.crf.loss(logits, tuple(words.tolist()), target[positions])
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return None if target is None else (target >= 0).nonzero().squeeze(1)
@@ -320,16 +324,16 @@ class PointerHead(_TaskHead):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Targets are (B,) places in the row, from 0."""
-        table, asked = pad_scores(self(states), states.lengths), target >= 0
-        return functional.cross_entropy(table[asked], target[asked], reduction="sum")
+        table, is_supervised = pad_scores(self(states), states.lengths), target >= 0
+        return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
 
 
 def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """(n,) scores of ragged rows → (rows, longest), with nothing to win beyond a row's end."""
     rows = torch.nn.utils.rnn.pad_sequence(list(scores.split(list(lengths))), batch_first=True)
-    places = torch.arange(rows.shape[1], device=scores.device)
-    beyond = places[None] >= torch.tensor(lengths, device=scores.device)[:, None]
-    return rows.masked_fill(beyond, float("-inf"))
+    positions = torch.arange(rows.shape[1], device=scores.device)
+    is_padding = positions[None] >= torch.tensor(lengths, device=scores.device)[:, None]
+    return rows.masked_fill(is_padding, float("-inf"))
 
 
 def averaged(x: Tensor, groups: Tensor, count: int) -> Tensor:

@@ -67,14 +67,14 @@ class IncrementalDecoder:
     def __init__(self, encoder: Transformer | TransformerDecoder, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
         self.width, self.heads, self.depth = encoder.width, encoder.heads, encoder.depth
-        self.context, self.pre, self.epsilon = encoder.context, encoder.norm_place == "pre", encoder.epsilon
+        self.max_length, self.pre, self.epsilon = encoder.max_length, encoder.norm_place == "pre", encoder.epsilon
         self.activation = ACTIVATIONS[encoder.activation]
         first = encoder.blocks[0]
         assert isinstance(first, TransformerBlock | DecoderBlock)
         self.like = first.attention_norm.weight  # what numbers are like: a norm is never of small integers
         self._project = encoder.project if isinstance(encoder, Transformer) else None
         weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
-        self._copies = weights <= MOST_COPIED
+        self._should_pack = weights <= MOST_COPIED
 
     def run_layers(self, rows: int) -> tuple[list[PackedDecoderBlock], LinearFn]:
         """The blocks in order and the product with the vocabulary, for so many rows at a time."""
@@ -82,15 +82,15 @@ class IncrementalDecoder:
 
     @cached_property
     def _for_one_row(self) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        return self._laid_out(pack_for_vector if self._copies else pack_none)
+        return self._pack_layers(pack_for_vector if self._should_pack else pack_none)
 
     @cached_property
     def _for_rows(self) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        return self._laid_out(pack_for_matrix if self._copies else pack_none)
+        return self._pack_layers(pack_for_matrix if self._should_pack else pack_none)
 
     @torch.inference_mode()
-    def _laid_out(self, lay: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
-        blocks = [_flattened(block, lay) for block in self.encoder.blocks]
+    def _pack_layers(self, lay: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
+        blocks = [_pack_block(block, lay) for block in self.encoder.blocks]
         layers = [blocks[number % len(blocks)] for number in range(self.depth)]
         return layers, packed_lm_head(self.head, lay)
 
@@ -109,8 +109,8 @@ class IncrementalDecoder:
 
     def fed(self, x: Tensor, layer: PackedDecoderBlock) -> Tensor:
         """The last part of a block, added to what came in."""
-        inside = self.final_norm(x, layer.feedforward_norm) if self.pre else x
-        x = x + layer.contract(self.activation(layer.expand(inside)))
+        normalized = self.final_norm(x, layer.feedforward_norm) if self.pre else x
+        x = x + layer.contract(self.activation(layer.expand(normalized)))
         return x if self.pre else self.final_norm(x, layer.feedforward_norm)
 
     def logits(self, x: Tensor, vocabulary: LinearFn) -> Tensor:
@@ -118,24 +118,26 @@ class IncrementalDecoder:
         return vocabulary(self.head.transform_states(x if final is None else final(x)))
 
 
-def _flattened(block: nn.Module, lay: PackFn) -> PackedDecoderBlock:
+def _pack_block(block: nn.Module, lay: PackFn) -> PackedDecoderBlock:
     assert isinstance(block, TransformerBlock | DecoderBlock)
-    own, cross = block.attention, None
+    attention, cross = block.attention, None
     if isinstance(block, DecoderBlock):
-        across = (packed_linear(layer, lay) for layer in (block.cross.query, block.cross.key_value, block.cross.output))
-        cross = PackedCrossAttention(_values(block.cross_norm), *across)
+        cross_layers = (
+            packed_linear(layer, lay) for layer in (block.cross.query, block.cross.key_value, block.cross.output)
+        )
+        cross = PackedCrossAttention(_norm_values(block.cross_norm), *cross_layers)
     return PackedDecoderBlock(
-        _values(block.attention_norm),
-        packed_linear(own.query_key_value, lay),
-        packed_linear(own.output, lay),
+        _norm_values(block.attention_norm),
+        packed_linear(attention.query_key_value, lay),
+        packed_linear(attention.output, lay),
         cross,
-        _values(block.feedforward_norm),
+        _norm_values(block.feedforward_norm),
         packed_linear(block.expand, lay),
         packed_linear(block.contract, lay),
     )
 
 
-def _values(norm: nn.LayerNorm) -> NormValues:
+def _norm_values(norm: nn.LayerNorm) -> NormValues:
     return norm.weight, norm.bias
 
 
@@ -151,52 +153,55 @@ class SourceRows:
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self._device = device
         self.here = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (S, m) where a source has a token
-        self._of = np.arange(len(lengths))  # the source of each row
+        self._source_ids = np.arange(len(lengths))  # the source of each row
         self._count = len(lengths)
-        self._place()
+        self._assign_slots()
 
     def padded(self, x: Tensor) -> Tensor:
         """(T, D) of all tokens of the sources → (S, m, D), with zeros behind the shorter ones. Before any is lost."""
-        found = x.new_zeros((self.here.numel(), x.shape[1]))
-        found[self.here.flatten().nonzero().squeeze(1).to(x.device)] = x
-        return found.view(*self.here.shape, -1)
+        padded_states = x.new_zeros((self.here.numel(), x.shape[1]))
+        padded_states[self.here.flatten().nonzero().squeeze(1).to(x.device)] = x
+        return padded_states.view(*self.here.shape, -1)
 
     def select(self, rows: np.ndarray) -> Tensor | None:
         """As the rows themselves are kept. Sources that have none left are forgotten: then the numbers of those that
         stay, by which all that is known of sources is to be kept too."""
-        self._of = self._of[rows]
-        return self._place() if len(rows) else None
+        self._source_ids = self._source_ids[rows]
+        return self._assign_slots() if len(rows) else None
 
     def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Whether each row has the source of the other."""
-        return self._of[rows] == self._of[others]
+        return self._source_ids[rows] == self._source_ids[others]
 
     def gather(self, x: Tensor) -> Tensor:
         """(B, D) of rows → (S, r, D): beside each other, those of each source, which has up to r of them."""
-        (sources, most), width = self._shape, x.shape[1]
-        if not self._full:
-            x = x.new_zeros((sources * most, width)).index_copy_(0, self._places, x)
-        return x.view(sources, most, width)
+        (sources, max_rows), width = self._row_table_shape, x.shape[1]
+        if not self._is_full:
+            x = x.new_zeros((sources * max_rows, width)).index_copy_(0, self._row_positions, x)
+        return x.view(sources, max_rows, width)
 
     def scattered(self, x: Tensor) -> Tensor:
         """(S, r, D) → (B, D), the way back."""
         x = x.reshape(-1, x.shape[-1])
-        return x if self._full else x[self._places]
+        return x if self._is_full else x[self._row_positions]
 
-    def _place(self) -> Tensor | None:
+    def _assign_slots(self) -> Tensor | None:
         """Where each row stands among those of its source; which sources are left, unless all are."""
-        there, self._of = np.unique(self._of, return_inverse=True)
-        left = None if len(there) == self._count else torch.from_numpy(there).to(self._device)
-        self._count = len(there)
-        counts = np.bincount(self._of)
-        most = int(counts.max())
-        order = np.argsort(self._of, kind="stable")
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places += self._of * most
-        self._shape, self._full = (len(there), most), np.array_equal(places, np.arange(len(there) * most))
-        self._places = torch.from_numpy(places).to(self._device)
-        return left
+        sources, self._source_ids = np.unique(self._source_ids, return_inverse=True)
+        remaining = None if len(sources) == self._count else torch.from_numpy(sources).to(self._device)
+        self._count = len(sources)
+        counts = np.bincount(self._source_ids)
+        max_rows = int(counts.max())
+        order = np.argsort(self._source_ids, kind="stable")
+        positions = np.empty_like(order)
+        positions[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        positions += self._source_ids * max_rows
+        self._row_table_shape, self._is_full = (
+            (len(sources), max_rows),
+            np.array_equal(positions, np.arange(len(sources) * max_rows)),
+        )
+        self._row_positions = torch.from_numpy(positions).to(self._device)
+        return remaining
 
 
 class EncoderMemory:
@@ -207,23 +212,23 @@ class EncoderMemory:
     ) -> None:
         """`states` (T, D) of all tokens of the sources, which have these lengths."""
         self._heads, self._sources = heads, SourceRows(lengths, states.device)
-        here = self._sources.here
+        mask = self._sources.here
         self._mask: Tensor | None = None  # (S, 1, 1, m), where sources are shorter than others
-        if not here.all():
-            self._mask = torch.where(here, 0.0, -torch.inf).to(states)[:, None, None]
-        self._held: list[tuple[Tensor, Tensor]] = []  # keys and values for each layer, (S, H, m, d)
+        if not mask.all():
+            self._mask = torch.where(mask, 0.0, -torch.inf).to(states)[:, None, None]
+        self._keys_values: list[tuple[Tensor, Tensor]] = []  # keys and values for each layer, (S, H, m, d)
         for layer in layers:
             assert layer.cross is not None
             padded = self._sources.padded(layer.cross.key_value(states))
-            key, value = padded.view(*here.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-            self._held.append((key.contiguous(), value.contiguous()))
+            key, value = padded.view(*mask.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            self._keys_values.append((key.contiguous(), value.contiguous()))
 
     def select(self, rows: np.ndarray) -> None:
         """As the rows themselves are kept; sources that have none left are forgotten."""
-        left = self._sources.select(rows)
-        if left is not None:
-            self._held = [(key[left], value[left]) for key, value in self._held]
-            self._mask = None if self._mask is None else self._mask[left]
+        remaining = self._sources.select(rows)
+        if remaining is not None:
+            self._keys_values = [(key[remaining], value[remaining]) for key, value in self._keys_values]
+            self._mask = None if self._mask is None else self._mask[remaining]
 
     def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Whether each row has the source of the other."""
@@ -232,8 +237,8 @@ class EncoderMemory:
     def looked_across(self, number: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
         """(B, D) what the rows, one token each, find in their sources at layer `number`."""
         query = self._sources.gather(cross.query(x))
-        asking = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
-        mixed = functional.scaled_dot_product_attention(asking, *self._held[number], self._mask)
+        queries = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
+        mixed = functional.scaled_dot_product_attention(queries, *self._keys_values[number], self._mask)
         return cross.output(self._sources.scattered(mixed.transpose(1, 2).flatten(2)))
 
 
@@ -247,8 +252,8 @@ def context_start(length: int, context: int) -> int:
     least half a context before it, a row is read about twice in all, and one that is generated token by token is read
     in the same parts as one that is scored at once.
     """
-    forgotten = max(1, context - context // 2)
-    return forgotten * -(-max(0, length - context) // forgotten)
+    stride = max(1, context - context // 2)
+    return stride * -(-max(0, length - context) // stride)
 
 
 def long_text_windows(length: int, context: int) -> Iterator[tuple[int, int, int]]:
@@ -280,11 +285,11 @@ class TransformerDecodingState:
         self, decoder: IncrementalDecoder, rows: Sequence[np.ndarray], room: int, memory: EncoderMemory | None = None
     ) -> None:
         self._decoder, self._memory = decoder, memory
-        texts = [np.asarray(row)[context_start(len(row), decoder.context) :] for row in rows]
+        texts = [np.asarray(row)[context_start(len(row), decoder.max_length) :] for row in rows]
         self._lengths = np.array([len(text) for text in texts], np.int64)  # tokens that are seen of each row
-        self._taken: np.ndarray | None = None
+        self._pending_ids: np.ndarray | None = None
         self._end = int(self._lengths.max())  # the slot that is written next
-        slots = min(self._end + room, _slots(decoder.context))
+        slots = min(self._end + room, _num_slots(decoder.max_length))
         self._tokens = np.zeros((len(rows), slots), np.int64)  # what stands in the slots
         for row, text in enumerate(texts):
             self._tokens[row, self._end - len(text) : self._end] = text
@@ -293,178 +298,184 @@ class TransformerDecodingState:
             self._cache = decoder.like.new_zeros(shape)  # keys and values; room for rows to come too
             self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
             self._x = (
-                self._reread(range(len(rows))) if self._end else decoder.like.new_zeros((len(rows), decoder.width))
+                self._encode_again(range(len(rows)))
+                if self._end
+                else decoder.like.new_zeros((len(rows), decoder.width))
             )
-            self._placed()
+            self._update_positions()
 
     def next_logits(self) -> np.ndarray:
         """(B, V) logits of the next token."""
         with torch.inference_mode():
-            if self._taken is not None:
-                self._x, self._taken = self._step(self._taken), None
+            if self._pending_ids is not None:
+                self._x, self._pending_ids = self._step(self._pending_ids), None
             _, vocabulary = self._decoder.run_layers(len(self._lengths))
             return self._decoder.logits(self._x, vocabulary).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
-        if self._taken is not None:  # two in a row without asking what comes next
+        if self._pending_ids is not None:  # two in a row without asking what comes next
             with torch.inference_mode():
-                self._x = self._step(self._taken)
-        self._taken = np.asarray(ids, dtype=np.int64)
+                self._x = self._step(self._pending_ids)
+        self._pending_ids = np.asarray(ids, dtype=np.int64)
 
     def select(self, rows: np.ndarray) -> None:
-        chosen = np.arange(len(self._lengths))[np.asarray(rows)]
+        row_ids = np.arange(len(self._lengths))[np.asarray(rows)]
         with torch.inference_mode():
-            (self._move if len(chosen) <= len(self._tokens) else self._widen)(chosen)
-            picked = torch.from_numpy(chosen).to(self._cache.device)
-            self._mask, self._x, self._lengths = self._mask[picked], self._x[picked], self._lengths[chosen]
-            self._taken = None if self._taken is None else self._taken[chosen]
+            (self._move_rows if len(row_ids) <= len(self._tokens) else self._copy_rows_to_larger)(row_ids)
+            row_tensor = torch.from_numpy(row_ids).to(self._cache.device)
+            self._mask, self._x, self._lengths = self._mask[row_tensor], self._x[row_tensor], self._lengths[row_ids]
+            self._pending_ids = None if self._pending_ids is None else self._pending_ids[row_ids]
             if self._memory is not None:
-                self._memory.select(chosen)
-            if len(chosen):
-                self._placed()
+                self._memory.select(row_ids)
+            if len(row_ids):
+                self._update_positions()
 
     def _step(self, ids: np.ndarray) -> Tensor:
         """Read one more token of each row; (B, D) states of them."""
         if not len(ids):
             return self._x
-        context = self._decoder.context
+        context = self._decoder.max_length
         full = np.flatnonzero(self._lengths == context).tolist()
         if full and self._memory is not None:
             raise InputError(f"a translation is longer than the context of {context} tokens", hint="ask for less")
         if self._end == self._tokens.shape[1]:
-            self._make_room()
+            self._grow_or_compact()
         self._tokens[: len(ids), self._end] = ids
         self._lengths += 1
         self._end += 1
-        x = self._one_more(torch.from_numpy(ids).to(self._cache.device)) if len(full) < len(ids) else self._x.clone()
+        x = self._decode_step(torch.from_numpy(ids).to(self._cache.device)) if len(full) < len(ids) else self._x.clone()
         self._positions += 1
         if full:
             self._lengths[full] -= context_start(context + 1, context)
-            x[full] = self._reread(full)
-            self._placed()
+            x[full] = self._encode_again(full)
+            self._update_positions()
         return x
 
-    def _one_more(self, ids: Tensor) -> Tensor:
+    def _decode_step(self, ids: Tensor) -> Tensor:
         decoder, rows, heads = self._decoder, len(ids), self._decoder.heads
         layers, _ = decoder.run_layers(rows)
         mask = self._mask[..., self._first : self._end] if self._masked else None
-        held = self._cache[:, :, :rows, :, self._first : self._end]
-        (keys, values), new = (half.unbind() for half in held), held[..., -1:, :].unbind(1)
-        pre, normed, memory = decoder.pre, decoder.final_norm, self._memory
+        cached = self._cache[:, :, :rows, :, self._first : self._end]
+        (keys, values), new = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
+        norm_first, normed, memory = decoder.pre, decoder.final_norm, self._memory
         attention = functional.scaled_dot_product_attention
-        x = decoder.embed(ids, self._positions.clamp(max=decoder.context - 1))  # a full row is read again anyway
+        x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # a full row is read again anyway
         for number, layer in enumerate(layers):
-            inside = normed(x, layer.attention_norm) if pre else x
-            parts = layer.query_key_value(inside).view(rows, 3, heads, 1, -1).transpose(0, 1)
+            normalized = normed(x, layer.attention_norm) if norm_first else x
+            parts = layer.query_key_value(normalized).view(rows, 3, heads, 1, -1).transpose(0, 1)
             new[number].copy_(parts[1:])
             mixed = attention(parts[0], keys[number], values[number], mask)
             x = x + layer.output(mixed.reshape(rows, -1))
-            x = x if pre else normed(x, layer.attention_norm)
+            x = x if norm_first else normed(x, layer.attention_norm)
             if memory is not None and layer.cross is not None:
-                inside = normed(x, layer.cross.norm) if pre else x
-                x = x + memory.looked_across(number, layer.cross, inside)
-                x = x if pre else normed(x, layer.cross.norm)
+                normalized = normed(x, layer.cross.norm) if norm_first else x
+                x = x + memory.looked_across(number, layer.cross, normalized)
+                x = x if norm_first else normed(x, layer.cross.norm)
             x = decoder.fed(x, layer)
         return x
 
-    def _reread(self, rows: Sequence[int]) -> Tensor:
+    def _encode_again(self, rows: Sequence[int]) -> Tensor:
         """Read these rows whole into the slots that end before `_end`; (len(rows), D) states of their last tokens."""
         texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt read it once
-        for place, row in enumerate(rows):
+        for position, row in enumerate(rows):
             text = self._tokens[row, self._end - self._lengths[row] : self._end]
-            texts.setdefault(tuple(text.tolist()), []).append(place)
+            texts.setdefault(tuple(text.tolist()), []).append(position)
         last = self._cache.new_empty((len(rows), self._decoder.width))
-        waiting = list(texts)
-        while waiting:
+        pending = list(texts)
+        while pending:
             group: list[tuple[int, ...]] = []
             size = 0
-            while waiting and (not group or size + len(waiting[0]) <= AT_ONCE):
-                group.append(waiting.pop(0))
+            while pending and (not group or size + len(pending[0]) <= AT_ONCE):
+                group.append(pending.pop(0))
                 size += len(group[-1])
             ends = np.cumsum([len(text) for text in group]) - 1
-            into = [[rows[place] for place in texts[text]] for text in group]
-            states = self._read_whole(group, into)[torch.from_numpy(ends)]
+            target_rows = [[rows[position] for position in texts[text]] for text in group]
+            states = self._encode_texts(group, target_rows)[torch.from_numpy(ends)]
             for text, state in zip(group, states, strict=True):
                 last[texts[text]] = state
         for row in rows:
             self._mask[row, ..., : self._end - self._lengths[row]] = -torch.inf
         return last
 
-    def _read_whole(self, texts: Sequence[tuple[int, ...]], into: Sequence[Sequence[int]]) -> Tensor:
+    def _encode_texts(self, texts: Sequence[tuple[int, ...]], target_rows: Sequence[Sequence[int]]) -> Tensor:
         """(T, D) states of all tokens of the texts, whose keys and values go to the rows named in `into`."""
         decoder, device = self._decoder, self._cache.device
         lengths = tuple(map(len, texts))
         layers, _ = decoder.run_layers(len(self._lengths))
-        pre, normed = decoder.pre, decoder.final_norm
+        norm_first, normed = decoder.pre, decoder.final_norm
         tokens = torch.tensor([token for text in texts for token in text], device=device)
         x = decoder.embed(tokens, position_ids(lengths, device))
         for number, layer in enumerate(layers):
-            both = layer.query_key_value(normed(x, layer.attention_norm) if pre else x)
-            parts = both.view(len(both), 3, decoder.heads, -1).transpose(0, 2).split(lengths, dim=2)  # (H, 3, n, d)
-            for part, rows in zip(parts, into, strict=True):
-                slots = slice(self._end - part.shape[2], self._end)
+            query_key_value = layer.query_key_value(normed(x, layer.attention_norm) if norm_first else x)
+            row_heads = (
+                query_key_value.view(len(query_key_value), 3, decoder.heads, -1).transpose(0, 2).split(lengths, dim=2)
+            )  # (H, 3, n, d)
+            for heads, rows in zip(row_heads, target_rows, strict=True):
+                slots = slice(self._end - heads.shape[2], self._end)
                 for row in rows:
-                    self._cache[:, number, row, :, slots] = part[:, 1:].transpose(0, 1)
-            x = x + layer.output(attend(both, lengths, decoder.heads, past_only=True))
-            x = decoder.fed(x if pre else normed(x, layer.attention_norm), layer)
+                    self._cache[:, number, row, :, slots] = heads[:, 1:].transpose(0, 1)
+            x = x + layer.output(attend(query_key_value, lengths, decoder.heads, past_only=True))
+            x = decoder.fed(x if norm_first else normed(x, layer.attention_norm), layer)
         return x
 
-    def _placed(self) -> None:
+    def _update_positions(self) -> None:
         """Where rows stand, known once for many steps."""
         self._positions = torch.from_numpy(self._lengths).to(self._cache.device, copy=True)
         longest = int(self._lengths.max())
         self._first, self._masked = self._end - longest, int(self._lengths.min()) < longest
 
-    def _make_room(self) -> None:
+    def _grow_or_compact(self) -> None:
         """Move everything to the front, where rows that forgot have left room; into a larger cache if there is none."""
         longest, slots = int(self._lengths.max()), self._tokens.shape[1]
-        used, most = slice(self._end - longest, self._end), _slots(self._decoder.context)
+        used_slots, max_slots = slice(self._end - longest, self._end), _num_slots(self._decoder.max_length)
         cache, tokens = self._cache, self._tokens
-        if slots - longest < longest // 2 and slots < most:
-            slots = min(2 * slots, most)
+        if slots - longest < longest // 2 and slots < max_slots:
+            slots = min(2 * slots, max_slots)
             cache = cache.new_empty((*cache.shape[:4], slots, cache.shape[5]))
             tokens = np.zeros((len(tokens), slots), np.int64)
         mask = self._mask.new_zeros((len(self._lengths), 1, 1, slots))
-        mask[..., :longest] = self._mask[..., used]
-        tokens[:, :longest] = self._tokens[:, used].copy()
-        old = self._cache[..., used, :]
-        cache[..., :longest, :] = old.clone() if cache is self._cache else old
+        mask[..., :longest] = self._mask[..., used_slots]
+        tokens[:, :longest] = self._tokens[:, used_slots].copy()
+        previous = self._cache[..., used_slots, :]
+        cache[..., :longest, :] = previous.clone() if cache is self._cache else previous
         self._cache, self._tokens, self._mask = cache, tokens, mask
         self._end, self._first = longest, 0
 
-    def _widen(self, chosen: np.ndarray) -> None:
+    def _copy_rows_to_larger(self, row_ids: np.ndarray) -> None:
         """A larger cache, in which row number `new` is a copy of row `chosen[new]`."""
-        used, shape = slice(self._first, self._end), self._cache.shape
-        cache = self._cache.new_empty((*shape[:2], len(chosen), *shape[3:]))
-        for new, old in enumerate(chosen.tolist()):
-            cache[:, :, new, :, used] = self._cache[:, :, old, :, used]
-        self._cache, self._tokens = cache, self._tokens[chosen]
+        used_slots, shape = slice(self._first, self._end), self._cache.shape
+        cache = self._cache.new_empty((*shape[:2], len(row_ids), *shape[3:]))
+        for new, old in enumerate(row_ids.tolist()):
+            cache[:, :, new, :, used_slots] = self._cache[:, :, old, :, used_slots]
+        self._cache, self._tokens = cache, self._tokens[row_ids]
 
-    def _move(self, chosen: np.ndarray) -> None:
+    def _move_rows(self, row_ids: np.ndarray) -> None:
         """The same in place. Only rows whose number changes move, and of these what the row there has otherwise."""
-        moved = np.flatnonzero(chosen != np.arange(len(chosen)))
-        moves = list(zip(moved.tolist(), chosen[moved].tolist(), self._parting(moved, chosen[moved]), strict=True))
+        moved = np.flatnonzero(row_ids != np.arange(len(row_ids)))
+        moves = list(
+            zip(moved.tolist(), row_ids[moved].tolist(), self._first_differences(moved, row_ids[moved]), strict=True)
+        )
         overwritten = set(moved.tolist())
-        held = {  # rows that would be gone before they are copied
+        saved = {  # rows that would be gone before they are copied
             old: self._cache[:, :, old].clone() for new, old, _ in moves if old < new and old in overwritten
         }
         for new, old, begin in moves:
-            row = held[old] if old in held else self._cache[:, :, old]
+            row = saved[old] if old in saved else self._cache[:, :, old]
             self._cache[:, :, new, :, begin : self._end] = row[..., begin : self._end, :]
-        self._tokens[: len(chosen)] = self._tokens[chosen]
+        self._tokens[: len(row_ids)] = self._tokens[row_ids]
 
-    def _parting(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
+    def _first_differences(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
         """The first slot in which each row differs from the other: before it, equal tokens left equal things behind."""
-        used, count = slice(self._first, self._end), len(self._lengths)
-        differing = self._tokens[rows, used] != self._tokens[others, used]
-        found = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
-        known = rows < count  # a row that is not in use holds what it held
-        known[known] = self._lengths[rows[known]] == self._lengths[others[known]]
+        used_slots, count = slice(self._first, self._end), len(self._lengths)
+        differing = self._tokens[rows, used_slots] != self._tokens[others, used_slots]
+        first_slots = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
+        is_comparable = rows < count  # a row that is not in use holds what it held
+        is_comparable[is_comparable] = self._lengths[rows[is_comparable]] == self._lengths[others[is_comparable]]
         if self._memory is not None:  # equal tokens that looked at another source
-            known[known] = self._memory.same_source(rows[known], others[known])
-        return np.where(known, found, self._first).tolist()
+            is_comparable[is_comparable] = self._memory.same_source(rows[is_comparable], others[is_comparable])
+        return np.where(is_comparable, first_slots, self._first).tolist()
 
 
-def _slots(context: int) -> int:
+def _num_slots(context: int) -> int:
     """As many as are ever needed. Rows that forget leave slots free in front: half a context more makes moving rare."""
     return context + context // 2 + 1

@@ -71,9 +71,9 @@ def deferred_linear(
 
 def deferred_embedding(entries: int, width: int, *, spread: float | None = None) -> DeferredEmbedding:
     """A vector for each of so many entries, on the meta device."""
-    made = DeferredEmbedding(entries, width, device="meta")
-    made.spread = spread_for(width) if spread is None else spread
-    return made
+    layer = DeferredEmbedding(entries, width, device="meta")
+    layer.spread = spread_for(width) if spread is None else spread
+    return layer
 
 
 def deferred_layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
@@ -101,23 +101,23 @@ def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
     values = {}
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
-            values[name] = _first_value(name, module, parameter.shape, seed)
+            values[name] = _initial_value(name, module, parameter.shape, seed)
     return values
 
 
-def _first_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
-    known = module.first_values if isinstance(module, Initial) else None
-    given = None if known is None else known.get(name.rpartition(".")[2])
-    if given is not None:
-        return given.clone()
+def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
+    fixed_values = module.first_values if isinstance(module, Initial) else None
+    fixed_value = None if fixed_values is None else fixed_values.get(name.rpartition(".")[2])
+    if fixed_value is not None:
+        return fixed_value.clone()
     if isinstance(module, nn.LayerNorm) and name.endswith("weight"):
         return torch.ones(shape)
     if name.endswith("bias"):
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-    spread = module.spread if isinstance(module, Initial) else SPREAD
-    return torch.empty(shape).normal_(0.0, spread, generator=generator)
+    std = module.spread if isinstance(module, Initial) else SPREAD
+    return torch.empty(shape).normal_(0.0, std, generator=generator)
 
 
 # The curves between two linear layers, by the names that milestones give them.
@@ -139,14 +139,14 @@ def gelu_tanh(x: Tensor) -> Tensor:
         return functional.gelu(x, approximate="tanh")
     if torch.is_grad_enabled() and x.requires_grad:
         return _GeluTanh.apply(x)  # pyright: ignore[reportReturnType]
-    found = torch.empty_like(x)
-    for part, result in zip(x.view(-1).split(BLOCK), found.view(-1).split(BLOCK), strict=True):
-        _exponent(part, result)
-        result.sigmoid_().mul_(part)
-    return found
+    output = torch.empty_like(x)
+    for block, output_block in zip(x.view(-1).split(BLOCK), output.view(-1).split(BLOCK), strict=True):
+        _sigmoid_argument(block, output_block)
+        output_block.sigmoid_().mul_(block)
+    return output
 
 
-def _exponent(x: Tensor, u: Tensor) -> None:
+def _sigmoid_argument(x: Tensor, u: Tensor) -> None:
     torch.mul(x, x, out=u)
     torch.addcmul(x, u, x, value=CUBE, out=u).mul_(SCALE)
 
@@ -159,18 +159,18 @@ class _GeluTanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        found, slopes = torch.empty_like(x), torch.empty_like(x)
-        room = torch.empty(min(BLOCK, x.numel()))
-        flat = (tensor.view(-1).split(BLOCK) for tensor in (x, found, slopes))
-        for part, sigma, slope in zip(*flat, strict=True):
-            _exponent(part, sigma)
-            torch.sub(sigma, part, alpha=2 * SCALE / 3, out=slope)  # a third of x·u′
+        output, slopes = torch.empty_like(x), torch.empty_like(x)
+        buffer = torch.empty(min(BLOCK, x.numel()))
+        flat = (tensor.view(-1).split(BLOCK) for tensor in (x, output, slopes))
+        for block, sigma, slope in zip(*flat, strict=True):
+            _sigmoid_argument(block, sigma)
+            torch.sub(sigma, block, alpha=2 * SCALE / 3, out=slope)  # a third of x·u′
             sigma.sigmoid_()
-            spread = torch.addcmul(sigma, sigma, sigma, value=-1, out=room[: len(part)])
-            torch.addcmul(sigma, slope, spread, value=3, out=slope)
-            sigma.mul_(part)
+            derivative = torch.addcmul(sigma, sigma, sigma, value=-1, out=buffer[: len(block)])
+            torch.addcmul(sigma, slope, derivative, value=3, out=slope)
+            sigma.mul_(block)
         ctx.save_for_backward(slopes)
-        return found
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:

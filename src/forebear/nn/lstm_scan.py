@@ -49,20 +49,20 @@ class TimeOrder:
 def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -> TimeOrder:
     sizes = torch.tensor(lengths)
     rows = sizes.argsort(descending=True, stable=True)
-    firsts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
+    starts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
     times = torch.arange(int(sorted_sizes[0]))
-    read = times[:, None] < sorted_sizes  # (n, B)
-    at = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
-    places = (firsts + at)[read]
-    back = torch.empty_like(places)
-    back[places] = torch.arange(len(places))
-    alive = read.sum(1)
-    begins = alive.cumsum(0) - alive
+    is_valid = times[:, None] < sorted_sizes  # (n, B)
+    offsets = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
+    positions = (starts + offsets)[is_valid]
+    back = torch.empty_like(positions)
+    back[positions] = torch.arange(len(positions))
+    step_sizes = is_valid.sum(1)
+    step_starts = step_sizes.cumsum(0) - step_sizes
     ends = torch.empty_like(rows)
-    ends[rows] = begins[sorted_sizes - 1] + torch.arange(len(rows))
-    made = (one.to(device) for one in (places, back, rows, ends))
-    places, back, rows, ends = made
-    return TimeOrder(places, back, tuple(alive.tolist()), rows, ends)
+    ends[rows] = step_starts[sorted_sizes - 1] + torch.arange(len(rows))
+    moved = (tensor.to(device) for tensor in (positions, back, rows, ends))
+    positions, back, rows, ends = moved
+    return TimeOrder(positions, back, tuple(step_sizes.tolist()), rows, ends)
 
 
 @dataclass(frozen=True)
@@ -99,98 +99,121 @@ class LSTMScan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(T, 4H) of the input, (4H, D) and (D, H) weights, (B, D) and (B, H) to begin with → (T, D) and (T, H)."""
         width = gates.shape[1] // 4
-        onward, narrow = _times(weight), None if project is None else _times(project)
-        kept = torch.empty_like(gates)
-        cells, bent = (gates.new_empty(len(gates), width) for _ in range(2))
+        recur, projection = _packed_product(weight), None if project is None else _packed_product(project)
+        activations = torch.empty_like(gates)
+        cells, tanh_cells = (gates.new_empty(len(gates), width) for _ in range(2))
         hidden = gates.new_empty(len(gates), h.shape[1])
-        before_h, before_c = h, c
-        parts = (gates, kept, kept[:, : 2 * width], *kept.split(width, 1), cells, bent, hidden)
-        for given, four, two, i, f, g, o, cell, bend, out in _by_time(sizes, *parts):
-            torch.add(given, onward(before_h[: len(given)]), out=four)
-            two.sigmoid_()
+        previous_h, previous_c = h, c
+        arrays = (
+            gates,
+            activations,
+            activations[:, : 2 * width],
+            *activations.split(width, 1),
+            cells,
+            tanh_cells,
+            hidden,
+        )
+        for gate_input, gate_output, sigmoid_gates, i, f, g, o, cell, tanh_cell, out in _split_steps(sizes, *arrays):
+            torch.add(gate_input, recur(previous_h[: len(gate_input)]), out=gate_output)
+            sigmoid_gates.sigmoid_()
             g.tanh_()
             o.sigmoid_()
-            torch.mul(f, before_c[: len(given)], out=cell).addcmul_(i, g)
+            torch.mul(f, previous_c[: len(gate_input)], out=cell).addcmul_(i, g)
             if clips.cell:
                 cell.clamp_(-clips.cell, clips.cell)
-            torch.tanh(cell, out=bend)
-            if narrow is None:
-                torch.mul(o, bend, out=out)
+            torch.tanh(cell, out=tanh_cell)
+            if projection is None:
+                torch.mul(o, tanh_cell, out=out)
             else:
-                out.copy_(narrow(o * bend))
+                out.copy_(projection(o * tanh_cell))
                 if clips.projection:
                     out.clamp_(-clips.projection, clips.projection)
-            before_h, before_c = out, cell
+            previous_h, previous_c = out, cell
         ctx.sizes, ctx.clips = sizes, clips
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weight, project, h, c, kept, cells, bent, hidden)
+        ctx.save_for_backward(weight, project, h, c, activations, cells, tanh_cells, hidden)
         return hidden, cells
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        weight, project, h, c, kept, cells, bent, hidden = ctx.saved_tensors
+        weight, project, h, c, activations, cells, tanh_cells, hidden = ctx.saved_tensors
         sizes, clips = ctx.sizes, ctx.clips
         width = cells.shape[1]
-        onward, narrow = _times(weight.t()), None if project is None else _times(project.t())
-        free_c, free_h = _within(cells, clips.cell), None if project is None else _within(hidden, clips.projection)
-        found = torch.empty_like(kept)
-        outer = torch.empty_like(hidden) if project is not None else None
+        recur, projection = _packed_product(weight.t()), None if project is None else _packed_product(project.t())
+        cell_mask, projection_mask = (
+            _clip_mask(cells, clips.cell),
+            None if project is None else _clip_mask(hidden, clips.projection),
+        )
+        gate_grads = torch.empty_like(activations)
+        output_grads = torch.empty_like(hidden) if project is not None else None
         back_h, back_c = torch.zeros_like(h[: sizes[-1]]), torch.zeros_like(c[: sizes[-1]])
         by_sigmoid, by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
-        gates, its = kept.split(width, 1), found.split(width, 1)
-        steps = _by_time(sizes, *gates, bent, *gradients, free_h, free_c, outer, found, *its)
-        earlier = (c, *cells.split(sizes)[:-1])
-        for (i, f, g, o, bend, of_h, of_c, in_h, in_c, out, four, di, df, dg, do), before_c in zip(
-            reversed(steps), reversed(earlier), strict=True
+        gates, grad_parts = activations.split(width, 1), gate_grads.split(width, 1)
+        steps = _split_steps(
+            sizes, *gates, tanh_cells, *gradients, projection_mask, cell_mask, output_grads, gate_grads, *grad_parts
+        )
+        previous_cells = (c, *cells.split(sizes)[:-1])
+        for (i, f, g, o, tanh_cell, grad_h, grad_c, mask_h, mask_c, out, step_grads, di, df, dg, do), previous_c in zip(
+            reversed(steps), reversed(previous_cells), strict=True
         ):
-            size = len(four)
-            dh, dc = _wider(back_h, size), _wider(back_c, size)
-            dh = dh if of_h is None else dh + of_h
-            dc = dc if of_c is None else dc + of_c
-            if narrow is not None:
-                dh = narrow(out.copy_(dh) if in_h is None else torch.mul(dh, in_h, out=out))
-            dc = by_tanh(dh * o, bend).add_(dc)
-            dc = dc if in_c is None else dc.mul_(in_c)
+            size = len(step_grads)
+            dh, dc = _pad_rows(back_h, size), _pad_rows(back_c, size)
+            dh = dh if grad_h is None else dh + grad_h
+            dc = dc if grad_c is None else dc + grad_c
+            if projection is not None:
+                dh = projection(out.copy_(dh) if mask_h is None else torch.mul(dh, mask_h, out=out))
+            dc = by_tanh(dh * o, tanh_cell).add_(dc)
+            dc = dc if mask_c is None else dc.mul_(mask_c)
             by_sigmoid.grad_input(dc * g, i, grad_input=di)
-            by_sigmoid.grad_input(dc * before_c[:size], f, grad_input=df)
+            by_sigmoid.grad_input(dc * previous_c[:size], f, grad_input=df)
             by_tanh.grad_input(dc * i, g, grad_input=dg)
-            by_sigmoid.grad_input(dh * bend, o, grad_input=do)
-            back_h, back_c = onward(four), dc * f
-        of_weight = found.t() @ _before(h, hidden, sizes)
-        of_project = None if outer is None else outer.t() @ (kept[:, 3 * width :] * bent)
-        return found, of_weight, of_project, _wider(back_h, len(h)), _wider(back_c, len(c)), None, None
+            by_sigmoid.grad_input(dh * tanh_cell, o, grad_input=do)
+            back_h, back_c = recur(step_grads), dc * f
+        weight_grad = gate_grads.t() @ _previous_values(h, hidden, sizes)
+        projection_grad = (
+            None if output_grads is None else output_grads.t() @ (activations[:, 3 * width :] * tanh_cells)
+        )
+        return (
+            gate_grads,
+            weight_grad,
+            projection_grad,
+            _pad_rows(back_h, len(h)),
+            _pad_rows(back_c, len(c)),
+            None,
+            None,
+        )
 
 
-def _by_time(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
+def _split_steps(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
     """For each step its rows of each array, and None of those that are None."""
-    parts = ([None] * len(sizes) if one is None else one.split(sizes) for one in arrays)
+    parts = ([None] * len(sizes) if array is None else array.split(sizes) for array in arrays)
     return list(zip(*parts, strict=True))
 
 
-def _times(weight: Tensor) -> LinearFn:
+def _packed_product(weight: Tensor) -> LinearFn:
     """x · weightᵀ, to be found many times for few rows."""
     if weight.numel() >= PACKED:
         return pack_for_matrix(weight.contiguous(), None)
-    turned = weight.t().contiguous()
-    return lambda x: torch.mm(x, turned)
+    transposed = weight.t().contiguous()
+    return lambda x: torch.mm(x, transposed)
 
 
-def _within(values: Tensor, limit: float) -> Tensor | None:
+def _clip_mask(values: Tensor, limit: float) -> Tensor | None:
     """1 where a value is within the limit and 0 where it was cut off; None: nothing was."""
     if not limit or values.abs().amax() < limit:
         return None
     return (values.abs() < limit).to(values.dtype)
 
 
-def _before(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def _previous_values(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """What each token found, where `after` is what each left behind: (T, ·)."""
-    found, at = [first[: sizes[0]]], 0
+    parts, start = [first[: sizes[0]]], 0
     for size, following in pairwise(sizes):
-        found.append(after[at : at + following])
-        at += size
-    return torch.cat(found)
+        parts.append(after[start : start + following])
+        start += size
+    return torch.cat(parts)
 
 
-def _wider(x: Tensor, rows: int) -> Tensor:
+def _pad_rows(x: Tensor, rows: int) -> Tensor:
     """With so many rows: those that end later have nothing yet."""
     return x if len(x) == rows else functional.pad(x, (0, 0, 0, rows - len(x)))

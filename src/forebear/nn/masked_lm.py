@@ -37,7 +37,7 @@ class MaskedLM:
 
     @property
     def max_length(self) -> int:
-        return self.model.encoder.context  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
+        return self.model.encoder.max_length  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
 
     @property
     def max_text_tokens(self) -> int:
@@ -51,18 +51,20 @@ class MaskedLM:
         Rows are texts without what stands around them; one that is too long is seen as far as the context reaches,
         evenly to both sides of what is hidden.
         """
-        found = []
+        results = []
         for row in rows:
-            hidden = np.flatnonzero(row == self.mask)
-            answers = [self._distributions(row, places) for places in _within(hidden, self.max_text_tokens)]
-            found.append(np.concatenate(answers) if answers else np.empty((0, self.head.vocab_size), np.float32))
-        return found
+            positions = np.flatnonzero(row == self.mask)
+            log_probs = [
+                self._mask_log_probs(row, group) for group in _group_positions(positions, self.max_text_tokens)
+            ]
+            results.append(np.concatenate(log_probs) if log_probs else np.empty((0, self.head.vocab_size), np.float32))
+        return results
 
-    def _distributions(self, row: np.ndarray, places: np.ndarray) -> np.ndarray:
-        begin = self._window(len(row), int(places[0]), int(places[-1]))
-        states = encode_rows(self.model, [self._between(row[begin : begin + self.max_text_tokens])])
-        last = states.last[to_tensor(self.model, places - begin + 1)]
-        logits = self.head(States([last], (len(places),)))
+    def _mask_log_probs(self, row: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        start = self._window_start(len(row), int(positions[0]), int(positions[-1]))
+        states = encode_rows(self.model, [self._add_special_tokens(row[start : start + self.max_text_tokens])])
+        last = states.last[to_tensor(self.model, positions - start + 1)]
+        logits = self.head(States([last], (len(positions),)))
         return torch.log_softmax(logits.float(), -1).cpu().numpy()
 
     @torch.inference_mode()
@@ -71,31 +73,33 @@ class MaskedLM:
 
         (Salazar et al. 2020, Masked Language Model Scoring.) A row of n tokens is read n times.
         """
-        found = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
-        asked = [(number, place) for number, row in enumerate(rows) for place in range(1, len(row))]
-        for at in range(0, len(asked), BATCH_TOKENS):  # in parts: the copies of a long text are many
-            part = asked[at : at + BATCH_TOKENS]
-            lengths = [min(len(rows[number]) - 1, self.max_text_tokens) for number, _ in part]
+        scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
+        queries = [(number, position) for number, row in enumerate(rows) for position in range(1, len(row))]
+        for start in range(0, len(queries), BATCH_TOKENS):  # in parts: the copies of a long text are many
+            query_batch = queries[start : start + BATCH_TOKENS]
+            lengths = [min(len(rows[number]) - 1, self.max_text_tokens) for number, _ in query_batch]
             for batch in length_batches(lengths):
-                chosen = [part[number] for number in batch]
-                for (number, place), answer in zip(chosen, self._hidden_singly(rows, chosen), strict=True):
-                    found[number][place - 1] = answer
-        return found
+                batch_queries = [query_batch[number] for number in batch]
+                for (number, position), log_prob in zip(
+                    batch_queries, self._score_masked_copies(rows, batch_queries), strict=True
+                ):
+                    scores[number][position - 1] = log_prob
+        return scores
 
-    def _hidden_singly(self, rows: Sequence[np.ndarray], asked: Sequence[tuple[int, int]]) -> np.ndarray:
-        copies, places, targets = [], [], []
-        for number, place in asked:
+    def _score_masked_copies(self, rows: Sequence[np.ndarray], queries: Sequence[tuple[int, int]]) -> np.ndarray:
+        copies, positions, targets = [], [], []
+        for number, position in queries:
             text = rows[number][1:]
-            begin = self._window(len(text), place - 1, place - 1)
-            copy = self._between(text[begin : begin + self.max_text_tokens])
-            places.append(place - begin)  # its place in the text, less what is not seen, after the start
-            targets.append(text[place - 1])
-            copy[places[-1]] = self.mask
+            start = self._window_start(len(text), position - 1, position - 1)
+            copy = self._add_special_tokens(text[start : start + self.max_text_tokens])
+            positions.append(position - start)  # its place in the text, less what is not seen, after the start
+            targets.append(text[position - 1])
+            copy[positions[-1]] = self.mask
             copies.append(copy)
         states = encode_rows(self.model, copies)
-        begins = np.cumsum([0, *map(len, copies[:-1])])
-        x = states.last[to_tensor(self.model, begins + places)]
-        return self._log_probabilities(x, to_tensor(self.model, np.array(targets)))
+        starts = np.cumsum([0, *map(len, copies[:-1])])
+        x = states.last[to_tensor(self.model, starts + positions)]
+        return self._target_log_probs(x, to_tensor(self.model, np.array(targets)))
 
     @torch.inference_mode()
     def evaluate_batch(
@@ -103,39 +107,42 @@ class MaskedLM:
     ) -> dict[str, np.ndarray]:
         """Of a batch with targets `token` and perhaps `pair`: log P of what was asked, and whether it was the best."""
         states = self.model.encoder(**{name: to_tensor(self.model, array) for name, array in inputs.items()})
-        asked = np.flatnonzero(wanted["token"] >= 0)
-        x = states.last[to_tensor(self.model, asked)]
-        targets = wanted["token"][asked]
-        told = {"token": self._log_probabilities(x, to_tensor(self.model, targets)), "right": self._best(x) == targets}
+        positions = np.flatnonzero(wanted["token"] >= 0)
+        x = states.last[to_tensor(self.model, positions)]
+        targets = wanted["token"][positions]
+        results = {
+            "token": self._target_log_probs(x, to_tensor(self.model, targets)),
+            "right": self._predict_tokens(x) == targets,
+        }
         pair = dict(self.model.heads.items()).get("pair")
         if "pair" in wanted and isinstance(pair, PoolerHead):
-            answer = wanted["pair"]
-            told["pair"] = (pair(states).argmax(1).cpu().numpy() == answer)[answer >= 0]
-        return told
+            labels = wanted["pair"]
+            results["pair"] = (pair(states).argmax(1).cpu().numpy() == labels)[labels >= 0]
+        return results
 
-    def _best(self, x: Tensor) -> np.ndarray:
+    def _predict_tokens(self, x: Tensor) -> np.ndarray:
         """(n,) the likeliest token by each vector."""
-        parts = [self.head(States([part], (len(part),))).argmax(1) for part in x.split(512)]
-        return torch.cat(parts).cpu().numpy() if parts else np.empty(0, np.int64)
+        predictions = [self.head(States([chunk], (len(chunk),))).argmax(1) for chunk in x.split(512)]
+        return torch.cat(predictions).cpu().numpy() if predictions else np.empty(0, np.int64)
 
-    def _log_probabilities(self, x: Tensor, targets: Tensor) -> np.ndarray:
-        found = self.head.log_probs(x, targets)
-        return found.float().cpu().numpy()
+    def _target_log_probs(self, x: Tensor, targets: Tensor) -> np.ndarray:
+        log_probs = self.head.log_probs(x, targets)
+        return log_probs.float().cpu().numpy()
 
-    def _between(self, text: np.ndarray) -> np.ndarray:
+    def _add_special_tokens(self, text: np.ndarray) -> np.ndarray:
         return np.concatenate(([self.start], text, [self.end])).astype(np.int64)
 
-    def _window(self, length: int, first: int, last: int) -> int:
+    def _window_start(self, length: int, first: int, last: int) -> int:
         """Where to begin to read a text too long for a row, so that what is asked stands in the middle."""
         return max(0, min((first + last + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens))
 
 
-def _within(places: np.ndarray, room: int) -> list[np.ndarray]:
+def _group_positions(positions: np.ndarray, max_span: int) -> list[np.ndarray]:
     """The places in groups, each of which fits into a row."""
     groups: list[list[int]] = []
-    for place in places.tolist():
-        if groups and place - groups[-1][0] < room:
-            groups[-1].append(place)
+    for position in positions.tolist():
+        if groups and position - groups[-1][0] < max_span:
+            groups[-1].append(position)
         else:
-            groups.append([place])
+            groups.append([position])
     return [np.array(group) for group in groups]

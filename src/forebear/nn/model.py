@@ -38,59 +38,64 @@ class Model(nn.Module):
 
     def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
         """The logits of each head, or of these, for all that it can be asked."""
-        wanted = dict.fromkeys(self.heads if heads is None else heads)
-        states = self.encode(inputs, wanted)
-        return {name: self.heads[name](states) for name in wanted}
+        names = dict.fromkeys(self.heads if heads is None else heads)
+        states = self.encode(inputs, names)
+        return {name: self.heads[name](states) for name in names}
 
     def encode(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
         """What the encoder makes of the inputs, the last layer perhaps only where these targets ask for it."""
-        seen = {name: array for name, array in inputs.items() if name != "groups"}
-        return replace(self.encoder(**seen, kept=self._wanted(inputs, targets)), groups=inputs.get("groups"))
+        encoder_inputs = {name: array for name, array in inputs.items() if name != "groups"}
+        return replace(
+            self.encoder(**encoder_inputs, positions=self._supervised_positions(inputs, targets)),
+            groups=inputs.get("groups"),
+        )
 
-    def _wanted(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> Tensor | None:
+    def _supervised_positions(
+        self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]
+    ) -> Tensor | None:
         """The numbers, rising, of the tokens that some target asks about; None where it is no small part of all."""
-        tokens, given = inputs["tokens"], inputs["lengths"]
-        lengths = tuple(given.tolist() if isinstance(given, Tensor) else given)
-        wanted = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        tokens, input_lengths = inputs["tokens"], inputs["lengths"]
+        lengths = tuple(input_lengths.tolist() if isinstance(input_lengths, Tensor) else input_lengths)
+        is_needed = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         for name, target in targets.items():
             head: Any = self.heads[name]
             numbers = head.supervised_positions(lengths, target)
             if numbers is None:
                 return None
-            wanted[numbers] = True
-        kept = wanted.nonzero().squeeze(1)
-        return kept if len(kept) < MUCH * len(tokens) else None
+            is_needed[numbers] = True
+        positions = is_needed.nonzero().squeeze(1)
+        return positions if len(positions) < MUCH * len(tokens) else None
 
     def with_heads(self, heads: Iterable[str]) -> Model:
         """Without its other heads: what came from elsewhere may lack some, and must not answer by chance."""
-        wanted = list(heads)
-        if lacking := sorted(set(wanted) - set(self.heads)):
-            has = ", ".join(self.heads)
-            raise ForebearError(f"this model cannot have a head {', '.join(lacking)}", hint=f"it can have: {has}")
-        self.heads = nn.ModuleDict({name: head for name, head in self.heads.items() if name in wanted})
+        names = list(heads)
+        if missing := sorted(set(names) - set(self.heads)):
+            available = ", ".join(self.heads)
+            raise ForebearError(f"this model cannot have a head {', '.join(missing)}", hint=f"it can have: {available}")
+        self.heads = nn.ModuleDict({name: head for name, head in self.heads.items() if name in names})
         return self
 
-    def initialize(self, seed: int, given: Mapping[str, Tensor] | None = None) -> Model:
+    def initialize(self, seed: int, overrides: Mapping[str, Tensor] | None = None) -> Model:
         """Values to begin with: the same for the same seed, whatever the machine has of cores; some may be `given`."""
-        known = {name: tensor.clone() for name, tensor in (given or {}).items()}
-        return self._given({**initial_values(self, seed), **known})
+        copies = {name: tensor.clone() for name, tensor in (overrides or {}).items()}
+        return self._assign_tensors({**initial_values(self, seed), **copies})
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
         """These values and no others: every missing, extra or misshapen tensor is named. They are taken, not copied."""
-        wanted = dict(self.named_parameters())
-        faults = [f"{name} is missing" for name in wanted if name not in tensors]
-        faults += [f"{name} belongs to no part of this model" for name in tensors if name not in wanted]
-        for name in wanted.keys() & tensors.keys():
-            have, want = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            if have != want:
-                faults.append(f"{name} has the shape {have}, not {want}")
-        if faults:
+        parameters = dict(self.named_parameters())
+        errors = [f"{name} is missing" for name in parameters if name not in tensors]
+        errors += [f"{name} belongs to no part of this model" for name in tensors if name not in parameters]
+        for name in parameters.keys() & tensors.keys():
+            shape, expected_shape = tuple(tensors[name].shape), tuple(parameters[name].shape)
+            if shape != expected_shape:
+                errors.append(f"{name} has the shape {shape}, not {expected_shape}")
+        if errors:
             raise ForebearError(
-                f"the weights do not fit the model: {join_faults(sorted(faults))}",
+                f"the weights do not fit the model: {join_faults(sorted(errors))}",
                 file=file,
                 hint="load weights that were saved from a model with the same fields and vocabulary",
             )
-        return self._given(tensors)
+        return self._assign_tensors(tensors)
 
     def tensors(self) -> StateDict:
         """All values by name, each once (a head that reads the embedding's table has none of its own), for saving."""
@@ -109,16 +114,16 @@ class Model(nn.Module):
     def is_random(self) -> bool:
         """Whether training draws numbers: dropout does, and a softmax that is learned from a sample."""
         return any(
-            (isinstance(part, nn.Dropout) and part.p > 0)
-            or (isinstance(part, LMHead | AdaptiveSoftmax) and part.draws > 0)
-            for part in self.modules()
+            (isinstance(module, nn.Dropout) and module.p > 0)
+            or (isinstance(module, LMHead | AdaptiveSoftmax) and module.draws > 0)
+            for module in self.modules()
         )
 
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _given(self, tensors: Mapping[str, Tensor]) -> Model:
+    def _assign_tensors(self, tensors: Mapping[str, Tensor]) -> Model:
         for prefix, module in self.named_modules():
             for name, old in list(module.named_parameters(recurse=False)):
                 value = tensors[f"{prefix}.{name}" if prefix else name]

@@ -39,8 +39,8 @@ class WordEmbedding(TokenVectors):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(T,) → (T, m)."""
-        found = self.token(tokens)
-        return found if self.scale == 1.0 else found * self.scale
+        vectors = self.token(tokens)
+        return vectors if self.scale == 1.0 else vectors * self.scale
 
 
 class NNLMEncoder(Encoder):
@@ -53,7 +53,7 @@ class NNLMEncoder(Encoder):
     inner   units of the layer
     """
 
-    sees, depth, context = "past", 1, None  # rows of any length can be read
+    sees, depth, max_length = "past", 1, None  # rows of any length can be read
     embedding: WordEmbedding
 
     def __init__(self, embedding: WordEmbedding, *, window: int, inner: int, end: int) -> None:
@@ -77,26 +77,26 @@ class NNLMEncoder(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> NNLMStates:
-        """`kept` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
+        """`positions` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         vectors = self.embedding(tokens)
-        places = self.window_positions(tokens, rows)
+        windows = self.window_positions(tokens, rows)
         x = self.window_vectors(
-            torch.cat((vectors, self.start_vector(tokens))), places if kept is None else places[kept]
+            torch.cat((vectors, self.start_vector(tokens))), windows if positions is None else windows[positions]
         )
-        return NNLMStates([vectors, self.hidden_layer(x)], rows, kept, windows=x)
+        return NNLMStates([vectors, self.hidden_layer(x)], rows, positions, windows=x)
 
     def window_positions(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """(T, k) where the words of each token's window stand, the token itself last; T: no longer in its document."""
         count, device = len(tokens), tokens.device
-        here = torch.arange(count, device=device)
+        positions = torch.arange(count, device=device)
         sizes = torch.tensor(lengths, device=device)
-        begins = (sizes.cumsum(0) - sizes).repeat_interleave(sizes, output_size=count)
-        begins = torch.where(tokens == self.end, here, begins).cummax(0).values
-        back = here[:, None] - torch.arange(self.window - 1, -1, -1, device=device)
-        return torch.where(back >= begins[:, None], back, count)
+        starts = (sizes.cumsum(0) - sizes).repeat_interleave(sizes, output_size=count)
+        starts = torch.where(tokens == self.end, positions, starts).cummax(0).values
+        indices = positions[:, None] - torch.arange(self.window - 1, -1, -1, device=device)
+        return torch.where(indices >= starts[:, None], indices, count)
 
     def start_vector(self, tokens: Tensor) -> Tensor:
         """(1, m) what stands before the beginning of a document."""
@@ -131,8 +131,10 @@ class NNLMHead(nn.Module):
 
     def loss(self, states: NNLMStates, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
-        asked = (target >= 0).nonzero().squeeze(1)
-        return self.softmax.cost(self.read(states.last_at(asked), states.select_windows(asked)), target[asked])
+        supervised = (target >= 0).nonzero().squeeze(1)
+        return self.softmax.cost(
+            self.read(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
+        )
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return None if target is None else (target >= 0).nonzero().squeeze(1)

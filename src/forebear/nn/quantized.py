@@ -34,15 +34,17 @@ from forebear.nn.layers import DeferredEmbedding, DeferredLinear
 LARGEST = 127  # of the integers that weights become
 _ENGINE = threading.Lock()  # of torch's setting, which all threads share
 SMALLEST = 1e-30  # a token whose numbers are all the same has some step
-_AS_ROWS: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)  # of torch itself, for its packed matrices
+_PER_CHANNEL_TENSOR: Any = getattr(
+    torch, "_make_per_channel_quantized_tensor", None
+)  # of torch itself, for its packed matrices
 FEW = 64  # rows; of more, the product takes far longer than the calls around it
 
 
 def quantized_copy(model: Any) -> Any:
     """The same model, with the weights of its encoder as integers."""
-    made = copy.deepcopy(model)
-    quantize_layers(made.encoder)
-    return made.load(quantised_tensors(made, model.tensors())).eval()
+    copied = copy.deepcopy(model)
+    quantize_layers(copied.encoder)
+    return copied.load(quantised_tensors(copied, model.tensors())).eval()
 
 
 def quantize_layers(model: nn.Module) -> None:
@@ -60,15 +62,15 @@ def quantize_layers(model: nn.Module) -> None:
 
 def quantised_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a model of integers takes, out of the tensors of the same model of floats."""
-    made = dict(tensors)
+    converted = dict(tensors)
     for name, module in model.named_modules():
         if isinstance(module, _QuantizedMatrix):
-            made[f"{name}.weight"], made[f"{name}.scale"] = integers(tensors[f"{name}.weight"].float())
-    return made
+            converted[f"{name}.weight"], converted[f"{name}.scale"] = integers(tensors[f"{name}.weight"].float())
+    return converted
 
 
 def integers(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """(out, in) floats → the same as integers, and the (out,) scales by which they are to be multiplied."""
+    """(out, in) floats → the same as integers, and the (out,) scales by which they are to be multiply_rows."""
     scale = weight.abs().amax(1).clamp_min(SMALLEST) / LARGEST
     return (weight / scale[:, None]).round_().to(torch.int8), scale
 
@@ -103,20 +105,20 @@ class _QuantizedMatrix(nn.Module):
             return lambda x: self.times(x, bias)
         from forebear.kernels.int8 import bfloat16_to_float32, float32_to_bfloat16
 
-        packed, into, back = self.packed, float32_to_bfloat16(), bfloat16_to_float32()
+        packed, quantize, dequantize = self.packed, float32_to_bfloat16(), bfloat16_to_float32()
         multiply, sums = packed.multiply, packed.sums.numpy()
-        added = np.zeros(len(sums), np.float32) if bias is None else bias.detach().numpy()
-        most, least = np.float32(levels()), np.float32(SMALLEST)
+        offsets = np.zeros(len(sums), np.float32) if bias is None else bias.detach().numpy()
+        max_level, min_step = np.float32(levels()), np.float32(SMALLEST)
 
-        def multiplied(x: Tensor) -> Tensor:
+        def multiply_rows(x: Tensor) -> Tensor:
             if len(x) > FEW:
                 return self.times(x, bias)
             ends = np.empty((len(x), 2), np.float32)
-            found = multiply(torch.from_numpy(into(x.numpy(), most, least, ends)))
-            back(found.numpy(), ends, sums, added)
+            found = multiply(torch.from_numpy(quantize(x.numpy(), max_level, min_step, ends)))
+            dequantize(found.numpy(), ends, sums, offsets)
             return found
 
-        return multiplied
+        return multiply_rows
 
 
 class QuantizedLinear(_QuantizedMatrix):
@@ -162,7 +164,7 @@ class _PackedMatrix:
     """A matrix as the engine wants it, and the sums of its rows."""
 
     weight: Tensor
-    multiply: Callable[[Tensor], Tensor]  # q is rounded, then multiplied
+    multiply: Callable[[Tensor], Tensor]  # q is rounded, then multiply_rows
     sums: Tensor
 
     @classmethod
@@ -176,16 +178,16 @@ def engine(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     if not has_fbgemm(weight.device.type):
         return lambda q: product_in_floats(q, weight, scale)
     with _ENGINE:
-        kept = torch.backends.quantized.engine
+        previous = torch.backends.quantized.engine
         try:
             torch.backends.quantized.engine = "fbgemm"  # torch asks for it by a setting that holds everywhere
             zeros = torch.zeros(len(weight), dtype=torch.int64)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch moves tensors of this kind elsewhere: see has_fbgemm
-                rows = _AS_ROWS(weight, scale.double(), zeros, 0)
+                rows = _PER_CHANNEL_TENSOR(weight, scale.double(), zeros, 0)
             packed = torch.ops.quantized.linear_prepack(rows, None)
         finally:
-            torch.backends.quantized.engine = kept
+            torch.backends.quantized.engine = previous
     multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
     return lambda q: multiply(q, 1.0, 0, packed)
 
@@ -206,8 +208,8 @@ def levels() -> int:
 
 
 @cache
-def has_fbgemm(kind: str) -> bool:
+def has_fbgemm(device_type: str) -> bool:
     """Whether the engine is there for tensors on this kind of device."""
-    known = _AS_ROWS is not None
-    known = known and hasattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32")
-    return kind == "cpu" and known and "fbgemm" in torch.backends.quantized.supported_engines
+    is_available = _PER_CHANNEL_TENSOR is not None
+    is_available = is_available and hasattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    return device_type == "cpu" and is_available and "fbgemm" in torch.backends.quantized.supported_engines

@@ -63,14 +63,14 @@ class RecurrentLayer(nn.Module, ABC):
     ) -> tuple[Tensor, RecurrentState]:
         """(T, inputs) → (T, out), and the state in which each row is left; None: rows begin with zeros."""
         order = time_order(lengths, self.backward, x.device)
-        given = self.zero_state(len(lengths), x) if state is None else state
-        sorted_state = tuple(part[order.rows] for part in given)
+        initial_state = self.zero_state(len(lengths), x) if state is None else state
+        sorted_state = tuple(tensor[order.rows] for tensor in initial_state)
         if type(self.state) is DeferredLinear:
             weight = self.weight_dropout(self.state.weight)
-            out, parts = self.scanned(x[order.positions], order, weight, sorted_state)
+            out, state_parts = self.scanned(x[order.positions], order, weight, sorted_state)
         else:  # layers of another class, such as small integers, are called as they are
-            out, parts = self.stepped(x[order.positions], order, sorted_state)
-        ends = tuple(part[order.ends] for part in (out, *parts))
+            out, state_parts = self.stepped(x[order.positions], order, sorted_state)
+        ends = tuple(tensor[order.ends] for tensor in (out, *state_parts))
         return out[order.back], ends
 
     @abstractmethod
@@ -86,13 +86,13 @@ class RecurrentLayer(nn.Module, ABC):
 
     def stepped(self, x: Tensor, order: TimeOrder, state: RecurrentState) -> tuple[Tensor, tuple[Tensor, ...]]:
         """`scanned` by `step`, all rows that are still being read at once."""
-        found, at = [], 0
+        states, start = [], 0
         for size in order.sizes:
-            state = self.step(x[at : at + size], tuple(part[:size] for part in state))[1]
-            found.append(state)
-            at += size
-        out, *parts = (torch.cat(part) for part in zip(*found, strict=True))
-        return out, tuple(parts)
+            state = self.step(x[start : start + size], tuple(tensors[:size] for tensors in state))[1]
+            states.append(state)
+            start += size
+        out, *state_parts = (torch.cat(tensors) for tensors in zip(*states, strict=True))
+        return out, tuple(state_parts)
 
     def zero_state(self, rows: int, like: Tensor) -> RecurrentState:
         """The state of rows of which nothing was read."""
@@ -103,15 +103,15 @@ class RecurrentLayer(nn.Module, ABC):
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """`forward`, token by token: its readable twin."""
-        found = x.new_empty(len(x), self.out)
-        first, ends = 0, []
+        outputs = x.new_empty(len(x), self.out)
+        offset, ends = 0, []
         for row, length in enumerate(lengths):
-            here = self.zero_state(1, x) if state is None else tuple(part[row : row + 1] for part in state)
-            for place in reversed(range(length)) if self.backward else range(length):
-                found[first + place], here = self.step(x[None, first + place], here)
-            ends.append(here)
-            first += length
-        return found, tuple(torch.cat(parts) for parts in zip(*ends, strict=True))
+            row_state = self.zero_state(1, x) if state is None else tuple(tensor[row : row + 1] for tensor in state)
+            for position in reversed(range(length)) if self.backward else range(length):
+                outputs[offset + position], row_state = self.step(x[None, offset + position], row_state)
+            ends.append(row_state)
+            offset += length
+        return outputs, tuple(torch.cat(tensors) for tensors in zip(*ends, strict=True))
 
 
 class ElmanLayer(RecurrentLayer):
@@ -125,7 +125,9 @@ class ElmanLayer(RecurrentLayer):
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         bias = self.input.bias
-        return _by_torch(torch.rnn_tanh, x, order, state, (self.input.weight, weight, bias, torch.zeros_like(bias))), ()
+        return _run_torch_rnn(
+            torch.rnn_tanh, x, order, state, (self.input.weight, weight, bias, torch.zeros_like(bias))
+        ), ()
 
 
 class GRULayer(RecurrentLayer):
@@ -139,16 +141,16 @@ class GRULayer(RecurrentLayer):
 
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         (h,) = state
-        (r, z, n), (by_r, by_z, by_n) = self.input(x).chunk(3, 1), self.state(h).chunk(3, 1)
-        r, z = torch.sigmoid(r + by_r), torch.sigmoid(z + by_z)
-        h = (1 - z) * torch.tanh(n + r * by_n) + z * h
+        (r, z, n), (state_r, state_z, state_n) = self.input(x).chunk(3, 1), self.state(h).chunk(3, 1)
+        r, z = torch.sigmoid(r + state_r), torch.sigmoid(z + state_z)
+        h = (1 - z) * torch.tanh(n + r * state_n) + z * h
         return h, (h,)
 
     def scanned(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         weights = (self.input.weight, weight, self.input.bias, self.state.bias)
-        return _by_torch(torch.gru, x, order, state, weights), ()
+        return _run_torch_rnn(torch.gru, x, order, state, weights), ()
 
 
 class LSTMLayer(RecurrentLayer):
@@ -163,11 +165,11 @@ class LSTMLayer(RecurrentLayer):
 
     gates, parts = 4, 2
 
-    def __init__(self, inputs: int, width: int, **how: Any) -> None:
-        super().__init__(inputs, width, **how)
-        first = torch.zeros(4, width)
-        first[1] = torch.linspace(*LASTING, width).log()
-        set_initial_values(self.input, bias=first.flatten())
+    def __init__(self, inputs: int, width: int, **options: Any) -> None:
+        super().__init__(inputs, width, **options)
+        bias = torch.zeros(4, width)
+        bias[1] = torch.linspace(*LASTING, width).log()
+        set_initial_values(self.input, bias=bias.flatten())
 
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         h, c = state
@@ -183,25 +185,32 @@ class LSTMLayer(RecurrentLayer):
     def scanned(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        gates, *begin = (one.to(weight.dtype) for one in (self.input(x), *state))  # only that product has fewer bits
+        gates, *initial_state = (
+            tensor.to(weight.dtype) for tensor in (self.input(x), *state)
+        )  # only that product has fewer bits
         project = None if self.project is None else self.project.weight
-        out, cells = LSTMScan.apply(gates, weight, project, *begin, order.sizes, self.clips)  # pyright: ignore
+        out, cells = LSTMScan.apply(gates, weight, project, *initial_state, order.sizes, self.clips)  # pyright: ignore
         return out, (cells,)
 
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Rows of one length and a plain cell are left to torch, whose processor library does all in one."""
-        plain = self.project is None and not self.clips.cell
-        if not plain or len(set(lengths)) > 1 or x.dtype != torch.float32 or type(self.state) is not DeferredLinear:
+        is_standard = self.project is None and not self.clips.cell
+        if (
+            not is_standard
+            or len(set(lengths)) > 1
+            or x.dtype != torch.float32
+            or type(self.state) is not DeferredLinear
+        ):
             return super().forward(x, lengths, state)
         rows, bias = len(lengths), self.input.bias
-        laid = x.view(rows, -1, self.inputs)
-        laid = (laid.flip(1) if self.backward else laid).transpose(0, 1)
-        given = self.zero_state(rows, x) if state is None else state
+        inputs = x.view(rows, -1, self.inputs)
+        inputs = (inputs.flip(1) if self.backward else inputs).transpose(0, 1)
+        initial_state = self.zero_state(rows, x) if state is None else state
         weights = [self.input.weight, self.weight_dropout(self.state.weight), bias, torch.zeros_like(bias)]
-        begin = [part[None] for part in given]
-        out, h, c = torch.lstm(laid, begin, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
+        initial_parts = [tensor[None] for tensor in initial_state]
+        out, h, c = torch.lstm(inputs, initial_parts, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
         out = out.transpose(0, 1)
         return (out.flip(1) if self.backward else out).reshape(len(x), -1), (h[0], c[0])
 
@@ -209,27 +218,29 @@ class LSTMLayer(RecurrentLayer):
 CELLS: dict[str, type[RecurrentLayer]] = {"rnn": ElmanLayer, "lstm": LSTMLayer, "gru": GRULayer}
 
 
-def _by_torch(way: object, x: Tensor, order: TimeOrder, state: RecurrentState, weights: Sequence[Tensor]) -> Tensor:
+def _run_torch_rnn(
+    rnn_function: object, x: Tensor, order: TimeOrder, state: RecurrentState, weights: Sequence[Tensor]
+) -> Tensor:
     """torch's own recurrence over rows laid out by time."""
     sizes = torch.tensor(order.sizes)
-    return way(x, sizes, state[0][None], list(weights), True, 1, 0.0, False, False)[0]  # pyright: ignore[reportCallIssue]
+    return rnn_function(x, sizes, state[0][None], list(weights), True, 1, 0.0, False, False)[0]  # pyright: ignore[reportCallIssue]
 
 
 class LockedDropout(nn.Module):
     """Of all tokens of a row the same numbers are left out (Gal and Ghahramani 2016): else what a recurrence holds
     would be disturbed at every step."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.drop = nn.Dropout(share)
+        self.drop = nn.Dropout(rate)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         if not self.training or not self.drop.p:
             return x
-        kept = self.drop(x.new_ones(len(lengths), x.shape[1]))
+        mask = self.drop(x.new_ones(len(lengths), x.shape[1]))
         if len(set(lengths)) == 1:
-            return (x.view(len(lengths), -1, x.shape[1]) * kept[:, None]).view_as(x)
-        return x * kept.repeat_interleave(torch.tensor(lengths, device=x.device), 0)
+            return (x.view(len(lengths), -1, x.shape[1]) * mask[:, None]).view_as(x)
+        return x * mask.repeat_interleave(torch.tensor(lengths, device=x.device), 0)
 
 
 class RecurrentStack(nn.ModuleList):
@@ -240,34 +251,37 @@ class RecurrentStack(nn.ModuleList):
 
     def __init__(self, layers: Sequence[RecurrentLayer], *, dropout: float = 0.0, skip: bool = False) -> None:
         super().__init__(layers)
-        self.skip, self._drop = skip, (LockedDropout(dropout),)  # in a tuple: a list of layers holds layers alone
+        self.skip, self._layer_dropout = (
+            skip,
+            (LockedDropout(dropout),),
+        )  # in a tuple: a list of layers holds layers alone
 
     def train(self, mode: bool = True) -> RecurrentStack:
-        self._drop[0].train(mode)
+        self._layer_dropout[0].train(mode)
         return super().train(mode)
 
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None = None
     ) -> tuple[list[Tensor], list[RecurrentState]]:
         """(T, inputs) → what each layer gives, and the state each is left in."""
-        found: list[Tensor] = []
-        left: list[RecurrentState] = []
+        outputs: list[Tensor] = []
+        final_states: list[RecurrentState] = []
         for number, layer in enumerate(self.each()):
-            x = self._drop[0](x, lengths) if number else x
+            x = self._layer_dropout[0](x, lengths) if number else x
             y, state = layer(x, lengths, None if states is None else states[number])
             x = x + y if self.skip and number else y
-            found.append(x)
-            left.append(state)
-        return found, left
+            outputs.append(x)
+            final_states.append(state)
+        return outputs, final_states
 
     def step(self, x: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
         """One more token of each row: (B, inputs) → (B, out) of the last layer, and all states."""
-        left: list[RecurrentState] = []
+        new_states: list[RecurrentState] = []
         for number, (layer, state) in enumerate(zip(self.each(), states, strict=True)):
             y, state = layer.step(x, state)
             x = x + y if self.skip and number else y
-            left.append(state)
-        return x, left
+            new_states.append(state)
+        return x, new_states
 
     def zero_state(self, rows: int, like: Tensor) -> list[RecurrentState]:
         return [layer.zero_state(rows, like) for layer in self.each()]
@@ -290,7 +304,7 @@ class RecurrentEncoder(Encoder):
     gradient is not.
     """
 
-    sees, context = "past", None
+    sees, max_length = "past", None
     embedding: WordEmbedding | CharCNNEmbedding
     carried: BPTTState
 
@@ -331,18 +345,18 @@ class RecurrentEncoder(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
         streams: Tensor | None = None,
         fresh: Tensor | None = None,
     ) -> States:
         """`streams` (B,) numbers what each row goes on with, `fresh` tells where it begins anew."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.drop(self.input_vectors(tokens), rows)
-        carries = self.training and streams is not None and fresh is not None
-        states = self.carried.states_for(streams, fresh, self.layers.zero_state(len(rows), x)) if carries else None  # pyright: ignore[reportArgumentType]
-        layers, left = self.layers(x, rows, states)
-        if carries:
-            self.carried.stage(streams, left)  # pyright: ignore[reportArgumentType]
+        is_continued = self.training and streams is not None and fresh is not None
+        states = self.carried.states_for(streams, fresh, self.layers.zero_state(len(rows), x)) if is_continued else None  # pyright: ignore[reportArgumentType]
+        layers, final_states = self.layers(x, rows, states)
+        if is_continued:
+            self.carried.stage(streams, final_states)  # pyright: ignore[reportArgumentType]
         return States([x, *layers[:-1], self.drop(layers[-1], rows)], rows)
 
     def input_vectors(self, tokens: Tensor) -> Tensor:
@@ -364,8 +378,8 @@ class RecurrentEncoder(Encoder):
         self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
     ) -> tuple[Tensor, list[RecurrentState]]:
         """(T, D) what heads read of rows that go on from these states, and the states they are left in."""
-        layers, left = self.layers(self.embedding(tokens), lengths, states)
-        return layers[-1], left
+        layers, final_states = self.layers(self.embedding(tokens), lengths, states)
+        return layers[-1], final_states
 
 
 # Two language models over the same words: one reads on, one reads back, and neither knows what the other has read.
@@ -378,7 +392,7 @@ class BiLMEncoder(Encoder):
     borders  the tokens that begin and end a text
     """
 
-    sees, context = "all", None
+    sees, max_length = "all", None
     embedding: WordEmbedding | CharCNNEmbedding
 
     def __init__(
@@ -414,7 +428,7 @@ class BiLMEncoder(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         return States(self.run_layers(tokens, rows)[0], rows)
@@ -428,12 +442,12 @@ class BiLMEncoder(Encoder):
         """All layers, and the states in which both ways are left; they may go on from those of other rows, as the
         published program does."""
         x = self.drop(self.embedding(tokens), lengths)
-        onward, left = self.onward(x, lengths, None if states is None else states[0])
-        back, begun = self.back(x, lengths, None if states is None else states[1])
-        pairs = zip((x, *onward[:-1]), (x, *back[:-1]), strict=True)
+        forward, forward_states = self.onward(x, lengths, None if states is None else states[0])
+        backward, backward_states = self.back(x, lengths, None if states is None else states[1])
+        pairs = zip((x, *forward[:-1]), (x, *backward[:-1]), strict=True)
         layers = [torch.cat(pair, 1) for pair in pairs]
-        layers.append(torch.cat((self.drop(onward[-1], lengths), self.drop(back[-1], lengths)), 1))
-        return layers, (left, begun)
+        layers.append(torch.cat((self.drop(forward[-1], lengths), self.drop(backward[-1], lengths)), 1))
+        return layers, (forward_states, backward_states)
 
     def state_size(self, length: int) -> int:
         """Numbers that are kept of a row while it is continued, however long it is."""
@@ -447,8 +461,8 @@ class BiLMEncoder(Encoder):
         self, tokens: Tensor, lengths: tuple[int, ...], states: Sequence[RecurrentState] | None
     ) -> tuple[Tensor, list[RecurrentState]]:
         """(T, D) what the head `next` reads of rows that go on from these states, and those they are left in."""
-        layers, left = self.onward(self.embedding(tokens), lengths, states)
-        return layers[-1], left
+        layers, final_states = self.onward(self.embedding(tokens), lengths, states)
+        return layers[-1], final_states
 
     @property
     def layers(self) -> RecurrentStack:

@@ -45,8 +45,10 @@ class BidirectionalLayer(nn.Module):
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, RecurrentState]:
         """(T, inputs) → (T, inner), and the states in which either end is reached."""
-        (ahead, last), (back, first) = (half(x, lengths) for half in self.halves)
-        return torch.cat((ahead, back), 1), tuple(torch.cat(both, 1) for both in zip(last, first, strict=True))
+        (forward, forward_end), (backward, backward_end) = (half(x, lengths) for half in self.halves)
+        return torch.cat((forward, backward), 1), tuple(
+            torch.cat(pair, 1) for pair in zip(forward_end, backward_end, strict=True)
+        )
 
 
 class Seq2SeqEncoder(nn.Module):
@@ -98,8 +100,8 @@ class Seq2SeqDecoder(nn.Module):
         self.embedding, self.depth, self.inner, self.dropout = embedding, depth, inner, LockedDropout(dropout)
         self.scored = None if scored is embedding else scored
         self.layers = nn.ModuleList(LSTMLayer(inner if number else embedding.width, inner) for number in range(depth))
-        alike = look is not None or inner == scored.width
-        self.narrow = None if alike else deferred_linear(inner, scored.width, bias=False)
+        is_same_size = look is not None or inner == scored.width
+        self.narrow = None if is_same_size else deferred_linear(inner, scored.width, bias=False)
         self.look = look
 
     def forward(
@@ -141,16 +143,16 @@ class GlobalAttention(nn.Module):
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:
         """(T, inner), and the (S, inner) of what was read → (T, D)."""
-        found = self.weighed(x, lengths, memory, memory_lengths)[0]
-        return torch.tanh(self.found(only(found, lengths)) + self.own(x))
+        context = self.weighed(x, lengths, memory, memory_lengths)[0]
+        return torch.tanh(self.found(only(context, lengths)) + self.own(x))
 
     def weighed(
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
         """(B, n, inner) what each row's tokens find, by (B, n, m) weights; both padded where rows are shorter."""
-        there = standing(memory_lengths)
+        memory_mask = standing(memory_lengths)
         queries, keys = padded(x, lengths), padded(memory, memory_lengths)
-        allowed = None if there.all() else there[:, None].to(x.device)
+        allowed = None if memory_mask.all() else memory_mask[:, None].to(x.device)
         return attend_with_scores(self.similarity(queries, keys), keys, allowed)
 
 
@@ -174,7 +176,7 @@ class RecurrentEncoderDecoder(Encoder):
         return self.writer.depth
 
     @property
-    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.embedding.positions
 
     def state_size(self, length: int) -> int:
@@ -187,12 +189,12 @@ class RecurrentEncoderDecoder(Encoder):
         lengths: Tensor | Sequence[int],
         source: Tensor,
         source_lengths: Tensor | Sequence[int],
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
-        """Row i is written from row i of the `source`. Every token is asked about, whatever is `kept`."""
-        rows, read = to_lengths(lengths), to_lengths(source_lengths)
-        memory, ends = self.reader(source, read)
-        return self.writer(tokens, rows, ends, memory, read)
+        """Row i is written from row i of the `source`. Every token is asked about, whatever is `positions`."""
+        rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        memory, ends = self.reader(source, memory_lengths)
+        return self.writer(tokens, rows, ends, memory, memory_lengths)
 
 
 class AttentionEncoderDecoder(RecurrentEncoderDecoder):
@@ -212,13 +214,13 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         source_lengths: Tensor | Sequence[int],
     ) -> dict[str, list[list[Tensor]]]:
         """Where tokens look, for study: "cross" has one layer with the (1, n, m) weights of each row."""
-        rows, read = to_lengths(lengths), to_lengths(source_lengths)
-        memory, ends = self.reader(source, read)
+        rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        memory, ends = self.reader(source, memory_lengths)
         state, look = self.writer.states(tokens, rows, ends)[-1], self.writer.look
         assert look is not None
-        weights = look.weighed(state, rows, memory, read)[1]
-        cut = zip(weights, rows, read, strict=True)
-        return {"cross": [[one[None, :length, :seen] for one, length, seen in cut]]}
+        weights = look.weighed(state, rows, memory, memory_lengths)[1]
+        row_weights = zip(weights, rows, memory_lengths, strict=True)
+        return {"cross": [[row[None, :length, :source_length] for row, length, source_length in row_weights]]}
 
 
 def standing(lengths: Sequence[int]) -> Tensor:
@@ -228,17 +230,17 @@ def standing(lengths: Sequence[int]) -> Tensor:
 
 def padded(x: Tensor, lengths: Sequence[int]) -> Tensor:
     """(T, D) → (B, n, D), zeros behind shorter rows: for attention alone, which then takes all rows in one call."""
-    here = standing(lengths)
-    if not here.all():
-        places = here.flatten().nonzero().squeeze(1).to(x.device)
-        x = x.new_zeros((here.numel(), x.shape[1])).index_copy(0, places, x)
-    return x.view(*here.shape, -1)
+    mask = standing(lengths)
+    if not mask.all():
+        positions = mask.flatten().nonzero().squeeze(1).to(x.device)
+        x = x.new_zeros((mask.numel(), x.shape[1])).index_copy(0, positions, x)
+    return x.view(*mask.shape, -1)
 
 
 def only(x: Tensor, lengths: Sequence[int]) -> Tensor:
     """(B, n, D) → (T, D), the way back."""
-    here, flat = standing(lengths).flatten(), x.flatten(0, 1)
-    return flat if here.all() else flat.index_select(0, here.nonzero().squeeze(1).to(x.device))
+    mask, flat = standing(lengths).flatten(), x.flatten(0, 1)
+    return flat if mask.all() else flat.index_select(0, mask.nonzero().squeeze(1).to(x.device))
 
 
 # How likely given translations are, token by token, by any network that reads one text and writes another.
@@ -248,21 +250,21 @@ def teacher_forced_log_probs(
     model: Model, head: LMHead, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int
 ) -> list[np.ndarray]:
     """log P of each token of each target given its source and those before it; `start` is seen before the first."""
-    found: list[np.ndarray] = [np.empty(0)] * len(targets)
+    log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
     for batch in length_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
-        read, written = [sources[number] for number in batch], [targets[number] for number in batch]
-        seen = [np.concatenate(([start], target[:-1])) for target in written]
-        lengths = [len(target) for target in written]
+        source_rows, target_rows = [sources[number] for number in batch], [targets[number] for number in batch]
+        decoder_inputs = [np.concatenate(([start], target[:-1])) for target in target_rows]
+        lengths = [len(target) for target in target_rows]
         states = model.encoder(
-            to_tensor(model, np.concatenate(seen)),
+            to_tensor(model, np.concatenate(decoder_inputs)),
             lengths,
-            to_tensor(model, np.concatenate(read)),
-            [len(source) for source in read],
+            to_tensor(model, np.concatenate(source_rows)),
+            [len(source) for source in source_rows],
         )
-        scores = head.log_probs(states.last, to_tensor(model, np.concatenate(written)))
-        for number, part in zip(batch, scores.float().cpu().split(lengths), strict=True):
-            found[number] = part.numpy()
-    return found
+        scores = head.log_probs(states.last, to_tensor(model, np.concatenate(target_rows)))
+        for number, row_scores in zip(batch, scores.float().cpu().split(lengths), strict=True):
+            log_probs[number] = row_scores.numpy()
+    return log_probs
 
 
 # What a recurrent network that was taught translations can be asked: how likely one is, and to write one by tokens.
@@ -287,7 +289,7 @@ class RecurrentSeq2Seq:
     @property
     def max_length(self) -> int:
         """Tokens of a source; what is written may be of any length."""
-        return self.encoder.context
+        return self.encoder.max_length
 
     @torch.inference_mode()
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
@@ -324,18 +326,18 @@ class PackedRecurrentDecoder:
 
     @cached_property
     def _for_one_row(self) -> tuple[list[Gates], LinearFn, LinearFn]:
-        return self._laid_out(pack_for_vector)
+        return self._pack_layers(pack_for_vector)
 
     @cached_property
     def _for_rows(self) -> tuple[list[Gates], LinearFn, LinearFn]:
-        return self._laid_out(pack_for_matrix)
+        return self._pack_layers(pack_for_matrix)
 
     @torch.inference_mode()
-    def _laid_out(self, lay: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
+    def _pack_layers(self, pack: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
         writer = self.writer
-        last = writer.narrow if writer.look is None else writer.look.own
-        out = _same if last is None else packed_linear(last, lay)
-        return [_gates(layer, lay) for layer in writer.layers], out, packed_lm_head(self.head, lay)
+        output_layer = writer.narrow if writer.look is None else writer.look.own
+        output = _identity if output_layer is None else packed_linear(output_layer, pack)
+        return [_gates(layer, pack) for layer in writer.layers], output, packed_lm_head(self.head, pack)
 
 
 class Seq2SeqDecodingState:
@@ -344,9 +346,9 @@ class Seq2SeqDecodingState:
     def __init__(
         self, decoder: PackedRecurrentDecoder, states: Sequence[RecurrentState], looked_at: AttentionCache | None
     ) -> None:
-        self._decoder, self._looked_at = decoder, looked_at
+        self._decoder, self._attention_cache = decoder, looked_at
         self._states = list(states)
-        self._taken: np.ndarray | None = None
+        self._pending_ids: np.ndarray | None = None
 
     def next_logits(self) -> np.ndarray:
         """(B, V) logits of the next token."""
@@ -354,31 +356,31 @@ class Seq2SeqDecodingState:
             self._step()
             h = self._states[-1][0]
             _, out, vocabulary = self._decoder.laid_out(len(h))
-            x = out(h) if self._looked_at is None else torch.tanh(self._looked_at.attend(h) + out(h))
+            x = out(h) if self._attention_cache is None else torch.tanh(self._attention_cache.attend(h) + out(h))
             return vocabulary(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
         with torch.inference_mode():
             self._step()
-        self._taken = np.asarray(ids, dtype=np.int64)
+        self._pending_ids = np.asarray(ids, dtype=np.int64)
 
     def select(self, rows: np.ndarray) -> None:
-        chosen = np.arange(len(self._states[0][0]))[np.asarray(rows)]
-        self._taken = None if self._taken is None else self._taken[chosen]
+        row_ids = np.arange(len(self._states[0][0]))[np.asarray(rows)]
+        self._pending_ids = None if self._pending_ids is None else self._pending_ids[row_ids]
         with torch.inference_mode():
-            picked = torch.from_numpy(chosen).to(self._states[0][0].device)
-            self._states = [tuple(part[picked] for part in state) for state in self._states]
-            if self._looked_at is not None:
-                self._looked_at.select(chosen)
+            row_tensor = torch.from_numpy(row_ids).to(self._states[0][0].device)
+            self._states = [tuple(tensor[row_tensor] for tensor in state) for state in self._states]
+            if self._attention_cache is not None:
+                self._attention_cache.select(row_ids)
 
     def _step(self) -> None:
         """Reads the token that was taken last, if it was not read yet."""
-        if self._taken is None:
+        if self._pending_ids is None:
             return
-        layers, _, _ = self._decoder.laid_out(len(self._taken))
-        ids = torch.from_numpy(self._taken).to(self._states[0][0].device)
+        layers, _, _ = self._decoder.laid_out(len(self._pending_ids))
+        ids = torch.from_numpy(self._pending_ids).to(self._states[0][0].device)
         embedding = self._decoder.writer.embedding
-        x, self._taken = embedding.token(ids) * embedding.scale, None
+        x, self._pending_ids = embedding.token(ids) * embedding.scale, None
         for number, gates in enumerate(layers):
             h, c = self._states[number]
             i, f, g, o = gates(x, h).chunk(4, 1)
@@ -393,35 +395,35 @@ class AttentionCache:
     def __init__(self, look: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
         """`memory` (T, inner) of all tokens of the sources, which have these lengths."""
         self._look, self._sources = look, SourceRows(lengths, memory.device)
-        here = self._sources.here
-        self._allowed = None if here.all() else here[:, None].to(memory.device)  # (S, 1, m)
-        self._keyed = look.similarity.keyed(self._sources.padded(memory))
+        mask = self._sources.here
+        self._allowed = None if mask.all() else mask[:, None].to(memory.device)  # (S, 1, m)
+        self._projected_keys = look.similarity.keyed(self._sources.padded(memory))
         self._values = self._sources.padded(look.found(memory))  # (S, m, D)
 
     def attend(self, h: Tensor) -> Tensor:
         """(B, inner) states → (B, D): what they find, and as it is added to the output."""
-        scores = self._look.similarity.scores(self._sources.gather(h), self._keyed)
+        scores = self._look.similarity.scores(self._sources.gather(h), self._projected_keys)
         return self._sources.scattered(attend_with_scores(scores, self._values, self._allowed)[0])
 
     def select(self, rows: np.ndarray) -> None:
         """As the rows themselves are kept; sources that have none left are forgotten."""
-        left = self._sources.select(rows)
-        if left is not None:
-            self._keyed, self._values = self._keyed[left], self._values[left]
-            self._allowed = None if self._allowed is None else self._allowed[left]
+        remaining = self._sources.select(rows)
+        if remaining is not None:
+            self._projected_keys, self._values = self._projected_keys[remaining], self._values[remaining]
+            self._allowed = None if self._allowed is None else self._allowed[remaining]
 
 
-def _gates(layer: nn.Module, lay: PackFn) -> Gates:
+def _gates(layer: nn.Module, pack: PackFn) -> Gates:
     """Both products of a layer as one, where they are of the class we know."""
     assert isinstance(layer, LSTMLayer)
     if type(layer.input) is DeferredLinear and type(layer.state) is DeferredLinear:
-        both = lay(torch.cat((layer.input.weight, layer.state.weight), 1), layer.input.bias)
-        return lambda x, h: both(torch.cat((x, h), 1))
-    coming, going = packed_linear(layer.input, lay), packed_linear(layer.state, lay)
-    return lambda x, h: coming(x) + going(h)
+        product = pack(torch.cat((layer.input.weight, layer.state.weight), 1), layer.input.bias)
+        return lambda x, h: product(torch.cat((x, h), 1))
+    input_product, state_product = packed_linear(layer.input, pack), packed_linear(layer.state, pack)
+    return lambda x, h: input_product(x) + state_product(h)
 
 
-def _same(x: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
     return x
 
 
@@ -445,7 +447,7 @@ class TransformerSeq2Seq:
 
     @property
     def max_length(self) -> int:
-        return self.encoder.context
+        return self.encoder.max_length
 
     @torch.inference_mode()
     def score(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
@@ -456,9 +458,9 @@ class TransformerSeq2Seq:
     def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> TransformerDecodingState:
         """A row for each source, of which nothing is written yet but `start`; up to `room` tokens will be."""
         lengths = [len(source) for source in sources]
-        read = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last
+        source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last
         layers, _ = self._decoder.run_layers(len(sources))
-        memory = EncoderMemory(layers, read, lengths, self._decoder.heads)
+        memory = EncoderMemory(layers, source_states, lengths, self._decoder.heads)
         rows = TransformerDecodingState(
             self._decoder, [np.empty(0, np.int64)] * len(sources), min(room, self.max_length), memory
         )

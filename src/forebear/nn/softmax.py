@@ -41,16 +41,16 @@ def summed_cross_entropy(
     return -target_log_probs(lambda x: functional.linear(x, weight, bias), x, target, len(weight)).sum()
 
 
-def target_log_probs(scored: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocabulary: int) -> Tensor:
+def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocabulary: int) -> Tensor:
     """(N,) log softmax(scored(x))[target], where `scored` gives a score to each entry of the vocabulary."""
-    found = torch.zeros(len(x), device=x.device)
-    for part in row_slices(len(x), vocabulary):
-        scores = scored(x[part]).float()
-        wanted = scores.gather(1, target[part, None])
-        highest = scores.amax(1, keepdim=True)
-        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
-        found[part] = (wanted - highest - total.log()).squeeze(1)
-    return found
+    log_probs = torch.zeros(len(x), device=x.device)
+    for slice_ in row_slices(len(x), vocabulary):
+        scores = score_fn(x[slice_]).float()
+        target_scores = scores.gather(1, target[slice_, None])
+        max_scores = scores.amax(1, keepdim=True)
+        total = scores.sub_(max_scores).exp_().sum(1, keepdim=True)
+        log_probs[slice_] = (target_scores - max_scores - total.log()).squeeze(1)
+    return log_probs
 
 
 def row_slices(rows: int, vocabulary: int) -> Iterator[slice]:
@@ -68,56 +68,58 @@ class _CrossEntropyFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float) -> Tensor:
-        kind = x.device.type
-        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-        with torch.autocast(kind, enabled=False):
-            cost, *gradients = _cost_and_gradients(x.to(lower), weight.to(lower), bias, target, smoothing)
+        device_type = x.device.type
+        compute_dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else x.dtype
+        with torch.autocast(device_type, enabled=False):
+            loss, *gradients = _loss_and_gradients(
+                x.to(compute_dtype), weight.to(compute_dtype), bias, target, smoothing
+            )
         ctx.save_for_backward(*gradients)
         ctx.kinds = x.dtype, weight.dtype
-        return cost
+        return loss
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        by_x, by_weight, by_bias = ctx.saved_tensors
-        (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
-        found = [by_x.mul_(scale).to(x_kind), by_weight.mul_(scale).to(weight_kind)]
-        return (*found, by_bias.mul_(scale) if by_bias.numel() else None, None, None)
+        x_grad, weight_grad, bias_grad = ctx.saved_tensors
+        (scale,), (x_dtype, weight_dtype) = gradients, ctx.kinds
+        grads = [x_grad.mul_(scale).to(x_dtype), weight_grad.mul_(scale).to(weight_dtype)]
+        return (*grads, bias_grad.mul_(scale) if bias_grad.numel() else None, None, None)
 
 
-def _cost_and_gradients(
+def _loss_and_gradients(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> tuple[Tensor, ...]:
-    plain, even = x.dtype == torch.float32, smoothing / len(weight)
-    by_x = torch.empty_like(x)
-    by_weight = torch.zeros(weight.shape, device=x.device)
-    by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
-    cost = torch.zeros((), device=x.device)
-    parts = list(row_slices(len(x), len(weight)))
+    is_float32, uniform_share = x.dtype == torch.float32, smoothing / len(weight)
+    x_grad = torch.empty_like(x)
+    weight_grad = torch.zeros(weight.shape, device=x.device)
+    bias_grad = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
+    loss = torch.zeros((), device=x.device)
+    slices = list(row_slices(len(x), len(weight)))
     # For the scores of any part. Where its rows begin at even places, that of 33,101 words costs a sixth less in all.
-    room = x.new_empty((parts[0].stop if parts else 0, -(-len(weight) // EVEN) * EVEN))[:, : len(weight)]
-    for part in parts:
-        rows, wanted = x[part], target[part, None]
-        raw = torch.mm(rows, weight.t(), out=room[: len(rows)])
-        scores = raw if plain else raw.float()
+    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // EVEN) * EVEN))[:, : len(weight)]
+    for slice_ in slices:
+        rows, targets = x[slice_], target[slice_, None]
+        products = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
+        scores = products if is_float32 else products.float()
         if bias is not None:
             scores += bias
-        highest = scores.amax(1, keepdim=True)
-        cost += (highest - (1 - smoothing) * scores.gather(1, wanted)).sum()
-        cost -= even * scores.sum() if smoothing else 0.0
-        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
-        cost += total.log().sum()
-        scores.div_(total).scatter_add_(1, wanted, scores.new_full(wanted.shape, smoothing - 1.0))
+        max_scores = scores.amax(1, keepdim=True)
+        loss += (max_scores - (1 - smoothing) * scores.gather(1, targets)).sum()
+        loss -= uniform_share * scores.sum() if smoothing else 0.0
+        total = scores.sub_(max_scores).exp_().sum(1, keepdim=True)
+        loss += total.log().sum()
+        scores.div_(total).scatter_add_(1, targets, scores.new_full(targets.shape, smoothing - 1.0))
         if smoothing:
-            scores -= even
-        by_bias += scores.sum(0) if bias is not None else 0.0
-        if plain:
-            torch.mm(scores, weight, out=by_x[part])
-            by_weight.addmm_(scores.t(), rows)
+            scores -= uniform_share
+        bias_grad += scores.sum(0) if bias is not None else 0.0
+        if is_float32:
+            torch.mm(scores, weight, out=x_grad[slice_])
+            weight_grad.addmm_(scores.t(), rows)
         else:
-            low = scores.to(x.dtype)
-            by_x[part] = low @ weight
-            by_weight += (low.t() @ rows).float()
-    return cost, by_x, by_weight, by_bias
+            low_precision = scores.to(x.dtype)
+            x_grad[slice_] = low_precision @ weight
+            weight_grad += (low_precision.t() @ rows).float()
+    return loss, x_grad, weight_grad, bias_grad
 
 
 # A softmax that is learned from a sample: each step weighs the right words against some drawn by chance.
@@ -128,40 +130,40 @@ def _cost_and_gradients(
 # model says is always the exact softmax.
 
 
-def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, tries: int) -> Tensor:
+def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, num_samples: int) -> Tensor:
     """Σ over (N,) targets, each among about `tries` of the (V, D) weights; x are (N, D)."""
     vocabulary = len(weight)
-    drawn = torch.unique(zipf(tries, vocabulary, x.device))
-    rows = torch.cat((drawn, target))
-    vectors = weight.index_select(0, rows)
-    others, right = vectors.split([len(drawn), len(target)])
-    extra = -log_chance(rows, vocabulary, tries)
-    extra = extra if bias is None else extra + bias[rows]
-    of_others, of_right = extra.split([len(drawn), len(target)])
-    scores = torch.addmm(of_others, x, others.t())
-    scores = scores.masked_fill(drawn == target[:, None], -torch.inf)  # the right word is no wrong one too
-    truth = (x * right).sum(1) + of_right
-    return (torch.logaddexp(torch.logsumexp(scores.float(), 1), truth.float()) - truth.float()).sum()
+    sampled = torch.unique(zipf(num_samples, vocabulary, x.device))
+    class_ids = torch.cat((sampled, target))
+    vectors = weight.index_select(0, class_ids)
+    sampled_vectors, target_vectors = vectors.split([len(sampled), len(target)])
+    offsets = -log_chance(class_ids, vocabulary, num_samples)
+    offsets = offsets if bias is None else offsets + bias[class_ids]
+    sampled_offsets, target_offsets = offsets.split([len(sampled), len(target)])
+    scores = torch.addmm(sampled_offsets, x, sampled_vectors.t())
+    scores = scores.masked_fill(sampled == target[:, None], -torch.inf)  # the right word is no wrong one too
+    target_scores = (x * target_vectors).sum(1) + target_offsets
+    return (torch.logaddexp(torch.logsumexp(scores.float(), 1), target_scores.float()) - target_scores.float()).sum()
 
 
 def zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
     """(count,) ids, P(id) = log((id + 2) / (id + 1)) / log(V + 1): the smaller the likelier."""
-    chance = torch.rand(count, device=device, dtype=torch.float64)
-    found = torch.exp(chance * math.log(vocabulary + 1)).long() - 1
-    return found.clamp(0, vocabulary - 1)
+    uniform = torch.rand(count, device=device, dtype=torch.float64)
+    ids = torch.exp(uniform * math.log(vocabulary + 1)).long() - 1
+    return ids.clamp(0, vocabulary - 1)
 
 
 def zipf_probabilities(vocabulary: int) -> Tensor:
     """(V,) the P of every id: about what each word's share of a text is, before anything is known of that text."""
-    return _once(torch.arange(vocabulary), vocabulary)
+    return _draw_probs(torch.arange(vocabulary), vocabulary)
 
 
-def log_chance(ids: Tensor, vocabulary: int, tries: int) -> Tensor:
+def log_chance(ids: Tensor, vocabulary: int, num_samples: int) -> Tensor:
     """log P that an id is drawn at least once in so many tries."""
-    return torch.log(-torch.expm1(tries * torch.log1p(-_once(ids, vocabulary)))).float()
+    return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocabulary)))).float()
 
 
-def _once(ids: Tensor, vocabulary: int) -> Tensor:
+def _draw_probs(ids: Tensor, vocabulary: int) -> Tensor:
     return torch.log1p(1 / (ids.double() + 1)) / math.log(vocabulary + 1)
 
 
@@ -174,11 +176,11 @@ NARROWER = 2  # so many times fewer numbers lead to the scores of each further g
 def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
     """The first id of each group of rarer words; none where all words are few. They do not move as a vocabulary grows,
     so that of the groups only the last one does."""
-    found, border = [], FREQUENT
-    while border < vocabulary:
-        found.append(border)
-        border *= WIDER
-    return tuple(found)
+    cutoffs, cutoff = [], FREQUENT
+    while cutoff < vocabulary:
+        cutoffs.append(cutoff)
+        cutoff *= WIDER
+    return tuple(cutoffs)
 
 
 class TailCluster(nn.Module):
@@ -212,56 +214,58 @@ class AdaptiveSoftmax(nn.Module):
             TailCluster(inputs, max(1, inputs // NARROWER**number), ends[number] - ends[number - 1])
             for number in range(1, len(ends))
         )
-        frequent, *rarer = zipf_probabilities(vocabulary).tensor_split(borders)
-        set_initial_values(self.scores, bias=torch.cat((frequent, *(group.sum()[None] for group in rarer))).log())
-        for group, shares in zip(self._each(), rarer, strict=True):
-            set_initial_values(group.scores, bias=shares.log())
+        frequent, *tail = zipf_probabilities(vocabulary).tensor_split(borders)
+        set_initial_values(self.scores, bias=torch.cat((frequent, *(group.sum()[None] for group in tail))).log())
+        for group, probabilities in zip(self._clusters(), tail, strict=True):
+            set_initial_values(group.scores, bias=probabilities.log())
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, V) scores of all words: their log P up to a constant."""
         if not self.borders:
             return self.scores(x)
-        first = self.scores(x).log_softmax(1)
-        found = [first[:, : self.frequent]]
-        for number, group in enumerate(self._each()):
-            within = group.scores(group.narrow(x)).log_softmax(1)
-            found.append(first[:, self.frequent + number, None] + within)
-        return torch.cat(found, 1)
+        head_log_probs = self.scores(x).log_softmax(1)
+        parts = [head_log_probs[:, : self.frequent]]
+        for number, group in enumerate(self._clusters()):
+            tail_log_probs = group.scores(group.narrow(x)).log_softmax(1)
+            parts.append(head_log_probs[:, self.frequent + number, None] + tail_log_probs)
+        return torch.cat(parts, 1)
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
         """(N,) log P of these words."""
-        first, groups = self._asked(target)
-        found = target_log_probs(self.scores, x, first, self.frequent + len(self.borders))
-        for group, (mine, words) in zip(self._each(), groups, strict=True):
-            scored, size = partial(_narrowed, group), group.scores.out_features
-            found[mine] += target_log_probs(scored, x[mine], words, size)
-        return found
+        head_targets, groups = self._split_targets(target)
+        log_probs = target_log_probs(self.scores, x, head_targets, self.frequent + len(self.borders))
+        for group, (row_ids, words) in zip(self._clusters(), groups, strict=True):
+            score_fn, size = partial(_cluster_scores, group), group.scores.out_features
+            log_probs[row_ids] += target_log_probs(score_fn, x[row_ids], words, size)
+        return log_probs
 
     def cost(self, x: Tensor, target: Tensor) -> Tensor:
         """Σ −log P of these words; what it costs to find grows with the groups that are asked for."""
         if self.draws and self.training:
             return sampled_softmax_loss(x, self.scores.weight, self.scores.bias, target, self.draws)
-        first, groups = self._asked(target)
-        total = summed_cross_entropy(x, self.scores.weight, self.scores.bias, first)
-        for group, (mine, words) in zip(self._each(), groups, strict=True):
-            inside = group.narrow(x[mine])
-            total = total + summed_cross_entropy(inside, group.scores.weight, group.scores.bias, words)
+        head_targets, groups = self._split_targets(target)
+        total = summed_cross_entropy(x, self.scores.weight, self.scores.bias, head_targets)
+        for group, (row_ids, words) in zip(self._clusters(), groups, strict=True):
+            projected = group.narrow(x[row_ids])
+            total = total + summed_cross_entropy(projected, group.scores.weight, group.scores.bias, words)
         return total
 
-    def _asked(self, target: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    def _split_targets(self, target: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """What is asked of the frequent words and groups, and of each group by which rows, and which of its words."""
         if not self.borders:
             return target, []
         group = torch.bucketize(target, torch.tensor(self.borders, device=target.device), right=True)
-        first = torch.where(group > 0, self.frequent - 1 + group, target)
+        head_targets = torch.where(group > 0, self.frequent - 1 + group, target)
         rows = [(group == number).nonzero().squeeze(1) for number in range(1, len(self.borders) + 1)]
-        return first, [(mine, target[mine] - border) for mine, border in zip(rows, self.borders, strict=True)]
+        return head_targets, [
+            (row_ids, target[row_ids] - cutoff) for row_ids, cutoff in zip(rows, self.borders, strict=True)
+        ]
 
-    def _each(self) -> list[TailCluster]:
+    def _clusters(self) -> list[TailCluster]:
         return [group for group in self.groups if isinstance(group, TailCluster)]
 
 
-def _narrowed(group: TailCluster, x: Tensor) -> Tensor:
+def _cluster_scores(group: TailCluster, x: Tensor) -> Tensor:
     return group.scores(group.narrow(x))
 
 
@@ -274,22 +278,22 @@ class SoftmaxHead(nn.Module):
     def __init__(self, softmax: AdaptiveSoftmax, *, first: int = 0, shared: bool = False) -> None:
         super().__init__()
         self.first = first
-        self._read_by = (softmax,)  # in a tuple, so that what is shared is not registered a second time
+        self._shared_softmax = (softmax,)  # in a tuple, so that what is shared is not registered a second time
         if not shared:
             self.softmax = softmax
 
     @property
     def vocab_size(self) -> int:
-        return self._read_by[0].vocabulary
+        return self._shared_softmax[0].vocabulary
 
     def forward(self, states: States) -> Tensor:
         """(T, V) scores: log P up to a constant."""
-        return self.logits_from(self._half(states.last))
+        return self.logits_from(self._select_inputs(states.last))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """The sum over asked positions; others cost nothing."""
-        asked = (target >= 0).nonzero().squeeze(1)
-        return self._read_by[0].cost(self._half(states.last_at(asked)), target[asked])
+        positions = (target >= 0).nonzero().squeeze(1)
+        return self._shared_softmax[0].cost(self._select_inputs(states.last_at(positions)), target[positions])
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return None if target is None else (target >= 0).nonzero().squeeze(1)
@@ -299,12 +303,12 @@ class SoftmaxHead(nn.Module):
 
     def logits_from(self, x: Tensor) -> Tensor:
         """(N, inputs) → (N, V)."""
-        return self._read_by[0](x)
+        return self._shared_softmax[0](x)
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
         """(N,) log P of these words."""
-        return self._read_by[0].log_probs(x, target)
+        return self._shared_softmax[0].log_probs(x, target)
 
-    def _half(self, x: Tensor) -> Tensor:
-        width = self._read_by[0].scores.in_features
+    def _select_inputs(self, x: Tensor) -> Tensor:
+        width = self._shared_softmax[0].scores.in_features
         return x if x.shape[1] == width else x[:, self.first : self.first + width]

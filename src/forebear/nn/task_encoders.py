@@ -27,9 +27,9 @@ SMALLEST = 1e-6  # lengths below are taken for it
 class DecomposableAttention(nn.Module):
     """What a word is beside its likes in the other text (Parikh et al. 2016): (T, D) twice → (T, W)."""
 
-    def __init__(self, given: int, width: int) -> None:
+    def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
-        self.compare = deferred_linear(4 * given, width)
+        self.compare = deferred_linear(4 * input_size, width)
 
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
         return torch.relu(self.compare(torch.cat((x, other, (x - other).abs(), x * other), 1)))
@@ -38,9 +38,9 @@ class DecomposableAttention(nn.Module):
 class PointwiseLayer(nn.Module):
     """Each word by itself, through a layer."""
 
-    def __init__(self, given: int, width: int) -> None:
+    def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
-        self.layer = deferred_linear(given, width)
+        self.layer = deferred_linear(input_size, width)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """(T, D) of texts with so many words → (T, W)."""
@@ -60,32 +60,32 @@ class DeferredConv1d(nn.Conv1d, Initial):
 class ConvolutionLayer(nn.Module):
     """Each word with its neighbours: filters of SPANS words, about as many of each."""
 
-    def __init__(self, given: int, width: int) -> None:
+    def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
         counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
-        self.filters = nn.ModuleList(DeferredConv1d(given, count, span) for span, count in counts.items() if count)
+        self.filters = nn.ModuleList(DeferredConv1d(input_size, count, span) for span, count in counts.items() if count)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Texts lie one behind the other with zeros between them: no filter sees two, and beyond an end is nothing."""
         sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
-        places = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
-        laid = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, places, x).t()[None]
-        found = []
-        for one in self.filters:
-            assert isinstance(one, DeferredConv1d)
-            found.append(one(laid)[0].t()[places - (one.kernel_size[0] - 1) // 2])
-        return torch.relu(torch.cat(found, 1))
+        positions = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
+        padded = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, positions, x).t()[None]
+        outputs = []
+        for layer in self.filters:
+            assert isinstance(layer, DeferredConv1d)
+            outputs.append(layer(padded)[0].t()[positions - (layer.kernel_size[0] - 1) // 2])
+        return torch.relu(torch.cat(outputs, 1))
 
 
 class BiRecurrentLayer(nn.Module):
     """Each word with all before it, and with all behind it: half of the numbers from either direction."""
 
-    def __init__(self, given: int, width: int) -> None:
+    def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
         if width % 2:
-            what = f"a width of {width} cannot be shared by two directions"
-            raise InputError(what, hint=f"--reader-width {width + 1}, or another --reader")
-        self.onward, self.back = (LSTMLayer(given, width // 2, backward=backward) for backward in (False, True))
+            message = f"a width of {width} cannot be shared by two directions"
+            raise InputError(message, hint=f"--reader-width {width + 1}, or another --reader")
+        self.onward, self.back = (LSTMLayer(input_size, width // 2, backward=backward) for backward in (False, True))
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         return torch.cat((self.onward(x, lengths)[0], self.back(x, lengths)[0]), 1)
@@ -102,7 +102,7 @@ class TaskEncoder(Encoder):
     pairs   whether rows hold two texts, which are to be compared
     """
 
-    depth, context, sees = 1, None, "text"
+    depth, max_length, sees = 1, None, "text"
     embedding: WordEmbedding
 
     def __init__(
@@ -113,8 +113,8 @@ class TaskEncoder(Encoder):
         self.embedding, self.pairs = words, pairs  # pyright: ignore[reportIncompatibleVariableOverride]
         self.width = words.width if reader is None else width
         self.matching = DecomposableAttention(words.width, width) if pairs and reader is not None else None
-        given = words.width if self.matching is None else width
-        self.body = None if reader is None else TASK_ENCODERS[reader](given, width)
+        input_size = words.width if self.matching is None else width
+        self.body = None if reader is None else TASK_ENCODERS[reader](input_size, width)
 
     @property
     def widths(self) -> tuple[int, int]:
@@ -129,7 +129,7 @@ class TaskEncoder(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.dropout(self.embedding(tokens))
@@ -146,9 +146,13 @@ class TaskEncoder(Encoder):
 def split_text_lengths(rows: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
     """The lengths of the first and the second text of each row in turn; either may have no words."""
     if segments is None:
-        return tuple(one for length in rows for one in (length, 0))
-    seconds = [int(part.sum()) for part in segments.split(list(rows))]
-    return tuple(one for length, second in zip(rows, seconds, strict=True) for one in (length - second, second))
+        return tuple(text_length for length in rows for text_length in (length, 0))
+    second_lengths = [int(row.sum()) for row in segments.split(list(rows))]
+    return tuple(
+        text_length
+        for length, second in zip(rows, second_lengths, strict=True)
+        for text_length in (length - second, second)
+    )
 
 
 def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
@@ -156,20 +160,22 @@ def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
 
     `texts` are as `parted` tells. For words that have no likes there is one more, which is like none and has no vector.
     """
-    sizes, parts = torch.tensor(texts, device=x.device), x.split(list(texts))
-    sides = [nn.utils.rnn.pad_sequence(list(parts[side::2]), batch_first=True) for side in (0, 1)]
-    inside = [
-        torch.arange(sides[side].shape[1], device=x.device) < sizes[side::2, None] for side in (0, 1)
+    sizes, text_vectors = torch.tensor(texts, device=x.device), x.split(list(texts))
+    padded = [nn.utils.rnn.pad_sequence(list(text_vectors[index::2]), batch_first=True) for index in (0, 1)]
+    masks = [
+        torch.arange(padded[index].shape[1], device=x.device) < sizes[index::2, None] for index in (0, 1)
     ]  # (B, n) and (B, m): what is beyond a text's end is looked at by nobody
-    first, second = (one / one.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for one in sides)
+    first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=SMALLEST) for vectors in padded)
     scores = SHARP * first @ second.transpose(1, 2)
-    of_first = _weighed(scores, sides[1], inside[1])[inside[0]]
-    of_second = _weighed(scores.transpose(1, 2), sides[0], inside[0])[inside[1]]
-    owner = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
-    return torch.cat((of_first, of_second))[owner.argsort(stable=True).argsort()]  # in the order of the words again
+    of_first = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
+    of_second = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
+    text_index = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
+    return torch.cat((of_first, of_second))[
+        text_index.argsort(stable=True).argsort()
+    ]  # in the order of the words again
 
 
-def _weighed(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
+def _attend_to_words(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
     """(B, n, m) scores and (B, m, D) vectors → (B, n, D)."""
     scores = scores.masked_fill(~inside[:, None], float("-inf"))
     return functional.pad(scores, (0, 1)).softmax(2)[..., :-1] @ vectors
@@ -205,25 +211,25 @@ class ScalarMixEncoder(Encoder):
         super().__init__()
         self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
         assert inner.embedding is not None
-        first = inner.embedding.width  # of a layer that stands there twice, once
-        read = width or 2 * ((first + 1) // 2)
+        word_size = inner.embedding.width  # of a layer that stands there twice, once
+        reader_size = width or 2 * ((word_size + 1) // 2)
         before, after = place in ("before", "both"), place in ("after", "both")
-        wide = inner.widths
-        lowest = next(layer for layer in range(len(wide)) if {*wide[layer:]} == {inner.width})
+        layer_sizes = inner.widths
+        first_layer = next(layer for layer in range(len(layer_sizes)) if {*layer_sizes[layer:]} == {inner.width})
         self.mixtures = nn.ModuleDict()
-        for name, there in (("before", before), ("after", after)):
-            if there:
-                self.mixtures[name] = ScalarMix(inner.depth, normed=normed, first=lowest)
-        self.first = first
-        given = first + (inner.width if before else 0)
-        self.matching = DecomposableAttention(given, read) if pairs else None
-        self.body = TASK_ENCODERS[reader](read if pairs else given, read)
-        self.width = read + (inner.width if after else 0)
-        self.given = given
+        for name, is_used in (("before", before), ("after", after)):
+            if is_used:
+                self.mixtures[name] = ScalarMix(inner.depth, normed=normed, first=first_layer)
+        self.first = word_size
+        input_size = word_size + (inner.width if before else 0)
+        self.matching = DecomposableAttention(input_size, reader_size) if pairs else None
+        self.body = TASK_ENCODERS[reader](reader_size if pairs else input_size, reader_size)
+        self.width = reader_size + (inner.width if after else 0)
+        self.given = input_size
 
     @property
-    def context(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.context
+    def max_length(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.max_length
 
     @property
     def embedding(self) -> TokenVectors | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -240,7 +246,7 @@ class ScalarMixEncoder(Encoder):
     def train(self, mode: bool = True) -> ScalarMixEncoder:
         """Where the pre-trained encoder stays as it is, it gives what it always gives: nothing of it is left out."""
         super().train(mode)
-        self.inner.train(mode and any(one.requires_grad for one in self.inner.parameters()))
+        self.inner.train(mode and any(parameter.requires_grad for parameter in self.inner.parameters()))
         return self
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
@@ -252,11 +258,11 @@ class ScalarMixEncoder(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
         states: States = self.inner(tokens, lengths)
-        rows, every = states.lengths, torch.arange(len(tokens), device=tokens.device)
-        mixed = {name: self.dropout(mixture(states, every)) for name, mixture in self.mixtures.items()}
+        rows, token_ids = states.lengths, torch.arange(len(tokens), device=tokens.device)
+        mixed = {name: self.dropout(mixture(states, token_ids)) for name, mixture in self.mixtures.items()}
         x = self.dropout(states.layers[0][:, : self.first])
         x = torch.cat((x, mixed["before"]), 1) if "before" in mixed else x
         y, texts = x, rows

@@ -50,13 +50,13 @@ class TransformerBlock(nn.Module):
             deferred_linear(inner, width, width=width, scale=output_scale),
         )
 
-    def forward(self, x: Tensor, lengths: tuple[int, ...], kept: Tensor | None = None) -> Tensor:
-        """(T, D) → (T, D), or (len(kept), D), for the tokens that are `kept`."""
-        own = x if kept is None else x[kept]
+    def forward(self, x: Tensor, lengths: tuple[int, ...], positions: Tensor | None = None) -> Tensor:
+        """(T, D) → (T, D), or (len(positions), D), for the tokens that are `positions`."""
+        residual = x if positions is None else x[positions]
         if self.norm_place == "pre":
-            x = own + self.dropout(self.attention(self.attention_norm(x), lengths, kept))
+            x = residual + self.dropout(self.attention(self.attention_norm(x), lengths, positions))
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
-        x = self.attention_norm(own + self.dropout(self.attention(x, lengths, kept)))
+        x = self.attention_norm(residual + self.dropout(self.attention(x, lengths, positions)))
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
 
     def attention_weights(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
@@ -126,7 +126,7 @@ class Transformer(Encoder):
         self.final_norm = deferred_layer_norm(width, epsilon) if norm == "pre" else None
 
     @property
-    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.embedding.positions
 
     def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
@@ -143,31 +143,31 @@ class Transformer(Encoder):
         tokens: Tensor,
         lengths: Tensor | Sequence[int],
         segments: Tensor | None = None,
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
-        """`kept` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
+        """`positions` are the numbers, rising, of the tokens that the last layer is wanted of; None: of all."""
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
-        kept = kept if self.sees == "all" else None  # those that look back are asked about every token
+        positions = positions if self.sees == "all" else None  # those that look back are asked about every token
         x = self.embedding(tokens, rows, segments)
         layers = [x if self.project is None else self.project(x)]
         for number in range(self.depth):
-            of_last = kept if number == self.depth - 1 else None
-            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows, of_last))
+            block_positions = positions if number == self.depth - 1 else None
+            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows, block_positions))
         if self.final_norm is not None:
             layers[-1] = self.final_norm(layers[-1])
-        return States(layers, rows, kept)
+        return States(layers, rows, positions)
 
     def attention_maps(
         self, tokens: Tensor, lengths: Tensor | Sequence[int], segments: Tensor | None = None
     ) -> list[list[Tensor]]:
         """Where tokens look: for each layer a list with the (H, n, n) weights of each row, for study."""
         states = self(tokens, lengths, segments)
-        found = []
+        maps = []
         for number, x in enumerate(states.layers[:-1]):
             block = self.blocks[number % len(self.blocks)]
             assert isinstance(block, TransformerBlock)
-            found.append(block.attention_weights(x, states.lengths))
-        return found
+            maps.append(block.attention_weights(x, states.lengths))
+        return maps
 
 
 # A text is read by one half and written by the other, which looks at what it has written and at all that was read.
@@ -217,12 +217,12 @@ class DecoderBlock(nn.Module):
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Where each row looks in what is written (H, n, n), and where in what was read (H, n, m)."""
-        pre = self.norm_place == "pre"
-        own = self.attention_norm(x) if pre else x
-        between = x + self.attention(own, lengths)
-        asking = self.cross_norm(between) if pre else self.attention_norm(between)
-        return self.attention.attention_weights(own, lengths), self.cross.attention_weights(
-            asking, lengths, memory, memory_lengths
+        norm_first = self.norm_place == "pre"
+        normalized = self.attention_norm(x) if norm_first else x
+        attended = x + self.attention(normalized, lengths)
+        queries = self.cross_norm(attended) if norm_first else self.attention_norm(attended)
+        return self.attention.attention_weights(normalized, lengths), self.cross.attention_weights(
+            queries, lengths, memory, memory_lengths
         )
 
 
@@ -299,7 +299,7 @@ class EncoderDecoder(Encoder):
         return self.writer.depth
 
     @property
-    def context(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.writer.max_length
 
     def forward(
@@ -308,11 +308,11 @@ class EncoderDecoder(Encoder):
         lengths: Tensor | Sequence[int],
         source: Tensor,
         source_lengths: Tensor | Sequence[int],
-        kept: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> States:
-        """Row i of what is written looks at row i of the `source`. Every token is asked about, whatever is `kept`."""
-        rows, read = to_lengths(lengths), to_lengths(source_lengths)
-        return self.writer(tokens, rows, self.reader(source, read).last, read)
+        """Row i of what is written looks at row i of the `source`. Every token is asked about, whatever is `positions`."""
+        rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
+        return self.writer(tokens, rows, self.reader(source, source_rows).last, source_rows)
 
     def attention_maps(
         self,
@@ -325,20 +325,20 @@ class EncoderDecoder(Encoder):
 
         "read" (H, m, m) within the source, "written" (H, n, n) within what is written, "cross" (H, n, m) between them.
         """
-        rows, read = to_lengths(lengths), to_lengths(source_lengths)
-        memory = self.reader(source, read).last
-        states = self.writer(tokens, rows, memory, read)
-        found: dict[str, list[list[Tensor]]] = {
-            "read": self.reader.attention_maps(source, read),
+        rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
+        memory = self.reader(source, source_rows).last
+        states = self.writer(tokens, rows, memory, source_rows)
+        maps: dict[str, list[list[Tensor]]] = {
+            "read": self.reader.attention_maps(source, source_rows),
             "written": [],
             "cross": [],
         }
         for block, x in zip(self.writer.blocks, states.layers[:-1], strict=True):
             assert isinstance(block, DecoderBlock)
-            own, cross = block.attention_weights(x, rows, memory, read)
-            found["written"].append(own)
-            found["cross"].append(cross)
-        return found
+            self_weights, cross_weights = block.attention_weights(x, rows, memory, source_rows)
+            maps["written"].append(self_weights)
+            maps["cross"].append(cross_weights)
+        return maps
 
 
 def to_lengths(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:

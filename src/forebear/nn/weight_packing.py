@@ -23,19 +23,19 @@ LinearFn = Callable[[Tensor], Tensor]
 PackFn = Callable[[Tensor, Tensor | None], LinearFn]
 
 
-def packed_linear(layer: nn.Module, lay: PackFn) -> LinearFn:
+def packed_linear(layer: nn.Module, pack: PackFn) -> LinearFn:
     """A linear layer, laid out; one of small integers has its own way, and so has any other."""
     if type(layer) is DeferredLinear:
-        return lay(layer.weight, layer.bias)
+        return pack(layer.weight, layer.bias)
     return layer.laid_out() if isinstance(layer, QuantizedLinear) else layer
 
 
-def packed_lm_head(head: LMHead, lay: PackFn) -> LinearFn:
+def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
     """What scores every token of the vocabulary, by the same rule; `head.transformed` comes before it."""
     if type(head) is not LMHead:
         return head.logits_from
-    table = head.embedding
-    return table.product(head.bias) if isinstance(table, QuantizedEmbedding) else lay(head.weight, head.bias)
+    embedding = head.embedding
+    return embedding.product(head.bias) if isinstance(embedding, QuantizedEmbedding) else pack(head.weight, head.bias)
 
 
 def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
@@ -43,10 +43,10 @@ def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
     outputs, inputs = weight.shape
     if outputs < inputs:
         return pack_none(weight, bias)
-    turned = weight.t().contiguous()
+    transposed = weight.t().contiguous()
     if bias is None:
-        return lambda x: torch.mm(x, turned)
-    return lambda x: torch.addmm(bias, x, turned)
+        return lambda x: torch.mm(x, transposed)
+    return lambda x: torch.addmm(bias, x, transposed)
 
 
 def pack_for_matrix(weight: Tensor, bias: Tensor | None) -> LinearFn:
@@ -64,7 +64,11 @@ def pack_none(weight: Tensor, bias: Tensor | None) -> LinearFn:
 
 def can_pack(weight: Tensor) -> bool:
     """Whether oneDNN can pack it: an operation that torch keeps for its own compiler, so it may be absent."""
-    here = weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    is_supported = (
+        weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    )
     return (
-        here and hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        is_supported
+        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )

@@ -254,7 +254,7 @@ class HMMModel:
         self.counts = np.where(self.predictable, np.asarray(counts, np.int64), 0)
         self._settled = None
 
-    def begin(self, seed: int) -> None:
+    def initialize(self, seed: int) -> None:
         """Each state begins with words as frequent as they are, more of some and less of others, by chance."""
         rng = np.random.default_rng([seed, self.states])
         moves, _ = self._evenly()

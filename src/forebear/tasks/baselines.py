@@ -140,7 +140,7 @@ def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> Task
 
 
 def _sliding_window(test: Sequence[Any]) -> TaskBaseline:
-    golds = [[span.text for span in example.predictions] for example in test]
+    golds = [[span.text for span in example.answers] for example in test]
     said = [sliding_window_answer(example.question, example.passage)[1] for example in test]
     meaning = "where the question's words are nearest, and nothing learned"
     return TaskBaseline("sliding window", float(answer_scores(golds, said)["f1"]), meaning)

@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.data.labeled.examples import LabeledExample
 from forebear.errors import InputError
+from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX, TargetArrays, is_supervised
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
@@ -159,8 +160,7 @@ class Classification(Task):
         scores = logits.astype(np.float64) / self.temperature
         if self.kind == "several":
             return 1 / (1 + np.exp(-scores))
-        e = np.exp(scores - scores.max())
-        return e / e.sum()
+        return softmax(scores)
 
     def judge(self, example: LabeledExample, answer: LabelPrediction) -> Judgment:
         if self.kind == "number":

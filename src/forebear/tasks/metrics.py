@@ -19,6 +19,16 @@ import numpy as np
 from forebear.data.labeled.tag_schemes import split_tag
 from forebear.data.unicode import CLASS_IDS, MEAN_WORD_LENGTH, code_points, count_classes
 from forebear.errors import InputError
+from forebear.numerics import (
+    finite_series,
+    log_softmax,
+    pearson,
+    require_examples,
+    require_same_length,
+    sigmoid,
+    softmax,
+    spearman,
+)
 
 Average = Literal["macro", "micro", "weighted"]
 MOST_SHOWN = 200  # classes of which the table of confusions is worth its room
@@ -88,7 +98,7 @@ def multi_label_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequenc
     true, predicted = np.asarray(true, bool), np.asarray(predicted, bool)
     if true.shape != predicted.shape or true.shape[1:] != (len(labels),):
         raise InputError(f"answers of the shape {predicted.shape}, not {true.shape}, for {len(labels)} labels")
-    _refuse_nothing(len(true))
+    require_examples(len(true))
     counts = ClassCounts((true & predicted).sum(0), predicted.sum(0), true.sum(0))
     return {
         "exact_match": float((true == predicted).all(1).mean()),
@@ -101,7 +111,7 @@ def multi_label_metrics(true: np.ndarray, predicted: np.ndarray, labels: Sequenc
 
 
 def regression_metrics(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    true, predicted = _numbers(true, predicted)
+    true, predicted = finite_series(true, predicted)
     return {
         "pearson": pearson(true, predicted),
         "spearman": spearman(true, predicted),
@@ -136,69 +146,17 @@ def matthews(counts: ClassCounts, cases: int) -> float:
     return float(together / np.sqrt(alone)) if alone > 0 else 0.0
 
 
-def pearson(true: np.ndarray, predicted: np.ndarray) -> float:
-    """The correlation of two series; 0 where one of them never changes."""
-    true, predicted = _numbers(true, predicted)
-    if is_constant(true) or is_constant(predicted):  # a mean of equals need not equal them
-        return 0.0
-    left, right = _direction(true), _direction(predicted)
-    return float(np.clip(left @ right, -1.0, 1.0))
-
-
-def is_constant(numbers: np.ndarray) -> bool:
-    """Whether all are equal, so that no correlation is defined."""
-    return bool(numbers.min() == numbers.max())
-
-
-def spearman(true: np.ndarray, predicted: np.ndarray) -> float:
-    """The correlation of ranks; equals share the mean of theirs."""
-    true, predicted = _numbers(true, predicted)
-    return pearson(_ranks(true), _ranks(predicted))
-
-
-def _direction(numbers: np.ndarray) -> np.ndarray:
-    """The series around its mean, with length 1; scaled first, so that no square is too large or too small."""
-    numbers = np.ldexp(numbers, -np.frexp(np.abs(numbers).max())[1])  # a power of two: what differs stays different
-    away = numbers - numbers.mean()
-    away /= np.abs(away).max()
-    return away / np.sqrt(away @ away)
-
-
-def _ranks(numbers: np.ndarray) -> np.ndarray:
-    _, which, often = np.unique(numbers, return_inverse=True, return_counts=True)
-    return (np.cumsum(often) - (often - 1) / 2)[which]
-
-
 def _ratio(part: Any, whole: Any) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.asarray(whole) != 0)
 
 
 def _ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     true, predicted = np.asarray(true), np.asarray(predicted)
-    _refuse_unlike(true, predicted)
+    require_same_length(true, predicted)
     for ids in (true, predicted):
         if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= classes:
             raise InputError(f"a label that is none of the numbers 0 to {classes - 1}")
     return true.astype(np.int64, copy=False), predicted.astype(np.int64, copy=False)
-
-
-def _numbers(true: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    true, predicted = np.asarray(true, np.float64), np.asarray(predicted, np.float64)
-    _refuse_unlike(true, predicted)
-    if not (np.isfinite(true).all() and np.isfinite(predicted).all()):
-        raise InputError("infinite, or no number at all, cannot be measured", hint="look for NaN in data and answers")
-    return true, predicted
-
-
-def _refuse_unlike(true: np.ndarray, predicted: np.ndarray) -> None:
-    if true.ndim != 1 or true.shape != predicted.shape:
-        raise InputError(f"{predicted.shape} answers to {true.shape} questions")
-    _refuse_nothing(len(true))
-
-
-def _refuse_nothing(cases: int) -> None:
-    if not cases:
-        raise InputError("there are no examples to measure with", hint="give at least one")
 
 
 # How well a question was answered: exact match and F1 as SQuAD defines them, and for Chinese as CMRC 2018 does.
@@ -343,7 +301,7 @@ def calibration(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.
     With softmax an answer's confidence is that of its best class; with sigmoid each class of each case counts.
     """
     logits, targets = _checked(logits, targets)
-    probable = probabilities(logits, sigmoid=targets.ndim == 2, temperature=temperature)
+    probable = probabilities(logits, is_sigmoid=targets.ndim == 2, temperature=temperature)
     if targets.ndim == 2:
         confidence, right = probable.ravel(), targets.ravel()
     else:
@@ -386,8 +344,7 @@ def log_loss(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.0) 
     scaled = logits / temperature
     if targets.ndim == 2:
         return float(np.mean(np.logaddexp(0.0, np.where(targets, -scaled, scaled))))
-    scaled = scaled - scaled.max(1, keepdims=True)
-    return float(np.mean(np.log(np.exp(scaled).sum(1)) - scaled[np.arange(len(targets)), targets]))
+    return float(np.mean(-log_softmax(scaled)[np.arange(len(targets)), targets]))
 
 
 def brier(probable: np.ndarray, targets: np.ndarray) -> float:
@@ -399,12 +356,9 @@ def brier(probable: np.ndarray, targets: np.ndarray) -> float:
     return float(np.mean((np.square(probable)).sum(1) - 2 * meant + 1))
 
 
-def probabilities(logits: np.ndarray, *, sigmoid: bool = False, temperature: float = 1.0) -> np.ndarray:
+def probabilities(logits: np.ndarray, *, is_sigmoid: bool = False, temperature: float = 1.0) -> np.ndarray:
     scaled = np.asarray(logits, np.float64) / temperature
-    if sigmoid:
-        return _sigmoid(scaled)
-    powers = np.exp(scaled - scaled.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+    return sigmoid(scaled) if is_sigmoid else softmax(scaled)
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
@@ -441,16 +395,12 @@ def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
 def _slope(logits: np.ndarray, targets: np.ndarray, cold: float) -> tuple[float, float]:
     """The log-loss's first and second derivative by 1/T, where that is `cold`."""
     if targets.ndim == 2:
-        probable = _sigmoid(logits * cold)
+        probable = sigmoid(logits * cold)
         return float(np.mean(logits * (probable - targets))), float(np.mean(logits**2 * probable * (1 - probable)))
     probable = probabilities(logits * cold)
     mean = (probable * logits).sum(1)
     spread = (probable * (logits - mean[:, None]) ** 2).sum(1)
     return float(np.mean(mean - logits[np.arange(len(targets)), targets])), float(np.mean(spread))
-
-
-def _sigmoid(numbers: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(0.5 * numbers))
 
 
 def _checked(logits: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from forebear.data.labeled.examples import ChoiceExample
 from forebear.errors import InputError
+from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
@@ -97,8 +98,8 @@ class MultipleChoice(Task):
     ) -> list[ChoicePrediction]:
         made = []
         for example, scores in zip(examples, logits["choice"], strict=True):
-            e = np.exp((scores - scores.max()).astype(np.float64) / self.temperature)
-            made.append(ChoicePrediction(example.text, example.choices, int(e.argmax()), tuple((e / e.sum()).tolist())))
+            p = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
+            made.append(ChoicePrediction(example.text, example.choices, int(p.argmax()), tuple(p.tolist())))
         return made
 
     def calibrate(self, examples: Sequence[ChoiceExample], rows: ExampleRows, logits: Logits) -> MultipleChoice:

@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.data.labeled.examples import QuestionExample
 from forebear.errors import InputError
+from forebear.numerics import log_softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
@@ -153,7 +154,9 @@ class QuestionAnswering(Task):
         for number, example in enumerate(examples):
             windows = [
                 _PassageWindow(
-                    rows.row_answer_spans(row), _log_softmax(logits["start"][row]), _log_softmax(logits["end"][row])
+                    rows.row_answer_spans(row),
+                    log_softmax(logits["start"][row].astype(np.float64)),
+                    log_softmax(logits["end"][row].astype(np.float64)),
                 )
                 for row in rows.row_range(number)
             ]
@@ -262,8 +265,3 @@ def _taught(windows: Sequence[ExampleRow], number: int) -> list[ExampleRow]:
         chosen = np.random.default_rng(number).choice(len(others), OTHERS, replace=False)
         others = [others[one] for one in sorted(chosen.tolist())]
     return holding + others
-
-
-def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    shifted = scores.astype(np.float64) - scores.max()
-    return shifted - np.log(np.exp(shifted).sum())

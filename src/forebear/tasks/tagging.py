@@ -16,6 +16,7 @@ from forebear.data.labeled.examples import TaggedExample
 from forebear.data.labeled.split import entity_kind
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.errors import InputError
+from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.metrics import entity_f1, tagging_accuracy
@@ -284,7 +285,7 @@ class SequenceTagging(Task):
     def _judged(self, scores: np.ndarray, lengths: Sequence[int], logits: Logits) -> tuple[np.ndarray, np.ndarray]:
         """(N,) the label of each word, and (N, K) how probable each is."""
         if not self.crf:
-            return constrained_viterbi(scores, lengths, *self.transitions), _softmax(scores)
+            return constrained_viterbi(scores, lengths, *self.transitions), softmax(scores)
         moves = zip(self.transitions, logits["moves"], strict=True)
         moves = [np.where(may, learned, FORBIDDEN_SCORE) for may, learned in moves]
         return chain_viterbi(scores, lengths, *moves), chain_marginals(scores, lengths, *moves)
@@ -381,8 +382,3 @@ def _mixed(text: str) -> Iterator[str]:
     """Words of text that holds Chinese: its characters one by one, and others as words."""
     for word in _WORDS.findall(text):
         yield from word if has_han(word) else (word,)
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    e = np.exp(scores - scores.max(axis=1, keepdims=True)) if len(scores) else scores
-    return e / e.sum(axis=1, keepdims=True) if len(scores) else scores

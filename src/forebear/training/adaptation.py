@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 How = Literal["finetune", "freeze", "features"]
-LARGEST = ("convolution", "recurrent")  # readers of whose vectors the largest numbers stand for a row, not the means
+MAX_POOLED_READERS = (
+    "convolution",
+    "recurrent",
+)  # readers of whose vectors the largest numbers stand for a row, not the means
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,21 @@ class Adaptation:
         if self.layer_decay < 1 and self.how == "features":
             raise InputError("--layer-decay means nothing where no layer learns", hint="leave it out")
         if not 0 <= self.dropout < 1 or self.language < 0:
-            what = f"--head-dropout {self.dropout}, --language {self.language}"
-            raise InputError(what, hint="give a dropout from 0 to below 1, and a weight of 0 or more")
+            message = f"--head-dropout {self.dropout}, --language {self.language}"
+            raise InputError(message, hint="give a dropout from 0 to below 1, and a weight of 0 or more")
         self._check_reader()
 
     def _check_reader(self) -> None:
         if self.reader not in (None, *get_args(TaskEncoderKind)):
             raise InputError(f"--reader is {self.reader!r}", hint=f"there are: {', '.join(get_args(TaskEncoderKind))}")
         if self.reader not in (None, "mean") and self.how == "features":
-            what = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
-            raise InputError(what, hint="--how freeze: the vectors stay, and what reads them learns")
+            message = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
+            raise InputError(message, hint="--how freeze: the vectors stay, and what reads them learns")
         if self.reader_width is not None and self.reader_width < 1:
             raise InputError(f"--reader-width is {self.reader_width}", hint="give 1 or more")
         if self.reader_width is not None and self.how == "features":
-            what = "--reader-width means nothing with --how features, which takes vectors as they are"
-            raise InputError(what, hint="leave it out")
+            message = "--reader-width means nothing with --how features, which takes vectors as they are"
+            raise InputError(message, hint="leave it out")
         if self.mixture not in (None, *get_args(PromptSide)):
             raise InputError(f"--mixture is {self.mixture!r}", hint=f"there are: {', '.join(get_args(PromptSide))}")
         if (self.mixture or self.mixture_norm) and self.reader is None:
@@ -90,21 +93,23 @@ class Adaptation:
             raise InputError(f"--dropout is {self.reader_dropout}", hint="give a share from 0 to below 1")
 
     def to_dict(self) -> dict[str, Any]:
-        told = asdict(self)
+        values = asdict(self)
         if self.reader is None:  # most have an encoder of their own
-            told = {name: value for name, value in told.items() if not name.startswith("reader")}
+            values = {name: value for name, value in values.items() if not name.startswith("reader")}
         if self.mixture is None:
-            told = {name: value for name, value in told.items() if not name.startswith("mixture")}
-        return told
+            values = {name: value for name, value in values.items() if not name.startswith("mixture")}
+        return values
 
     def task_encoder_config(self, task: Task) -> TaskEncoderConfig:
         """What is to read vectors of words for this task, where they need it."""
-        kind = None if self.how == "features" else self.reader
-        mixing = {"mixture": self.mixture or "before", "normed": self.mixture_norm}
-        return TaskEncoderConfig(kind, self.reader_width, task.linear_kind[1], self.reader_dropout, **mixing)
+        encoder_kind = None if self.how == "features" else self.reader
+        mixture_options = {"mixture": self.mixture or "before", "normed": self.mixture_norm}
+        return TaskEncoderConfig(
+            encoder_kind, self.reader_width, task.linear_kind[1], self.reader_dropout, **mixture_options
+        )
 
     def build_model(
-        self, pretrained: Model, task: Task, layout: InputFormat, weights: tuple[float, ...] | None = None
+        self, pretrained: Model, task: Task, input_format: InputFormat, label_weights: tuple[float, ...] | None = None
     ) -> Model:
         """The encoder with the task's heads, still without values; what does not learn is marked so."""
         from forebear.nn.model import Model
@@ -112,29 +117,29 @@ class Adaptation:
         encoder = pretrained.encoder
         features, widths = self.how == "features", encoder.widths
         if features and len(set(widths)) > 1:
-            told = " and ".join(f"{width:,}" for width in widths)
+            width_list = " and ".join(f"{width:,}" for width in widths)
             hint = "--how freeze, or pre-train it with layers of one width"
-            raise InputError(f"its layers are {told} numbers wide: they cannot be mixed", hint=hint)
-        usual = "max" if self.reader in LARGEST else layout.pooling
-        read = self.read or ("mean" if features else usual)
-        making = HeadSpec(
+            raise InputError(f"its layers are {width_list} numbers wide: they cannot be mixed", hint=hint)
+        default_pooling = "max" if self.reader in MAX_POOLED_READERS else input_format.pooling
+        pooling = self.read or ("mean" if features else default_pooling)
+        head_spec = HeadSpec(
             encoder.width,
             encoder.depth,
-            read,
-            dense=read != "last",
+            pooling,
+            dense=pooling != "last",
             features=features,
             dropout=self.dropout,
-            weights=weights,
+            weights=label_weights,
         )
-        heads = task.build_heads(making)
+        heads = task.build_heads(head_spec)
         if self.language:
             heads["next"] = pretrained.heads["next"]
         model = Model(encoder, heads)
-        for parameter in self._frozen(encoder):
+        for parameter in self._parameters_to_freeze(encoder):
             parameter.requires_grad_(False)
         return model
 
-    def _frozen(self, encoder: Encoder) -> list[Any]:
+    def _parameters_to_freeze(self, encoder: Encoder) -> list[Any]:
         if self.how == "finetune":
             return []
         if self.how == "features":
@@ -144,10 +149,12 @@ class Adaptation:
             hint = f"give at most {encoder.depth}, or --how features"
             raise InputError(f"--freeze-layers is {layers}, but there are {encoder.depth}", hint=hint)
         frozen = list(encoder.lower_parameters(layers))
-        above = {id(one) for one in encoder.lower_parameters(encoder.depth)} - {id(one) for one in frozen}
+        above = {id(parameter) for parameter in encoder.lower_parameters(encoder.depth)} - {
+            id(parameter) for parameter in frozen
+        }
         if 0 < layers < encoder.depth and not above:
-            what = "all its layers are one and the same: none can stay while another learns"
-            raise InputError(what, hint="--freeze-layers 0, --how features or --how finetune")
+            message = "all its layers are one and the same: none can stay while another learns"
+            raise InputError(message, hint="--freeze-layers 0, --how features or --how finetune")
         return frozen
 
     def lr_scales(self, model: Model) -> dict[str, float]:
@@ -161,4 +168,4 @@ class Adaptation:
                 layer_of.setdefault(id(parameter), layer)
         names: Mapping[str, Any] = dict(model.named_parameters())
         top = encoder.depth + 1
-        return {name: self.layer_decay ** (top - layer_of.get(id(one), top)) for name, one in names.items()}
+        return {name: self.layer_decay ** (top - layer_of.get(id(parameter), top)) for name, parameter in names.items()}

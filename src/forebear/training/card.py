@@ -10,7 +10,7 @@ from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import CARD_FILE, RunFolder
 from forebear.training.settings import GRADIENT_SETTINGS
 
-PSEUDO = ("bits", "perplexity", "nats")  # figures that are none of the text where tokens are told by both sides
+PSEUDO_METRICS = ("bits", "perplexity", "nats")  # figures that are none of the text where tokens are told by both sides
 
 
 def write_card(run: RunFolder) -> None:
@@ -18,60 +18,67 @@ def write_card(run: RunFolder) -> None:
         file.write(card(run.metadata).encode())
 
 
-def card(facts: Mapping[str, Any]) -> str:
-    entry = LINEAGE[facts["milestone"]]
-    parts = [
-        f"# {entry.title} · {facts['name']}",
+def card(metadata: Mapping[str, Any]) -> str:
+    entry = LINEAGE[metadata["milestone"]]
+    sections = [
+        f"# {entry.title} · {metadata['name']}",
         f"{entry.authors}, {entry.year}: {entry.idea}.",
-        "## How well it does" if "task" in facts else "## How well it predicts",
-        _table({**_measured(facts), "seconds of training": facts.get("seconds"), "steps": facts.get("step")}),
+        "## How well it does" if "task" in metadata else "## How well it predicts",
+        _table(
+            {**_metric_rows(metadata), "seconds of training": metadata.get("seconds"), "steps": metadata.get("step")}
+        ),
         "## What it is",
-        _table({"size": facts.get("size"), **_fields(facts), "parameters": facts.get("parameters")}),
-        *_task(facts),
-        *_integers(facts),
+        _table({"size": metadata.get("size"), **_field_rows(metadata), "parameters": metadata.get("parameters")}),
+        *_task_section(metadata),
+        *_quantization_section(metadata),
         "## What it was made from",
-        _table(_data(facts)),
+        _table(_data_rows(metadata)),
         "## How it was trained",
-        _table(_recipe(facts)),
+        _table(_training_rows(metadata)),
         "## With what",
-        _table(facts["versions"] | facts["hardware"] | {"began": facts["began"]}),
+        _table(metadata["versions"] | metadata["hardware"] | {"began": metadata["began"]}),
     ]
-    if notes := facts.get("notes"):
-        parts += ["## Remarks", "\n".join(f"- {note}" for note in notes)]
-    if command := facts.get("command"):
-        parts += ["## Again", f"```\n{command}\n```"]
-    return "\n\n".join(parts) + "\n"
+    if notes := metadata.get("notes"):
+        sections += ["## Remarks", "\n".join(f"- {note}" for note in notes)]
+    if command := metadata.get("command"):
+        sections += ["## Again", f"```\n{command}\n```"]
+    return "\n\n".join(sections) + "\n"
 
 
-def _task(facts: Mapping[str, Any]) -> list[str]:
+def _task_section(metadata: Mapping[str, Any]) -> list[str]:
     """What it was adapted to and how, where it was."""
-    if "task" not in facts:
+    if "task" not in metadata:
         return []
-    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in facts["task"].items()}
-    return ["## What it was adapted to", _table({**shown, **facts.get("adaptation", {}), "from": facts.get("parent")})]
+    task = {name: ", ".join(value) if isinstance(value, list) else value for name, value in metadata["task"].items()}
+    return [
+        "## What it was adapted to",
+        _table({**task, **metadata.get("adaptation", {}), "from": metadata.get("parent")}),
+    ]
 
 
-def _integers(facts: Mapping[str, Any]) -> list[str]:
+def _quantization_section(metadata: Mapping[str, Any]) -> list[str]:
     """What it cost to make small integers of the weights, where they are."""
-    if "quantised" not in facts:
+    if "quantised" not in metadata:
         return []
-    shown = {}
-    for name, value in facts["quantised"].items():
-        sides = value.items() if isinstance(value, Mapping) else [("", value)]
-        shown |= {f"{name.replace('_', ' ')}, {side}" if side else name.replace("_", " "): one for side, one in sides}
-    return ["## What its small integers cost", _table({**shown, "made of": facts.get("parent")})]
+    rows = {}
+    for name, value in metadata["quantised"].items():
+        values = value.items() if isinstance(value, Mapping) else [("", value)]
+        rows |= {
+            f"{name.replace('_', ' ')}, {side}" if side else name.replace("_", " "): figure for side, figure in values
+        }
+    return ["## What its small integers cost", _table({**rows, "made of": metadata.get("parent")})]
 
 
-def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
-    if "task" in facts:
-        blind = facts.get("baseline")
+def _metric_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    if "task" in metadata:
+        baseline = metadata.get("baseline")
         return {
-            f"{name.replace('_', ' ')}, {side}": value
-            for side, figures in facts.get("metrics", {}).items()
-            for name, value in figures.items()
+            f"{name.replace('_', ' ')}, {split}": value
+            for split, metrics in metadata.get("metrics", {}).items()
+            for name, value in metrics.items()
             if isinstance(value, int | float)
-        } | ({f"{blind['name']}, {blind['side']}": blind["score"]} if blind else {})
-    told = facts.get("metrics", {}).get("held_out", {})
+        } | ({f"{baseline['name']}, {baseline['side']}": baseline["score"]} if baseline else {})
+    held_out = metadata.get("metrics", {}).get("held_out", {})
     names = (
         "told_apart",
         "loss",
@@ -85,23 +92,25 @@ def _measured(facts: Mapping[str, Any]) -> dict[str, Any]:
         "documents",
         "bytes",
     )
-    shown = {f"{name.replace('_', ' ')}, held out": told[name] for name in names if name in told}
-    shown |= {f"signature of {name}": value for name, value in told.get("signatures", {}).items()}
-    if not told.get("pseudo"):
-        return shown
-    own = {
-        "hidden tokens found, held out": told["accuracy"],
-        "found by always saying the commonest": told["guess"],
-        "questions about two halves answered": told["pair_accuracy"],
+    rows = {f"{name.replace('_', ' ')}, held out": held_out[name] for name in names if name in held_out}
+    rows |= {f"signature of {name}": value for name, value in held_out.get("signatures", {}).items()}
+    if not held_out.get("pseudo"):
+        return rows
+    masked_rows = {
+        "hidden tokens found, held out": held_out["accuracy"],
+        "found by always saying the commonest": held_out["guess"],
+        "questions about two halves answered": held_out["pair_accuracy"],
     }
-    return own | {f"pseudo-{name}" if name.startswith(PSEUDO) else name: value for name, value in shown.items()}
+    return masked_rows | {
+        f"pseudo-{name}" if name.startswith(PSEUDO_METRICS) else name: value for name, value in rows.items()
+    }
 
 
-def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
-    data, tokenizer = facts.get("data") or {}, facts["tokenizer"]
-    labelled = facts.get("labelled") or {}
-    examples = {f"{side} examples": told.get("count") for side, told in labelled.get("sides", {}).items()}
-    files = {f"{side} file": labelled["source"][side] for side in labelled.get("digests", {})}
+def _data_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    data, tokenizer = metadata.get("data") or {}, metadata["tokenizer"]
+    labeled_data = metadata.get("labelled") or {}
+    examples = {f"{split} examples": counts.get("count") for split, counts in labeled_data.get("sides", {}).items()}
+    files = {f"{split} file": labeled_data["source"][split] for split in labeled_data.get("digests", {})}
     told = {name: data[name] for name in ("documents", "tokens", "bytes", "corpus") if name in data}
     if split := data.get("split"):
         counts = f"{split['train']:,} tokens to learn from, {split['held_out']:,} held out"
@@ -116,32 +125,32 @@ def _data(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _field_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The milestone's own numbers, without those that mean nothing beside the others."""
-    idle = model_spec(facts["milestone"])(**facts["fields"]).unused_fields
-    return {name: value for name, value in facts["fields"].items() if name not in idle}
+    unused = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
+    return {name: value for name, value in metadata["fields"].items() if name not in unused}
 
 
-def _recipe(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _training_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """How it was trained; to who counts, there is no rate and nothing of what belongs to it."""
-    if "task" in facts or model_spec(facts["milestone"]).learning != "counting":
-        return facts["recipe"] | _pace(facts)
-    return {name: value for name, value in facts["recipe"].items() if name not in GRADIENT_SETTINGS}
+    if "task" in metadata or model_spec(metadata["milestone"]).learning != "counting":
+        return metadata["recipe"] | _schedule_rows(metadata)
+    return {name: value for name, value in metadata["recipe"].items() if name not in GRADIENT_SETTINGS}
 
 
-def _pace(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _schedule_rows(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """When the rate rose and fell, as it was decided on the way."""
-    pace = facts.get("pace", {})
-    words = {"warmup": "steps of warm-up", "fall": "the rate falls from step", "total": "steps in all"}
-    return {words[name]: pace[name] for name in words if pace.get(name) is not None}
+    schedule = metadata.get("pace", {})
+    labels = {"warmup": "steps of warm-up", "fall": "the rate falls from step", "total": "steps in all"}
+    return {labels[name]: schedule[name] for name in labels if schedule.get(name) is not None}
 
 
 def _table(values: Mapping[str, Any]) -> str:
-    rows = [f"| {name} | {_shown(value)} |" for name, value in values.items() if value is not None]
+    rows = [f"| {name} | {_format_value(value)} |" for name, value in values.items() if value is not None]
     return "\n".join(["| | |", "|---|---|", *rows])
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value).replace("|", "\\|")
     return f"{value:,}" if isinstance(value, int) else f"{value:,.5g}"

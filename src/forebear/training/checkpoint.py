@@ -1,8 +1,7 @@
-"""States of a run on disk, each whole or not there: written aside, synced, hashed, renamed; verified when read."""
+"""Checkpoints of a run: written to a temporary folder, synced, hashed, then renamed; verified when read."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forebear.data.io.atomic import sync_folder, write_json
+from forebear.data.io.atomic import file_digest, sync_folder, write_json
 from forebear.errors import ForebearError
 
-STATE, MANIFEST = "state.json", "manifest.json"
+STATE_FILE, MANIFEST_FILE = "state.json", "manifest.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One state: a folder named by its step, with the learner's files, what the loop knew, and a manifest of both."""
+    """One checkpoint: a folder named by its step, with the learner's files, the state of the loop, and a manifest."""
 
     folder: Path
 
@@ -29,113 +28,116 @@ class Checkpoint:
         return int(self.folder.name)
 
     def load_state(self) -> dict[str, Any]:
-        return json.loads((self.folder / STATE).read_text())
+        return json.loads((self.folder / STATE_FILE).read_text())
 
     def damage(self) -> str | None:
-        """What is wrong with it, naming the file; None if every byte is what was written."""
+        """The first corrupt or missing file, in words; None if every checksum matches."""
         try:
-            told = json.loads((self.folder / MANIFEST).read_text())["files"]
-            for name, facts in told.items():
+            entries = json.loads((self.folder / MANIFEST_FILE).read_text())["files"]
+            for name, entry in entries.items():
                 path = self.folder / name
                 if not path.is_file():
                     return f"{path} is missing"
-                if path.stat().st_size != facts["bytes"]:
-                    return f"{path} has {path.stat().st_size:,} bytes, not {facts['bytes']:,}"
-                if file_digest(path) != facts["sha256"]:
+                if path.stat().st_size != entry["bytes"]:
+                    return f"{path} has {path.stat().st_size:,} bytes, not {entry['bytes']:,}"
+                if file_digest(path) != entry["sha256"]:
                     return f"{path} is not what was written"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return f"{self.folder / MANIFEST} is missing or damaged"
+            return f"{self.folder / MANIFEST_FILE} is missing or damaged"
         return None
 
 
 @dataclass(frozen=True)
 class CheckpointStore:
-    """All states of a run."""
+    """All checkpoints of a run."""
 
     folder: Path
 
     def list_all(self) -> list[Checkpoint]:
-        """The oldest first; nothing is verified."""
+        """The oldest first, unverified."""
         if not self.folder.is_dir():
             return []
-        found = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
-        return sorted(found, key=lambda one: one.step)
+        checkpoints = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
 
     def newest_with_faults(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest that is whole, and what is wrong with those that are newer."""
-        wrong: list[str] = []
-        for one in reversed(self.list_all()):
-            damage = one.damage()
+        """The newest valid checkpoint, and what is wrong with those that are newer."""
+        problems: list[str] = []
+        for checkpoint in reversed(self.list_all()):
+            damage = checkpoint.damage()
             if damage is None:
-                return one, wrong
-            wrong.append(damage)
-        return None, wrong
+                return checkpoint, problems
+            problems.append(damage)
+        return None, problems
 
     def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest that is whole; an error where there are some and none is."""
-        one, wrong = self.newest_with_faults()
-        if one is None and wrong:
+        """The newest valid checkpoint, with notes on newer ones; an error if there are checkpoints but none is valid."""
+        checkpoint, problems = self.newest_with_faults()
+        if checkpoint is None and problems:
             raise ForebearError(
-                f"no checkpoint of this run is whole: {'; '.join(wrong)}",
+                f"no checkpoint of this run is whole: {'; '.join(problems)}",
                 file=self.folder,
                 hint="restore one of them from a copy, or train again into another folder",
             )
-        return one, [f"{damage}: fell back to step {one.step:,}" for damage in wrong] if one else []
+        return checkpoint, [
+            f"{damage}: fell back to step {checkpoint.step:,}" for damage in problems
+        ] if checkpoint else []
 
     def save(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> Checkpoint:
-        """A new state. Until its folder has its name nothing of it counts; one of this step that is whole stays."""
-        aside = self.folder / f".{step}.tmp"
-        final = Checkpoint(self.folder / f"{step:08d}")
+        """Writes a new checkpoint atomically; a valid one of the same step is kept."""
+        temp_folder = self.folder / f".{step}.tmp"
+        checkpoint = Checkpoint(self.folder / f"{step:08d}")
         self.clean_up()
-        if final.folder.exists() and final.damage() is None:
-            return final
-        aside.mkdir(parents=True)
+        if checkpoint.folder.exists() and checkpoint.damage() is None:
+            return checkpoint
+        temp_folder.mkdir(parents=True)
         try:
-            save_tensors(write, aside)
-            write_json(aside / STATE, state)
-            names = sorted(item.name for item in aside.iterdir())
+            save_tensors(write, temp_folder)
+            write_json(temp_folder / STATE_FILE, state)
+            names = sorted(item.name for item in temp_folder.iterdir())
             for name in names:
-                _sync(aside / name)
-            facts = {
-                name: {"bytes": (aside / name).stat().st_size, "sha256": file_digest(aside / name)} for name in names
+                _sync_file(temp_folder / name)
+            entries = {
+                name: {"bytes": (temp_folder / name).stat().st_size, "sha256": file_digest(temp_folder / name)}
+                for name in names
             }
-            write_json(aside / MANIFEST, {"files": facts})
-            if final.folder.exists():  # damaged, as we now know
-                final.folder.rename(self.folder / f".{step}.old")
-            aside.rename(final.folder)
+            write_json(temp_folder / MANIFEST_FILE, {"files": entries})
+            if checkpoint.folder.exists():  # it is corrupt, as checked above
+                checkpoint.folder.rename(self.folder / f".{step}.old")
+            temp_folder.rename(checkpoint.folder)
         except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temp_folder, ignore_errors=True)
             raise
         sync_folder(self.folder)
         self.clean_up()
-        return final
+        return checkpoint
 
     def clean_up(self) -> None:
         """Removes what a killed save left behind."""
         if self.folder.is_dir():
-            for item in self.folder.iterdir():
-                if item.name.startswith(".") and item.name.endswith((".tmp", ".old")):
-                    shutil.rmtree(item, ignore_errors=True)
+            for leftover in self.folder.iterdir():
+                if leftover.name.startswith(".") and leftover.name.endswith((".tmp", ".old")):
+                    shutil.rmtree(leftover, ignore_errors=True)
 
     def quarantine(self, step: int) -> None:
-        """Moves away what is newer than this step and was found damaged, so that it is not kept for whole."""
-        for one in self.list_all():
-            if one.step > step:
-                place = one.folder.with_name(f"{one.folder.name}.damaged")
-                shutil.rmtree(place, ignore_errors=True)
-                one.folder.rename(place)
+        """Renames checkpoints newer than this step, which were found corrupt, so that they are not used."""
+        for checkpoint in self.list_all():
+            if checkpoint.step > step:
+                target = checkpoint.folder.with_name(f"{checkpoint.folder.name}.damaged")
+                shutil.rmtree(target, ignore_errors=True)
+                checkpoint.folder.rename(target)
 
     def prune(self, keep: int, spare: set[int]) -> None:
-        """Keeps the newest `keep` and those of the steps to spare."""
-        for one in self.list_all()[:-keep]:
-            if one.step not in spare:
-                aside = self.folder / f".{one.step}.old"
-                one.folder.rename(aside)  # in one step: half a folder never has a checkpoint's name
-                shutil.rmtree(aside, ignore_errors=True)
+        """Removes all but the newest `keep` and those of the steps to spare, and what a killed save left behind."""
+        for checkpoint in self.list_all()[:-keep]:
+            if checkpoint.step not in spare:
+                # Renamed in one step: an incomplete folder never has a checkpoint's name.
+                checkpoint.folder.rename(self.folder / f".{checkpoint.step}.old")
+        self.clean_up()
 
 
 def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
-    """safetensors wraps what the system says in an error of its own; it is told as the system says it."""
+    """Calls `write`, and raises system errors that safetensors has wrapped as `OSError`, such as a full disk."""
     from safetensors import SafetensorError
 
     try:
@@ -146,11 +148,6 @@ def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
         raise
 
 
-def file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())

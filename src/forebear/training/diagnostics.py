@@ -14,13 +14,13 @@ from forebear.data.corpus.subset import Subset, concat_ranges
 from forebear.errors import ForebearError
 
 UNKNOWN = 0.2  # share of unknown tokens above which a vocabulary does not fit its text
-TAGGED, SEEN = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
-REPEATED = 0.2  # share of documents that say what another says already
-SAMPLE = 4_000_000  # tokens, about, that frequencies are counted from
-EXPLODED = 100  # times what a gradient may be long: less happens in every training
-GROWN = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
-RUINED = 3  # times the loss of frequencies alone, at the end: only a rate too high leads there
-LATE = 1.2  # times the time that was given
+MAX_SLASH_SHARE, SLASH_SAMPLE_TOKENS = 0.1, 100_000  # share of slashes that no ordinary text has, of so many tokens
+MAX_DUPLICATE_SHARE = 0.2  # share of documents that say what another says already
+FREQUENCY_SAMPLE_TOKENS = 4_000_000  # tokens, about, that frequencies are counted from
+EXPLODING_FACTOR = 100  # times what a gradient may be long: less happens in every training
+DIVERGENCE_FACTOR = 4  # times the loss of vectors that know nothing: no learning by heart comes near it
+RUINED_LOSS_FACTOR = 3  # times the loss of frequencies alone, at the end: only a rate too high leads there
+LATE_FACTOR = 1.2  # times the time that was given
 TOGETHER = 1_000  # documents counted at once
 
 
@@ -28,7 +28,7 @@ class NonFiniteLossError(ForebearError):
     """What is learned is no number any more: going on makes no sense."""
 
 
-def text_warnings(corpus: Corpus | ParallelCorpus, least_count: int | None = None) -> Iterator[str]:
+def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None) -> Iterator[str]:
     """What can be said before the first step; words below a `least_count` are left out on purpose."""
     unknown = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
     if unknown == 1:
@@ -37,54 +37,54 @@ def text_warnings(corpus: Corpus | ParallelCorpus, least_count: int | None = Non
             file=corpus.folder,
             hint="choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)",
         )
-    for how, listed in corpus.ledger.mended.items():
-        yield f"{listed.count:,} bytes that are not in the text's encoding were {how}; its ledger.json lists them"
-    if unknown > UNKNOWN and least_count is not None:
-        why = f"they are seen less than {least_count} times, or --vocabulary is full"
-        yield f"{unknown:.0%} of the words have no vector: {why}"
+    for policy, items in corpus.ledger.mended.items():
+        yield f"{items.count:,} bytes that are not in the text's encoding were {policy}; its ledger.json lists them"
+    if unknown > UNKNOWN and min_count is not None:
+        reason = f"they are seen less than {min_count} times, or --vocabulary is full"
+        yield f"{unknown:.0%} of the words have no vector: {reason}"
     elif unknown > UNKNOWN:
         yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
-    if isinstance(corpus, Corpus) and (slashes := _share_of("/", corpus)) > TAGGED:
+    if isinstance(corpus, Corpus) and (slashes := _token_share("/", corpus)) > MAX_SLASH_SHARE:
         yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
-    copies = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
-    if copies > REPEATED:
+    duplicate_rate = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
+    if duplicate_rate > MAX_DUPLICATE_SHARE:
         unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
         yield (
-            f"{copies:.0%} of the {unit} repeat another word for word: the model will learn them by heart; "
+            f"{duplicate_rate:.0%} of the {unit} repeat another word for word: the model will learn them by heart; "
             "forebear corpus TEXT --clean OUT removes copies"
         )
 
 
-def _share_of(token: str, corpus: Corpus) -> float:
+def _token_share(token: str, corpus: Corpus) -> float:
     """How much of a text is this token, by its beginning."""
-    number = corpus.tokenizer.token_to_id(token)
-    return 0.0 if number is None else float(np.mean(corpus.ids[:SEEN] == number))
+    token_id = corpus.tokenizer.token_to_id(token)
+    return 0.0 if token_id is None else float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == token_id))
 
 
-def unigram_entropy(train: Subset, held_out: Subset, vocabulary: int, end: int, unknown: int | None = None) -> float:
+def unigram_entropy(train: Subset, held_out: Subset, vocab_size: int, eos_id: int, unk_id: int | None = None) -> float:
     """Nats a held-out token costs if only the frequencies of tokens are known: what any model must soon be below.
 
     `unknown` stands for all words that a vocabulary lacks. Where the text to learn from has none of those, as many are
     expected as there are words that it has once (Good and Turing).
     """
-    counts = _frequencies(train, vocabulary, end)
-    if unknown is not None and not counts[unknown]:
-        counts[unknown] = np.count_nonzero(counts == 1)
+    counts = _frequencies(train, vocab_size, eos_id)
+    if unk_id is not None and not counts[unk_id]:
+        counts[unk_id] = np.count_nonzero(counts == 1)
     counts += 1.0  # one each, so that none is impossible
-    asked = _frequencies(held_out, vocabulary, end)
-    return float(-(asked * np.log(counts / counts.sum())).sum() / asked.sum())
+    held_out_counts = _frequencies(held_out, vocab_size, eos_id)
+    return float(-(held_out_counts * np.log(counts / counts.sum())).sum() / held_out_counts.sum())
 
 
-def _frequencies(portion: Subset, vocabulary: int, end: int) -> np.ndarray:
+def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
     """How often each token is predicted, from a sample where there is very much text; an end for each document."""
-    counts = np.zeros(vocabulary)
-    for at in range(0, len(portion), TOGETHER):
-        spans = portion.spans[at : at + TOGETHER]
-        lengths = np.minimum(spans[:, 1] - spans[:, 0], SAMPLE // len(spans))
-        places = concat_ranges(spans[:, 0], lengths)
-        counts += np.bincount(portion.corpus.ids[places], minlength=vocabulary)
-        counts[end] += len(spans)
-        if counts.sum() >= SAMPLE:
+    counts = np.zeros(vocab_size)
+    for start in range(0, len(subset), TOGETHER):
+        spans = subset.spans[start : start + TOGETHER]
+        lengths = np.minimum(spans[:, 1] - spans[:, 0], FREQUENCY_SAMPLE_TOKENS // len(spans))
+        positions = concat_ranges(spans[:, 0], lengths)
+        counts += np.bincount(subset.corpus.ids[positions], minlength=vocab_size)
+        counts[eos_id] += len(spans)
+        if counts.sum() >= FREQUENCY_SAMPLE_TOKENS:
             break
     return counts
 
@@ -110,27 +110,27 @@ class Diagnostics:
         """A rate to try: a third, or the usual one where this is far above it."""
         return self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
 
-    def of_vectors(self, step: int, loss: float, nothing: float | None, rate: float) -> None:
+    def of_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
         """`nothing` is what word vectors lose that know nothing, where that is known."""
-        if nothing is not None and loss > GROWN * nothing:
+        if zero_knowledge_loss is not None and loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
             raise NonFiniteLossError(
                 f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, where vectors that "
-                f"know nothing have {nothing:.2f}",
+                f"know nothing have {zero_knowledge_loss:.2f}",
                 hint=f"a lower rate: --rate {self.lower_lr(rate):.2g} --overwrite",
             )
-        if nothing is not None and loss > nothing:
+        if zero_knowledge_loss is not None and loss > zero_knowledge_loss:
             self.emit(
                 "nothing is learned",
-                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing ({nothing:.2f}): "
+                f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing ({zero_knowledge_loss:.2f}): "
                 "the rate is too high for this text",
             )
 
-    def of_gradient(self, step: int, largest: float, clip: float) -> None:
+    def of_gradient(self, step: int, max_norm: float, clip: float) -> None:
         """`largest` is how long the gradient was before it was clipped."""
-        if step > self.warmup and largest > EXPLODED * clip:
+        if step > self.warmup and max_norm > EXPLODING_FACTOR * clip:
             self.emit(
                 "exploding gradients",
-                f"at step {step:,} the gradient was {largest:,.0f} long and was cut to {clip:g}; run.json counts those "
+                f"at step {step:,} the gradient was {max_norm:,.0f} long and was cut to {clip:g}; run.json counts those "
                 "that were cut. If the loss does not fall, a lower --rate or --clip helps, or a shorter --context",
             )
 
@@ -143,29 +143,29 @@ class Diagnostics:
                 f"({self.unigram_loss:.2f}); the rate may be too high (try a third) or too low",
             )
 
-    def of_end(self, loss: float, seconds: float, given: float | None, *, once: bool = False) -> None:
+    def of_end(self, loss: float, seconds: float, time_budget: float | None, *, is_counting: bool = False) -> None:
         """`loss` is that of the held-out text when training is over; `once`: all of it was shown once, and counted."""
         if self.unigram_loss is not None and loss > self.unigram_loss:
-            hint = "give it more text, or another --smoothing" if once else "give it more time, or more text"
-            if loss > RUINED * self.unigram_loss and not once:
+            hint = "give it more text, or another --smoothing" if is_counting else "give it more time, or more text"
+            if loss > RUINED_LOSS_FACTOR * self.unigram_loss and not is_counting:
                 hint = "the rate is far too high: leave --rate out, or give a tenth of it, with --overwrite"
             self.emit(
                 "little is learned",
                 f"held-out loss ({loss:.4g}) ends above that of token frequencies alone ({self.unigram_loss:.2f}): {hint}",
             )
-        if given is not None and seconds > LATE * given and not once:
+        if time_budget is not None and seconds > LATE_FACTOR * time_budget and not is_counting:
             self.emit(
                 "late",
-                f"{seconds:.0f} s instead of {given:.0f} s: the machine became slower on the way; fewer --threads "
+                f"{seconds:.0f} s instead of {time_budget:.0f} s: the machine became slower on the way; fewer --threads "
                 "suffer less from other programs",
             )
 
     def of_evaluation(self, step: int, loss: float, best: float, best_step: int) -> None:
-        shown = step / max(1, self.epoch)
-        if shown > 2 and loss > best + 0.02 * abs(best):
+        epochs = step / max(1, self.epoch)
+        if epochs > 2 and loss > best + 0.02 * abs(best):
             self.emit(
                 "learned by heart",
-                f"the text has been shown {shown:.0f} times, and held-out loss has risen since step {best_step:,} "
+                f"the text has been shown {epochs:.0f} times, and held-out loss has risen since step {best_step:,} "
                 f"({best:.3f} → {loss:.3f}); more text, a smaller --size, --dropout 0.1, or --patience 3 to stop in "
                 "time (the best checkpoint is kept)",
             )

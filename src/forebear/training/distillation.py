@@ -22,8 +22,8 @@ from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.training.gradient import GradientLearner
 from forebear.training.soft_targets import DistillationConfig
 
-PROJECTED = "projected.safetensors"  # between layers of unequal width; of use in training only
-LEAST = -1e4  # the logit of what cannot be: finite, so that no difference is no number
+PROJECTION_FILE = "projected.safetensors"  # between layers of unequal width; of use in training only
+MIN_LOGIT = -1e4  # the logit of what cannot be: finite, so that no difference is no number
 
 
 # -- what answers
@@ -41,10 +41,12 @@ class StudentStates(States):
         return self.taught
 
 
-def softened(logits: Tensor, taught: Tensor, temperature: float) -> Tensor:
+def softened(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
     """T² · KL(teacher ‖ student) of (n, K) logits that are divided by T, summed: T² keeps gradients as large."""
-    own, theirs = ((one.clamp_min(LEAST) / temperature).log_softmax(1) for one in (logits, taught))
-    return temperature**2 * functional.kl_div(own, theirs, reduction="sum", log_target=True)
+    student_log_probs, teacher_log_probs = (
+        (scores.clamp_min(MIN_LOGIT) / temperature).log_softmax(1) for scores in (logits, teacher_logits)
+    )
+    return temperature**2 * functional.kl_div(student_log_probs, teacher_log_probs, reduction="sum", log_target=True)
 
 
 class LogitDistillation(nn.Module):
@@ -57,7 +59,7 @@ class LogitDistillation(nn.Module):
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         head: Any = self._head[0]
         return (
-            _asked(target)
+            _supervised_rows(target)
             if isinstance(head, TagHead) and target is not None
             else head.supervised_positions(lengths, None)
         )
@@ -68,51 +70,58 @@ class LogitDistillation(nn.Module):
         Numbers have no softmax: their squared difference counts.
         """
         head: Any = self._head[0]
-        asked = _asked(target)
+        positions = _supervised_rows(target)
         if isinstance(head, TagHead):
-            logits = head.choose(head.dropout(head.at(states, asked))).float()
+            logits = head.choose(head.dropout(head.at(states, positions))).float()
         elif isinstance(head, LabelHead):
-            logits = head(states)[asked]
+            logits = head(states)[positions]
         else:  # a softmax over the tokens of a row, or over the rows of an example
             groups: Any = states.groups
             sizes = states.lengths if isinstance(head, PointerHead) else tuple(torch.bincount(groups).tolist())
-            logits = pad_scores(head(states), sizes)[asked]
-        taught = target[asked, : logits.shape[1]]
-        kind = head.kind if isinstance(head, LabelHead) else "one"
-        if kind == "number":
-            return functional.mse_loss(logits, taught, reduction="sum")
-        if kind == "several":  # each label against its own absence
-            logits, taught = (torch.stack((one, torch.zeros_like(one)), -1).flatten(0, 1) for one in (logits, taught))
-        return softened(logits, taught, self.temperature)
+            logits = pad_scores(head(states), sizes)[positions]
+        teacher_logits = target[positions, : logits.shape[1]]
+        label_kind = head.kind if isinstance(head, LabelHead) else "one"
+        if label_kind == "number":
+            return functional.mse_loss(logits, teacher_logits, reduction="sum")
+        if label_kind == "several":  # each label against its own absence
+            logits, teacher_logits = (
+                torch.stack((scores, torch.zeros_like(scores)), -1).flatten(0, 1) for scores in (logits, teacher_logits)
+            )
+        return softened(logits, teacher_logits, self.temperature)
 
 
-def _asked(target: Tensor) -> Tensor:
+def _supervised_rows(target: Tensor) -> Tensor:
     return (~torch.isnan(target[:, 0])).nonzero().squeeze(1)
 
 
 class TokenDistillation(nn.Module):
     """Truth and teacher in one loss, for tokens: among so many, and at so many places, each is scored once."""
 
-    def __init__(self, head: LMHead, theirs: LMHead, how: DistillationConfig) -> None:
+    def __init__(self, head: LMHead, teacher_head: LMHead, config: DistillationConfig) -> None:
         super().__init__()
-        self._heads, self.how = (head, theirs), how
+        self._heads, self.how = (head, teacher_head), config
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return self._heads[0].supervised_positions(lengths, target)
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
-        head, theirs = self._heads
-        asked = (target >= 0).nonzero().squeeze(1)
+        head, teacher_head = self._heads
+        positions = (target >= 0).nonzero().squeeze(1)
         with torch.no_grad():
-            taught = theirs.transform_states(_at(states.teacher, asked))
-        told = (taught, theirs.weight, theirs.bias)
+            teacher_states = teacher_head.transform_states(_states_at(states.teacher, positions))
+        teacher_output = (teacher_states, teacher_head.weight, teacher_head.bias)
         return mixed_cross_entropy(
-            head.transform_states(_at(states, asked)), head.weight, head.bias, target[asked], told, self.how
+            head.transform_states(_states_at(states, positions)),
+            head.weight,
+            head.bias,
+            target[positions],
+            teacher_output,
+            self.how,
         )
 
 
-def _at(states: States, asked: Tensor) -> Tensor:
-    return states.last if len(asked) == len(states.last) == sum(states.lengths) else states.last_at(asked)
+def _states_at(states: States, positions: Tensor) -> Tensor:
+    return states.last if len(positions) == len(states.last) == sum(states.lengths) else states.last_at(positions)
 
 
 def mixed_cross_entropy(
@@ -120,15 +129,15 @@ def mixed_cross_entropy(
     weight: Tensor,
     bias: Tensor | None,
     target: Tensor,
-    taught: tuple[Tensor, Tensor, Tensor | None],
-    how: DistillationConfig,
+    teacher_output: tuple[Tensor, Tensor, Tensor | None],
+    config: DistillationConfig,
 ) -> Tensor:
     """Σ (1 − share) · −log q[target] + share · T² · KL(p_T ‖ q_T) over the (N, D) vectors x; weight is (V, D).
 
     `taught` are the vectors, the weight and the bias of which the teacher's scores are made. The scores of either are
     held for a part of the rows at a time, and once.
     """
-    return _TokenDistillationFunction.apply(x, weight, bias, target, *taught, how.temperature, how.share)  # pyright: ignore[reportReturnType]
+    return _TokenDistillationFunction.apply(x, weight, bias, target, *teacher_output, config.temperature, config.share)  # pyright: ignore[reportReturnType]
 
 
 class _TokenDistillationFunction(torch.autograd.Function):
@@ -138,42 +147,44 @@ class _TokenDistillationFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *more: Any) -> Tensor:
-        y, their_weight, their_bias, temperature, share = more
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *teacher_inputs: Any
+    ) -> Tensor:
+        teacher_x, teacher_weight, teacher_bias, temperature, share = teacher_inputs
         kind = x.device.type
-        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         ctx.kinds = x.dtype, weight.dtype
-        x, y, weight, their_weight = (one.to(lower) for one in (x, y, weight, their_weight))
-        by_x, by_weight = torch.empty_like(x), torch.zeros(weight.shape, device=x.device)
-        by_bias = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
+        x, teacher_x, weight, teacher_weight = (tensor.to(dtype) for tensor in (x, teacher_x, weight, teacher_weight))
+        x_gradient, weight_gradient = torch.empty_like(x), torch.zeros(weight.shape, device=x.device)
+        bias_gradient = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
         cost = torch.zeros((), device=x.device)
         with torch.autocast(kind, enabled=False):
             for part in row_slices(len(x), len(weight)):
                 scores = _scores(x[part], weight, bias)
-                log_p = _scores(y[part], their_weight, their_bias).div_(temperature).log_softmax(1)
+                log_p = _scores(teacher_x[part], teacher_weight, teacher_bias).div_(temperature).log_softmax(1)
                 log_q = (scores / temperature).log_softmax(1)
                 p = log_p.exp()
                 cost += share * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
-                slope = log_q.exp_().sub_(p).mul_(share * temperature)
+                score_gradient = log_q.exp_().sub_(p).mul_(share * temperature)
                 if share < 1:
                     log_q = scores.log_softmax(1)
-                    wanted = target[part, None]
-                    cost -= (1 - share) * log_q.gather(1, wanted).sum()
-                    q = log_q.exp_().scatter_add_(1, wanted, log_q.new_full(wanted.shape, -1.0))
-                    slope.add_(q, alpha=1 - share)
-                by_bias += slope.sum(0) if bias is not None else 0.0
-                low = slope.to(lower)
-                by_x[part] = low @ weight
-                by_weight += (low.t() @ x[part]).float()
-        ctx.save_for_backward(by_x, by_weight, by_bias)
+                    target_column = target[part, None]
+                    cost -= (1 - share) * log_q.gather(1, target_column).sum()
+                    q = log_q.exp_().scatter_add_(1, target_column, log_q.new_full(target_column.shape, -1.0))
+                    score_gradient.add_(q, alpha=1 - share)
+                bias_gradient += score_gradient.sum(0) if bias is not None else 0.0
+                low_gradient = score_gradient.to(dtype)
+                x_gradient[part] = low_gradient @ weight
+                weight_gradient += (low_gradient.t() @ x[part]).float()
+        ctx.save_for_backward(x_gradient, weight_gradient, bias_gradient)
         return cost
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        by_x, by_weight, by_bias = ctx.saved_tensors
+        x_gradient, weight_gradient, bias_gradient = ctx.saved_tensors
         (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
-        found = [by_x.mul(scale).to(x_kind), by_weight.mul(scale).to(weight_kind)]
-        return (*found, by_bias.mul(scale) if by_bias.numel() else None, *[None] * 6)
+        scaled = [x_gradient.mul(scale).to(x_kind), weight_gradient.mul(scale).to(weight_kind)]
+        return (*scaled, bias_gradient.mul(scale) if bias_gradient.numel() else None, *[None] * 6)
 
 
 def _scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -197,7 +208,7 @@ class _LayerDistillation(nn.Module):
         self._encoders = student, teacher
         self.pairs = list(enumerate(layers_of(student.depth, teacher.depth), 1))
 
-    def wanted(self, lengths: tuple[int, ...], target: Tensor | None) -> None:
+    def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> None:
         return None
 
 
@@ -206,14 +217,22 @@ class HiddenStateDistillation(_LayerDistillation):
 
     def __init__(self, student: Encoder, teacher: Encoder) -> None:
         super().__init__(student, teacher)
-        narrow, wide = student.width, teacher.width
-        self.project = nn.ModuleList(deferred_linear(narrow, wide) for _ in self.pairs) if narrow != wide else None
+        student_width, teacher_width = student.width, teacher.width
+        self.project = (
+            nn.ModuleList(deferred_linear(student_width, teacher_width) for _ in self.pairs)
+            if student_width != teacher_width
+            else None
+        )
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         total = torch.zeros((), device=target.device)
-        for number, (own, their) in enumerate(self.pairs):
-            x = states.layers[own] if self.project is None else self.project[number](states.layers[own])
-            total = total + (x.float() - states.teacher.layers[their].float()).square().mean(1).sum()
+        for number, (student_layer, teacher_layer) in enumerate(self.pairs):
+            x = (
+                states.layers[student_layer]
+                if self.project is None
+                else self.project[number](states.layers[student_layer])
+            )
+            total = total + (x.float() - states.teacher.layers[teacher_layer].float()).square().mean(1).sum()
         return total / len(self.pairs)
 
 
@@ -222,37 +241,37 @@ class AttentionDistillation(_LayerDistillation):
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         total = torch.zeros((), device=target.device)
-        for own, their in self.pairs:
+        for student_layer, teacher_layer in self.pairs:
             with torch.no_grad():
-                theirs = self._maps(1, states.teacher, their)
-            for p, q in zip(theirs, self._maps(0, states, own), strict=True):
-                least = torch.finfo(torch.float32).tiny
-                log_q = q.float().clamp_min(least).log()
+                teacher_maps = self._attention_maps(1, states.teacher, teacher_layer)
+            for p, q in zip(teacher_maps, self._attention_maps(0, states, student_layer), strict=True):
+                tiny = torch.finfo(torch.float32).tiny
+                log_q = q.float().clamp_min(tiny).log()
                 total = total + functional.kl_div(log_q, p.float(), reduction="sum") / len(p)
         return total / len(self.pairs)
 
-    def _maps(self, whose: int, states: States, layer: int) -> list[Tensor]:
-        encoder = self._encoders[whose]
+    def _attention_maps(self, index: int, states: States, layer: int) -> list[Tensor]:
+        encoder = self._encoders[index]
         assert isinstance(encoder, Transformer)
         block = encoder.blocks[(layer - 1) % len(encoder.blocks)]
         assert isinstance(block, TransformerBlock)
         return block.attention_weights(states.layers[layer - 1], states.lengths)
 
 
-def layer_distillations(how: DistillationConfig, student: Encoder, teacher: Encoder) -> dict[str, nn.Module]:
+def layer_distillations(config: DistillationConfig, student: Encoder, teacher: Encoder) -> dict[str, nn.Module]:
     """What compares the insides of two encoders; an error where they cannot be compared."""
-    made: dict[str, nn.Module] = {}
-    if how.hidden:
-        made["hidden"] = HiddenStateDistillation(student, teacher)
-    if how.attention:
-        heads = tuple(one.heads if isinstance(one, Transformer) else None for one in (student, teacher))
-        if heads[0] != heads[1] or None in heads:
-            what = (
-                f"--attention compares maps head by head, but the student has {heads[0]} heads, the teacher {heads[1]}"
+    losses: dict[str, nn.Module] = {}
+    if config.hidden:
+        losses["hidden"] = HiddenStateDistillation(student, teacher)
+    if config.attention:
+        num_heads = tuple(encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher))
+        if num_heads[0] != num_heads[1] or None in num_heads:
+            message = f"--attention compares maps head by head, but the student has {num_heads[0]} heads, the teacher {num_heads[1]}"
+            raise InputError(
+                message, hint=f"give the student as many (--heads {num_heads[1]}), or leave --attention out"
             )
-            raise InputError(what, hint=f"give the student as many (--heads {heads[1]}), or leave --attention out")
-        made["attention"] = AttentionDistillation(student, teacher)
-    return made
+        losses["attention"] = AttentionDistillation(student, teacher)
+    return losses
 
 
 # -- who learns
@@ -261,8 +280,8 @@ def layer_distillations(how: DistillationConfig, student: Encoder, teacher: Enco
 class StudentModel(Model):
     """A network with more heads for what it learns from a teacher; only its own are saved, and answer."""
 
-    def __init__(self, model: Model, more: Mapping[str, nn.Module], teacher: Model | None) -> None:
-        super().__init__(model.encoder, {**model.heads, **more})
+    def __init__(self, model: Model, extra_heads: Mapping[str, nn.Module], teacher: Model | None) -> None:
+        super().__init__(model.encoder, {**model.heads, **extra_heads})
         self.own, self.projected = tuple(model.heads), dict[str, Tensor]()
         self._teacher = (teacher,)  # in a tuple: it does not learn, and is not saved
 
@@ -271,27 +290,33 @@ class StudentModel(Model):
         return self._teacher[0]
 
     def encode(self, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor | None]) -> States:
-        own = super().encode(inputs, targets)
+        student_states = super().encode(inputs, targets)
         if self.teacher is None or not self.training:
-            return own
-        seen = {name: array for name, array in inputs.items() if name != "groups"}
+            return student_states
+        teacher_inputs = {name: array for name, array in inputs.items() if name != "groups"}
         with torch.no_grad():
-            theirs = self.teacher.encoder(**seen, kept=own.positions)
-        return StudentStates(own.layers, own.lengths, own.positions, own.groups, theirs)
+            teacher_states = self.teacher.encoder(**teacher_inputs, positions=student_states.positions)
+        return StudentStates(
+            student_states.layers,
+            student_states.lengths,
+            student_states.positions,
+            student_states.groups,
+            teacher_states,
+        )
 
     def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
         return super().logits(inputs, [name for name in self.own if heads is None or name in heads])
 
     def tensors(self) -> StateDict:
-        return {name: one for name, one in super().tensors().items() if not self._is_more(name)}
+        return {name: tensor for name, tensor in super().tensors().items() if not self._is_extra(name)}
 
     def more_tensors(self) -> StateDict:
-        return {name: one for name, one in super().tensors().items() if self._is_more(name)}
+        return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name)}
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
         return super().load({**tensors, **self.projected}, file=file)
 
-    def _is_more(self, name: str) -> bool:
+    def _is_extra(self, name: str) -> bool:
         return name.startswith("heads.") and name.split(".")[1] not in self.own
 
 
@@ -309,30 +334,30 @@ class DistillationLearner(GradientLearner):
         from safetensors.torch import save_file
 
         super().save(folder)
-        if more := self.model.more_tensors():
-            save_file({name: tensor.cpu() for name, tensor in more.items()}, folder / PROJECTED)
+        if extra := self.model.more_tensors():
+            save_file({name: tensor.cpu() for name, tensor in extra.items()}, folder / PROJECTION_FILE)
 
     def load(self, folder: Path) -> None:
         from safetensors.torch import load_file
 
-        self.model.projected = load_file(folder / PROJECTED) if (folder / PROJECTED).exists() else {}
+        self.model.projected = load_file(folder / PROJECTION_FILE) if (folder / PROJECTION_FILE).exists() else {}
         super().load(folder)
 
 
-def inherit_layers(given: Mapping[str, Tensor], student: Model, depths: tuple[int, int]) -> StateDict:
+def inherit_layers(teacher_tensors: Mapping[str, Tensor], student: Model, depths: tuple[int, int]) -> StateDict:
     """A teacher's tensors for a student as wide: of its layers those that the student's stand for, and all else.
 
     A shorter context begins with the first positions.
     """
-    chosen, found = layers_of(*depths), {}
-    for name, wanted in student.named_parameters():
+    teacher_layers, inherited = layers_of(*depths), {}
+    for name, parameter in student.named_parameters():
         layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
-        theirs = name
-        if layer and "encoder.blocks.1.attention.output.weight" in given:  # else one block is all of them
-            theirs = f"encoder.blocks.{chosen[int(layer[1])] - 1}.{name[layer.end() :]}"
-        tensor = given.get(theirs)
+        teacher_name = name
+        if layer and "encoder.blocks.1.attention.output.weight" in teacher_tensors:  # else one block is all of them
+            teacher_name = f"encoder.blocks.{teacher_layers[int(layer[1])] - 1}.{name[layer.end() :]}"
+        tensor = teacher_tensors.get(teacher_name)
         if tensor is not None and name == "encoder.embedding.position.weight":
-            tensor = tensor[: len(wanted)]
-        if tensor is not None and tensor.shape == wanted.shape:
-            found[name] = tensor.clone()
-    return found
+            tensor = tensor[: len(parameter)]
+        if tensor is not None and tensor.shape == parameter.shape:
+            inherited[name] = tensor.clone()
+    return inherited

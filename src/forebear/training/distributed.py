@@ -1,207 +1,555 @@
-"""Processes that torch connects, on one machine or many: every one has all weights, and gradients travel in buckets.
+"""A training step made by several processes: micro-batches are handed out, gradients summed, weights kept in sync.
 
-A bucket sets out as soon as the way back through the network has filled it, so that travelling and computing overlap.
+The leader draws each batch, splits it and sends the parts to the workers, which need no text, no run folder and no
+clock. So whatever is decided (when to evaluate, save or stop) is decided once.
 """
 
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import pickle
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from forebear.errors import ForebearError
-from forebear.training.gradient import GradientLearner, MicroBatch
-from forebear.training.leading import Result, Step, in_order
-from forebear.training.line import Fault, Line, Merge
+from forebear.nn.model import Model
+from forebear.nn.transformer import Transformer
+from forebear.objectives.batch import Batch
+from forebear.training.gradient import (
+    BENCHMARK_STEPS,
+    AdamW,
+    DeviceConfig,
+    GradientLearner,
+    Losses,
+    MicroBatch,
+    mean_losses,
+    sum_losses,
+)
+from forebear.training.learners import Learner
+from forebear.training.settings import Recipe
+from forebear.training.worker_processes import LeaderConnection, Merge, ProcessConnection, WorkerFailure
 
-BUCKET = 1 << 20  # numbers in a bucket
-LONGEST = timedelta(
-    days=7
-)  # to wait for others: a text may take long to prepare, and a lost process is noticed otherwise
+BUCKET_SIZE = 1 << 20  # numbers in a gradient bucket
+# Preparing a text may take long, and a lost process is noticed otherwise.
+TIMEOUT = timedelta(days=7)
+
+StepResult = tuple[Losses, set[str]]  # of one process's micro-batches: losses, and the parameters that have a gradient
 
 
-def joined(line: Line | None = None) -> None:
-    """Becomes one of a group of torch's, as the environment says; or of those on this line, if they are not one yet."""
+# --- How weights stay the same ---
+
+
+class GradientSync(Protocol):
+    """How weights are the same in all processes, and the gradients of all become one."""
+
+    @property
+    def learner(self) -> GradientLearner:
+        """What learns in this process."""
+        ...
+
+    def __init__(self, connection: Any, learner: GradientLearner) -> None: ...
+
+    def sync_state(self) -> None:
+        """Gives all processes the weights and the optimizer state of the leader."""
+        ...
+
+    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        """The micro-batches of each process."""
+        ...
+
+    def compute_gradients(self, message: TrainStep) -> StepResult | None:
+        """Gradients of this process's micro-batches; None: there was not enough memory."""
+        ...
+
+    def apply_gradients(self, names: set[str], rate: float) -> bool:
+        """Takes a step with the summed gradients of the parameters of these names; whether they were finite."""
+        ...
+
+    def gather_state(self) -> None:
+        """Brings everything back to the learner of the leader, to be saved or used."""
+        ...
+
+
+# --- Messages to workers ---
+# The leader sends one to each; it is performed there and answered. None ends a worker.
+
+
+@dataclass(frozen=True)
+class CreateLearner:
+    """A network without values, and all else that a learner is made of."""
+
+    network: Model
+    recipe: Recipe
+    device: DeviceConfig
+    shares: Mapping[str, float]
+    sync_method: type[GradientSync]
+
+    def perform(self, connection: Any, sync: GradientSync | None) -> tuple[GradientSync, Any]:
+        device = self.device.of_process(connection.local_rank, connection.local_size, self.recipe)
+        learner = GradientLearner(self.network, self.recipe, device, None, self.shares)
+        return self.sync_method(connection, learner), None
+
+
+@dataclass(frozen=True)
+class SyncState:
+    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+        sync.sync_state()
+        return sync, None
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    parts: Sequence[MicroBatch]
+    counts: Mapping[str, int]  # supervised positions of each target, in the whole batch
+    step: int
+    rate: float
+
+    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+        train_step(connection, sync, self)
+        return sync, None
+
+
+@dataclass(frozen=True)
+class EvaluateParts:
+    parts: Sequence[MicroBatch]
+
+    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+        return sync, sync.learner.evaluate_parts(self.parts)
+
+
+@dataclass(frozen=True)
+class GatherState:
+    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+        sync.gather_state()
+        return sync, None
+
+
+def train_step(connection: ProcessConnection, sync: GradientSync, message: TrainStep) -> tuple[Losses, bool] | None:
+    """This process's share of a step; None: some process had not enough memory, and no step was taken."""
+    result: StepResult | None = connection.all_merge(sync.compute_gradients(message), _merge_results)
+    if result is None:
+        sync.learner.optimiser.zero_grad()
+        return None
+    losses, names = result
+    return losses, sync.apply_gradients(names, message.rate)
+
+
+def _merge_results(results: Sequence[StepResult | None]) -> StepResult | None:
+    complete = [result for result in results if result is not None]
+    if len(complete) < len(results):
+        return None
+    losses = [part_losses for process_losses, _ in complete for part_losses in process_losses]
+    return losses, set().union(*(names for _, names in complete))
+
+
+def split_in_order(parts: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
+    """About as many for each process; those of one precede those of the next."""
+    bounds = np.linspace(0, len(parts), size + 1).round().astype(int).tolist()
+    return [list(parts[start:stop]) for start, stop in pairwise(bounds)]
+
+
+# --- Leader ---
+
+
+class MultiProcessLearner(Learner):
+    """The learner of the training loop where several processes make each step."""
+
+    def __init__(self, learner: GradientLearner, connection: LeaderConnection, sync_method: type[GradientSync]) -> None:
+        self.learner, self.connection, self.notes = learner, connection, learner.notes
+        message = CreateLearner(learner.model, learner.recipe, learner.device, learner.shares, sync_method)
+        self.connection.send([message] * (connection.size - 1))
+        self.sync = sync_method(connection, learner)
+        self.connection.receive_answers()
+
+    @property
+    def model(self) -> Any:
+        self._perform_everywhere(GatherState(), self.sync.gather_state)
+        return self.learner.model
+
+    def initialize(self) -> None:
+        self.learner.initialize()
+        self._perform_everywhere(SyncState(), self.sync.sync_state)
+
+    def load(self, folder: Path) -> None:
+        self.learner.load(folder)
+        self._perform_everywhere(SyncState(), self.sync.sync_state)
+
+    def save(self, folder: Path) -> None:
+        self._perform_everywhere(GatherState(), self.sync.gather_state)
+        self.learner.save(folder)
+
+    def resolved_settings(self) -> dict[str, Any]:
+        return self.learner.resolved_settings()
+
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
+        counts, rate = batch.supervised_counts(), self.learner.recipe.rate * lr_fraction
+        while True:
+            messages = [TrainStep(parts, counts, step, rate) for parts in self._assign(batch)]
+            result, _ = self._perform(messages, lambda message: train_step(self.connection, self.sync, message))
+            if result is not None:
+                losses, finite = result
+                return mean_losses(losses, counts, finite)
+            self.learner.halve_micro_batches([part.batch for message in messages for part in message.parts])
+
+    def evaluate(self, batch: Batch) -> dict[str, float]:
+        while True:
+            messages = [EvaluateParts(parts) for parts in self._assign(batch)]
+            local, answers = self._perform(messages, lambda message: self.sync.learner.evaluate_parts(message.parts))
+            results = [losses for losses in (local, *answers) if losses is not None]
+            if len(results) == len(messages):
+                return sum_losses([part_losses for losses in results for part_losses in losses])
+            self.learner.halve_micro_batches([part.batch for message in messages for part in message.parts])
+
+    def time_step(self, batch: Batch) -> float:
+        """Seconds of a step; the number of threads follows from that of processes, and none is tried."""
+        seconds = []
+        for _ in range(BENCHMARK_STEPS):
+            began = time.monotonic()
+            self.step(batch, 0, 0.0)
+            seconds.append(time.monotonic() - began)
+        return min(seconds)
+
+    def _assign(self, batch: Batch) -> list[list[MicroBatch]]:
+        """As many micro-batches as a single process would make of a step, or one for each process."""
+        size = self.connection.size
+        count = -(-self.learner.parts // size) * size
+        return self.sync.assign([MicroBatch(*numbered) for numbered in enumerate(batch.split(count))])
+
+    def _perform_everywhere(self, message: Any, perform_here: Callable[[], None]) -> None:
+        self._perform([message] * self.connection.size, lambda _: perform_here())
+
+    def _perform(self, messages: Sequence[Any], perform_here: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
+        """Every process performs its message, the leader the first one; our result, and the answers of the others."""
+        self.connection.send(messages[1:])
+        try:
+            result = perform_here(messages[0])
+        except RuntimeError as error:  # of an operation of all processes: the one that failed first knows why
+            raise self.connection.failure_cause(error) from error
+        return result, self.connection.receive_answers()
+
+
+# --- Process groups of torch.distributed ---
+
+
+def join_process_group(connection: ProcessConnection | None = None) -> None:
+    """Joins torch's process group: the one of the environment, or that of a connection, if not joined yet."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if line is None:
-        dist.init_process_group(backend, timeout=LONGEST)
+    if connection is None:
+        dist.init_process_group(backend, timeout=TIMEOUT)
     elif not dist.is_initialized():
-        if sys.platform == "linux":  # nobody else is to listen
+        if sys.platform == "linux":  # listen on this machine only
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        place = line.agreed(tempfile.mkdtemp() if line.rank == 0 else None, lambda told: told[0])
-        if line.rank == 0:
-            atexit.register(shutil.rmtree, place, ignore_errors=True)
-        store = dist.FileStore(os.path.join(place, "meeting"), line.size)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group(backend, timeout=LONGEST, rank=line.rank, world_size=line.size, store=store)
+        folder = tempfile.mkdtemp() if connection.rank == 0 else None
+        folder = connection.all_merge(folder, lambda folders: folders[0])
+        if connection.rank == 0:
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        store = dist.FileStore(os.path.join(folder, "meeting"), connection.size)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(backend, timeout=TIMEOUT, rank=connection.rank, world_size=connection.size, store=store)
 
 
-class Torch:
-    """A line that needs no pipes, for processes which another program started, such as torchrun."""
+class TorchConnection:
+    """Either end of the connection between processes that another program started, such as torchrun."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.local, self.near = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        self.local_rank, self.local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
 
-    def tell(self, words: Sequence[Any]) -> None:
-        for rank, word in enumerate(words, 1):
-            self._send(word, rank)
+    def send(self, messages: Sequence[Any]) -> None:
+        for rank, message in enumerate(messages, 1):
+            self._send_to(rank, message)
 
-    def answers(self) -> list[Any]:
-        found = [self._receive(rank) for rank in range(1, self.size)]
-        for one in found:
-            if isinstance(one, Fault):
-                raise one.error
-        return found
+    def receive_answers(self) -> list[Any]:
+        answers = [self._receive_from(rank) for rank in range(1, self.size)]
+        for answer in answers:
+            if isinstance(answer, WorkerFailure):
+                raise answer.error
+        return answers
 
-    def hear(self) -> Any:
-        return self._receive(0)
+    def receive(self) -> Any:
+        return self._receive_from(0)
 
-    def answer(self, thing: Any) -> None:
-        self._send(thing, 0)
+    def answer(self, value: Any) -> None:
+        self._send_to(0, value)
 
-    def agreed(self, mine: Any, merge: Merge) -> Any:
+    def all_merge(self, value: Any, merge: Merge) -> Any:
         if self.rank:
-            self.answer(mine)
-            return self.hear()
-        found = merge([mine, *self.answers()])
-        self.tell([found] * (self.size - 1))
-        return found
+            self.answer(value)
+            return self.receive()
+        merged = merge([value, *self.receive_answers()])
+        self.send([merged] * (self.size - 1))
+        return merged
 
-    def cause(self, error: Exception) -> Exception:
+    def failure_cause(self, error: Exception) -> Exception:
         return ForebearError(
             f"another process of this group is lost, and all have stopped ({str(error).splitlines()[0]})",
             hint="torchrun tells which ended first; the same command goes on from the last checkpoint",
         )
 
-    def _send(self, thing: Any, rank: int) -> None:
-        data = torch.frombuffer(bytearray(pickle.dumps(thing, protocol=5)), dtype=torch.uint8)
+    def _send_to(self, rank: int, value: Any) -> None:
+        data = torch.frombuffer(bytearray(pickle.dumps(value, protocol=5)), dtype=torch.uint8)
         try:
             dist.send(torch.tensor([len(data)]), rank)
             dist.send(data, rank)
         except RuntimeError as error:
-            raise self.cause(error) from error
+            raise self.failure_cause(error) from error
 
-    def _receive(self, rank: int) -> Any:
+    def _receive_from(self, rank: int) -> Any:
         size = torch.zeros(1, dtype=torch.int64)
         try:
             dist.recv(size, rank)
             data = torch.empty(int(size), dtype=torch.uint8)
             dist.recv(data, rank)
         except RuntimeError as error:
-            raise self.cause(error) from error
+            raise self.failure_cause(error) from error
         return pickle.loads(data.numpy().tobytes())
 
 
-class Buckets:
-    """A way for processes that torch connects."""
+# --- All-reduce of gradients in buckets ---
 
-    def __init__(self, line: Line, learner: GradientLearner) -> None:
-        joined(line)
-        self.line, self.worker = line, learner
+
+class AllReduceSync:
+    """Every process has all weights; gradients are summed by torch, bucket by bucket.
+
+    A bucket is sent as soon as the backward pass has filled it, so that communication and computation overlap.
+    """
+
+    def __init__(self, connection: ProcessConnection, learner: GradientLearner) -> None:
+        join_process_group(connection)
+        self.connection, self.learner = connection, learner
         self.hooks: list[Any] = []
 
-    def ready(self) -> None:
-        worker = self.worker
-        if self.line.rank:
-            shapes = {name: one.shape for name, one in worker.model.named_parameters()}
-            worker.model.load({name: torch.empty(shape) for name, shape in shapes.items()})
-            worker.build_optimizer()
-        for one in (*worker.model.state_tensors().values(), *worker.optimiser.state_tensors().values()):
-            dist.broadcast(one, 0)
-        self._fill_buckets(worker.optimiser.parameters)
+    def sync_state(self) -> None:
+        learner = self.learner
+        if self.connection.rank:
+            shapes = {name: parameter.shape for name, parameter in learner.model.named_parameters()}
+            learner.model.load({name: torch.empty(shape) for name, shape in shapes.items()})
+            learner.build_optimizer()
+        for tensor in (*learner.model.tensors().values(), *learner.optimiser.state_tensors().values()):
+            dist.broadcast(tensor, 0)
+        self._fill_buckets(learner.optimiser.parameters)
 
-    def _fill_buckets(self, learned: dict[str, Tensor]) -> None:
-        """Last come first: the way back through a network meets its end before its beginning."""
+    def _fill_buckets(self, parameters: dict[str, Tensor]) -> None:
+        """The last parameters come first: the backward pass reaches the end of a network before its beginning."""
         for hook in self.hooks:
             hook.remove()
         groups: list[list[str]] = [[]]
-        for name in reversed(learned):
-            if sum(learned[other].numel() for other in groups[-1]) >= BUCKET:
+        for name in reversed(parameters):
+            if sum(parameters[other].numel() for other in groups[-1]) >= BUCKET_SIZE:
                 groups.append([])
             groups[-1].append(name)
-        self.buckets = [_Bucket({name: learned[name] for name in names}) for names in groups]
+        self.buckets = [_Bucket({name: parameters[name] for name in names}) for names in groups]
         self.hooks = [
-            one.register_post_accumulate_grad_hook(bucket.noticed(name, self._go_on))
+            parameter.register_post_accumulate_grad_hook(bucket.make_hook(name, self._send_full_buckets))
             for bucket in self.buckets
-            for name, one in bucket.parameters.items()
+            for name, parameter in bucket.parameters.items()
         ]
 
-    def shared_out(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
-        return in_order(parts, self.line.size)
+    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        return split_in_order(parts, self.connection.size)
 
-    def gradients(self, job: Step) -> Result | None:
+    def compute_gradients(self, message: TrainStep) -> StepResult | None:
         for bucket in self.buckets:
-            bucket.begin(len(job.parts))
-        self.next = 0
-        losses = self.worker.accumulate_gradients(job.parts, job.asked, job.step)
-        # All have to send as much, in the same order, whatever they have of it.
-        names = {name for bucket in self.buckets for name, one in bucket.parameters.items() if one.grad is not None}
-        for bucket in self.buckets[self.next :]:
+            bucket.start(len(message.parts))
+        self.next_bucket = 0
+        losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
+        names = {
+            name
+            for bucket in self.buckets
+            for name, parameter in bucket.parameters.items()
+            if parameter.grad is not None
+        }
+        # All processes have to send the same buckets in the same order, even those without gradients.
+        for bucket in self.buckets[self.next_bucket :]:
             bucket.send()
         for bucket in self.buckets:
             bucket.wait()
         return None if losses is None else (losses, names)
 
-    def _go_on(self) -> None:
-        while self.next < len(self.buckets) and self.buckets[self.next].full:
-            self.buckets[self.next].send()
-            self.next += 1
+    def _send_full_buckets(self) -> None:
+        while self.next_bucket < len(self.buckets) and self.buckets[self.next_bucket].is_full:
+            self.buckets[self.next_bucket].send()
+            self.next_bucket += 1
 
-    def moved(self, names: set[str], rate: float) -> bool:
+    def apply_gradients(self, names: set[str], rate: float) -> bool:
         for bucket in self.buckets:
-            for name, one in bucket.parameters.items():
-                one.grad = bucket.views[name] if name in names else None
-        return self.worker.apply_gradients(rate)
+            for name, parameter in bucket.parameters.items():
+                parameter.grad = bucket.views[name] if name in names else None
+        return self.learner.apply_gradients(rate)
 
-    def gathered(self) -> None:
+    def gather_state(self) -> None:
         """Every process has everything already."""
 
 
 class _Bucket:
-    """Gradients of several parameters, one after the other, that travel together."""
+    """Gradients of several parameters, one after the other, that are summed together."""
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
-        sizes = [one.numel() for one in parameters.values()]
+        sizes = [parameter.numel() for parameter in parameters.values()]
         self.numbers = torch.zeros(sum(sizes), device=next(iter(parameters.values())).device)
         pieces = zip(parameters.items(), self.numbers.split(sizes), strict=True)
-        self.views = {name: piece.view(one.shape) for (name, one), piece in pieces}
+        self.views = {name: piece.view(parameter.shape) for (name, parameter), piece in pieces}
 
-    def begin(self, parts: int) -> None:
-        """So many times each gradient will be added to, where it is at all."""
-        self.missing = dict.fromkeys(self.parameters, parts)
-        self.travelling: dist.Work | None = None
+    def start(self, num_parts: int) -> None:
+        """Expects at most so many contributions to each gradient."""
+        self.num_missing = dict.fromkeys(self.parameters, num_parts)
+        self.work: dist.Work | None = None
 
     @property
-    def full(self) -> bool:
-        return not any(self.missing.values())
+    def is_full(self) -> bool:
+        return not any(self.num_missing.values())
 
-    def noticed(self, name: str, go_on: Any) -> Any:
+    def make_hook(self, name: str, on_full: Callable[[], None]) -> Any:
         def hook(parameter: Tensor) -> None:
-            self.missing[name] -= 1
-            if self.full:
-                go_on()
+            self.num_missing[name] -= 1
+            if self.is_full:
+                on_full()
 
         return hook
 
     def send(self) -> None:
-        for name, one in self.parameters.items():
-            if one.grad is None:
+        for name, parameter in self.parameters.items():
+            if parameter.grad is None:
                 self.views[name].zero_()
             else:
-                self.views[name].copy_(one.grad)
-        self.travelling = dist.all_reduce(self.numbers, async_op=True)
+                self.views[name].copy_(parameter.grad)
+        self.work = dist.all_reduce(self.numbers, async_op=True)
 
     def wait(self) -> None:
-        assert self.travelling is not None
-        self.travelling.wait()
+        assert self.work is not None
+        self.work.wait()
+
+
+# --- Sharded weights (FSDP) ---
+
+
+class ShardedSync:
+    """For networks of which no process can hold all: torch's `fully_shard`.
+
+    Every process holds a shard of each matrix, and all of a block only while it computes with it. The leader keeps an
+    unsharded learner, which is initialized, loaded and saved: so run folders do not depend on the number of processes.
+    """
+
+    def __init__(self, connection: ProcessConnection, learner: GradientLearner) -> None:
+        join_process_group(connection)
+        self.connection, self.unsharded = connection, learner
+        network = copy.deepcopy(learner.model)
+        mesh = init_device_mesh(learner.device.device.partition(":")[0], (connection.size,))
+        for block in network.encoder.blocks if isinstance(network.encoder, Transformer) else ():
+            fully_shard(block, mesh=mesh)
+        fully_shard(network, mesh=mesh)
+        for module in network.modules():
+            if isinstance(module, FSDPModule):  # gradients are summed: losses are divided already
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+        self.learner = _ShardedLearner(network, learner.recipe, learner.device, None, learner.shares)
+
+    @torch.no_grad()
+    def sync_state(self) -> None:
+        learner = self.learner
+        if any(parameter.is_meta for parameter in learner.model.parameters()):
+            learner.model.to_empty(device=learner.device.device)
+        learner.build_optimizer()
+        is_leader = self.connection.rank == 0
+        weights = self.unsharded.model.tensors() if is_leader else {}
+        for name, parameter in learner.sharded.items():
+            self._scatter(weights.get(name), parameter, parameter.to_local())
+        state = self.unsharded.optimiser.state if is_leader else {}
+        for moment, shards in learner.optimiser.state.items():
+            for name, shard in shards.items():
+                value = state[moment][name] if is_leader else None
+                if moment == "step":
+                    shard.copy_(value if value is not None else shard)
+                    dist.broadcast(shard, 0)
+                else:
+                    self._scatter(value, learner.sharded[name], shard)
+
+    def _scatter(self, value: Tensor | None, like: Any, shard: Tensor) -> None:
+        full = torch.empty(like.shape, device=shard.device) if value is None else value.to(shard.device)
+        shard.copy_(distribute_tensor(full, like.device_mesh, like.placements).to_local())
+
+    @torch.no_grad()
+    def gather_state(self) -> None:
+        learner, is_leader = self.learner, self.connection.rank == 0
+        weights = self.unsharded.model.tensors() if is_leader else {}
+        for name, parameter in learner.sharded.items():
+            self._gather(parameter, parameter.to_local(), weights.get(name))
+        state = self.unsharded.optimiser.state if is_leader else {}
+        for moment, shards in learner.optimiser.state.items():
+            for name, shard in shards.items():
+                if moment != "step":
+                    self._gather(learner.sharded[name], shard, state[moment][name] if is_leader else None)
+                elif is_leader:
+                    state[moment][name].copy_(shard)
+
+    def _gather(self, like: Any, shard: Tensor, target: Tensor | None) -> None:
+        sharded = DTensor.from_local(shard, like.device_mesh, like.placements, shape=like.shape, stride=like.stride())
+        full = sharded.full_tensor()
+        if target is not None:
+            target.copy_(full)
+
+    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        """All must make as many forward and backward passes: those with less to do repeat one that does not count."""
+        assigned = split_in_order(parts, self.connection.size)
+        num_passes = max(map(len, assigned))
+        idle = replace(parts[0], is_counted=False)
+        return [[*own_parts, *[idle] * (num_passes - len(own_parts))] for own_parts in assigned]
+
+    def compute_gradients(self, message: TrainStep) -> StepResult | None:
+        losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
+        if losses is None:  # the others wait for us in the middle of their passes: nobody can turn back
+            hint = f"divide steps into more parts (--accumulate {2 * self.unsharded.parts}), or use more processes"
+            raise ForebearError(f"out of memory in process {self.connection.rank}", hint=hint)
+        return losses, {name for name, parameter in self.learner.sharded.items() if parameter.grad is not None}
+
+    def apply_gradients(self, names: set[str], rate: float) -> bool:
+        return self.learner.apply_gradients(rate)
+
+
+class _ShardedLearner(GradientLearner):
+    """Learns with its shards of the parameters."""
+
+    def build_optimizer(self) -> None:
+        self.model.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+        self.sharded: dict[str, Any] = dict(self.model.named_parameters())
+        shards = {
+            name: parameter.to_local().detach() for name, parameter in self.sharded.items() if parameter.requires_grad
+        }
+        self.optimiser = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.shares)
+        self._uses_dropout = self.model.is_random
+
+    def apply_gradients(self, rate: float) -> bool:
+        gradients = {
+            name: parameter.grad.to_local() for name, parameter in self.sharded.items() if parameter.grad is not None
+        }
+        squares = torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
+        dist.all_reduce(squares)
+        norm = squares.sqrt()
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            for name, gradient in gradients.items():
+                self.optimiser.parameters[name].grad = gradient
+            torch.nn.utils.clip_grads_with_norm_(self.optimiser.parameters.values(), self.recipe.clip, norm)
+            self.optimiser.step(rate)
+        self.optimiser.zero_grad()
+        for parameter in self.sharded.values():
+            parameter.grad = None
+        return finite

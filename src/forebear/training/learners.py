@@ -36,7 +36,7 @@ class Learner(Protocol):
     notes: list[str]  # what it has to say to whoever watches; the loop tells it, and takes it away
     ended: bool = False  # whether there is nothing better to be found
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         """Learns from one batch, with this share of the full rate; the mean loss of each target before it."""
         ...
 
@@ -97,8 +97,8 @@ class CountingLearner(Learner):
     def initialize(self) -> None:
         """Counts begin at zero, as the network was made."""
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        self.model.count(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
+        self.model.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
         return {}
 
     def conclude(self) -> None:
@@ -108,8 +108,8 @@ class CountingLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         tokens, targets = batch.inputs["tokens"], batch.targets["next"]
-        borders = np.concatenate(([0], np.cumsum(batch.inputs["lengths"])))
-        rows = [np.append(tokens[first:last], targets[last - 1]) for first, last in pairwise(borders.tolist())]
+        bounds = np.concatenate(([0], np.cumsum(batch.inputs["lengths"])))
+        rows = [np.append(tokens[start:stop], targets[stop - 1]) for start, stop in pairwise(bounds.tolist())]
         return {"next": -float(sum(scores.sum() for scores in self.model.score(rows)))}
 
     def time_step(self, batch: Batch) -> float:
@@ -132,9 +132,9 @@ class CountingLearner(Learner):
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
-MEMORY = 6  # steps that are remembered: more costs room, and brings little
+LBFGS_HISTORY = 6  # steps that are remembered: more costs room, and brings little
 STILL = 1e-4  # of the cost: where ten steps together go lower by less, it has learned what there is to learn
-FLAT = 1e-5  # of its point's length is the gradient's, where it is as low as can be
+FLAT_GRADIENT = 1e-5  # of its point's length is the gradient's, where it is as low as can be
 
 
 class CRFLearner(CountingLearner):
@@ -155,29 +155,29 @@ class CRFLearner(CountingLearner):
         self._search = self._state = None
         self.ended = False
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        problem, search = self._begun(batch)
-        before = search.value
-        self.ended = not search.step() or self._is_low(search)
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
+        problem, search = self._problem_and_search(batch)
+        loss = search.value
+        self.ended = not search.step() or self._has_converged(search)
         self.model.set_weights(search.point)
-        return {"tag": before / max(1, len(problem.gold_labels))}
+        return {"tag": loss / max(1, len(problem.gold_labels))}
 
-    def _begun(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
+    def _problem_and_search(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
         if self._problem is None:
             self._problem = self.model.make_problem(batch.inputs, batch.targets["tag"], self.threads)
         if self._search is None:
-            how: dict[str, Any] = {"memory": MEMORY, "l1": self.model.l1, "state": self._state}
-            how["curvature"] = self._problem.curvature
+            options: dict[str, Any] = {"memory": LBFGS_HISTORY, "l1": self.model.l1, "state": self._state}
+            options["curvature"] = self._problem.curvature
             self._search, self._state = (
-                LBFGSOptimizer(self._problem.objective, np.zeros(self._problem.size), **how),
+                LBFGSOptimizer(self._problem.objective, np.zeros(self._problem.size), **options),
                 None,
             )
         return self._problem, self._search
 
     @staticmethod
-    def _is_low(search: LBFGSOptimizer) -> bool:
-        flat = np.linalg.norm(search.slope) <= FLAT * max(1.0, float(np.linalg.norm(search.point)))
-        return bool(flat) or search.has_decreased() < STILL * abs(search.value)
+    def _has_converged(search: LBFGSOptimizer) -> bool:
+        is_flat = np.linalg.norm(search.slope) <= FLAT_GRADIENT * max(1.0, float(np.linalg.norm(search.point)))
+        return bool(is_flat) or search.has_decreased() < STILL * abs(search.value)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """Nothing: it is judged by its answers."""
@@ -185,7 +185,7 @@ class CRFLearner(CountingLearner):
 
     def time_step(self, batch: Batch) -> float:
         """How long a look at all sentences takes; a step is hardly more."""
-        self._begun(batch)
+        self._problem_and_search(batch)
         began = time.monotonic()
         assert self._problem is not None
         self._problem.objective(np.zeros(self._problem.size))
@@ -226,9 +226,9 @@ class EMLearner(CountingLearner):
     def prepass(self, objective: Objective, source: Subset) -> None:
         """Tells how often each token stands in the text, and how many steps show all of it."""
         self.epoch = objective.steps(source, self.recipe.batch)
-        counts = np.zeros(self.model.vocabulary, np.int64)
-        for begin in range(0, source.num_tokens, BLOCK):
-            ids, _ = source.token_slice(begin, min(begin + BLOCK, source.num_tokens))
+        counts = np.zeros(self.model.vocab_size, np.int64)
+        for start in range(0, source.num_tokens, BLOCK):
+            ids, _ = source.token_slice(start, min(start + BLOCK, source.num_tokens))
             counts += np.bincount(ids, minlength=len(counts))
         unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
         counts[self.model.end] += len(source.by_sentence() if unit == "sentence" else source)
@@ -237,7 +237,7 @@ class EMLearner(CountingLearner):
     def initialize(self) -> None:
         self.model.initialize(self.recipe.seed)
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         targets = batch.targets["next"]
         loss = self.model.accumulate(batch.inputs["tokens"], batch.inputs["lengths"], targets)
         if (step + 1) % self.epoch == 0:
@@ -263,44 +263,44 @@ class EMLearner(CountingLearner):
 
         super().save(folder)
         if self.model.has_expectations:  # else an epoch has just ended
-            save_file(self.model.remembered(), folder / LEARNER_STATE_FILE)
+            save_file(self.model.training_state(), folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
         from safetensors.numpy import load_file
 
         super().load(folder)
         if (folder / LEARNER_STATE_FILE).exists():
-            self.model.remember(load_file(folder / LEARNER_STATE_FILE))
+            self.model.load_training_state(load_file(folder / LEARNER_STATE_FILE))
 
 
 # Learning all at once: linear models, whose best weights are found, not approached step by step.
 
 
-LONGEST = 300.0  # seconds, where nothing says how long: a baseline is to be quick
+MAX_FIT_SECONDS = 300.0  # seconds, where nothing says how long: a baseline is to be quick
 
 
 class LinearLearner(CountingLearner):
     """One step sees every example. `weights` are those of labels, where mistakes about some count more."""
 
-    def __init__(self, network: LinearModel, recipe: Recipe, weights: tuple[float, ...] | None = None) -> None:
+    def __init__(self, network: LinearModel, recipe: Recipe, label_weights: tuple[float, ...] | None = None) -> None:
         super().__init__(network, recipe)
-        self.weights = weights
+        self.weights = label_weights
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        limit = self.recipe.time if self.recipe.time is not None else LONGEST
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
+        limit = self.recipe.time if self.recipe.time is not None else MAX_FIT_SECONDS
         fitted = self.model.fit(batch.inputs, batch.targets, weights=self._weights(batch), seconds=limit)
-        if fitted.ended == "time":
-            told = (
+        if fitted.stop_reason == "time":
+            message = (
                 f"after {limit:,.0f} s the best weights were not found yet: the best so far are kept; --time gives more"
             )
-            self.notes.append(told)
+            self.notes.append(message)
         return {self.model.heads[0]: fitted.loss}
 
     def _weights(self, batch: Batch) -> np.ndarray | None:
         if self.weights is None or "label" not in batch.targets or batch.targets["label"].ndim > 1:
             return None
-        label = batch.targets["label"]
-        return np.where(is_supervised(label), np.array(self.weights)[np.maximum(label, 0)], 0.0)
+        labels = batch.targets["label"]
+        return np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """Nothing: it is judged by its answers."""
@@ -310,7 +310,7 @@ class LinearLearner(CountingLearner):
 # Learning in place: compiled loops sweep over the text and move the rows of tables, without torch.
 
 
-TRIAL = 3  # steps of which the last are timed
+NUM_TIMED_STEPS = 3  # steps of which the last are timed
 
 
 class EmbeddingLearner(Learner):
@@ -320,8 +320,8 @@ class EmbeddingLearner(Learner):
     `deterministic` they do, whatever the number of threads.
     """
 
-    def __init__(self, network: Any, recipe: Recipe, given: Mapping[str, np.ndarray] | None = None) -> None:
-        self.model, self.recipe, self.given = network, recipe, given
+    def __init__(self, network: Any, recipe: Recipe, initial_arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        self.model, self.recipe, self.given = network, recipe, initial_arrays
         self.threads = recipe.threads or cpu_count()
         self.notes: list[str] = []
 
@@ -333,14 +333,14 @@ class EmbeddingLearner(Learner):
     def initialize(self) -> None:
         self.model.initialize(self.recipe.seed)
         if self.given is not None:
-            told = len(self.model.notes)
+            num_notes = len(self.model.notes)
             self.model.warm_start(self.given)
-            self.notes += self.model.notes[told:]
+            self.notes += self.model.notes[num_notes:]
 
-    def step(self, batch: Batch, step: int, share: float) -> dict[str, float]:
-        loss = self.model.clean_up(
+    def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
+        loss = self.model.train_batch(
             batch,
-            rate=self.recipe.rate * share,
+            rate=self.recipe.rate * lr_fraction,
             moment=(self.recipe.seed, step),
             threads=self.threads,
             deterministic=bool(self.recipe.deterministic),
@@ -350,11 +350,13 @@ class EmbeddingLearner(Learner):
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """As much for each that the batch asks as a pair costs in the mean: there are more pairs than words."""
         total, count = self.model.evaluate(batch)
-        return {name: total / max(1, count) * asked for name, asked in batch.supervised_counts().items()}
+        return {
+            name: total / max(1, count) * num_supervised for name, num_supervised in batch.supervised_counts().items()
+        }
 
     def time_step(self, batch: Batch) -> float:
         seconds = []
-        for number in range(TRIAL):  # the first may have to be compiled
+        for number in range(NUM_TIMED_STEPS):  # the first may have to be compiled
             began = time.monotonic()
             self.step(batch, number, 1.0)
             seconds.append(time.monotonic() - began)
@@ -367,12 +369,12 @@ class EmbeddingLearner(Learner):
         from safetensors.numpy import save_file
 
         save_file(self.model.arrays(), folder / WEIGHTS_FILE)
-        if remembered := self.model.remembered():
-            save_file(remembered, folder / LEARNER_STATE_FILE)
+        if training_state := self.model.training_state():
+            save_file(training_state, folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
         from safetensors.numpy import load_file
 
         self.model.load(load_file(folder / WEIGHTS_FILE))
-        if self.model.remembered():
-            self.model.remember(load_file(folder / LEARNER_STATE_FILE))
+        if self.model.training_state():
+            self.model.load_training_state(load_file(folder / LEARNER_STATE_FILE))

@@ -1,12 +1,14 @@
-"""A run is a folder that explains itself: nothing else is ever needed to use, resume, adapt, serve or export it.
+"""Run folders: run.json, metrics.jsonl and weights of a run, and the list of runs in a folder.
 
-run.json             milestone, fields, recipe, data, versions, hardware, state, step, metrics
-tokenizer.json       how text was cut
-ledger.json          what became of the text
-weights.safetensors  what was learned
-metrics.jsonl        a line for every so many steps
-card.md              the same for people
-checkpoints/STEP/    states to go on from
+A run folder is self-contained: nothing else is needed to use, resume, adapt, serve or export it.
+
+run.json             model, fields, recipe, data, versions, hardware, state, step, metrics
+tokenizer.json       the tokenizer
+ledger.json          account of the text that was read and dropped
+weights.safetensors  the trained weights
+metrics.jsonl        training log, a line every few steps
+card.md              the model card
+checkpoints/STEP/    checkpoints to resume from
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import Any
 from forebear._version import __version__
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE
 from forebear.data.corpus.parallel import TokenizerPair
-from forebear.data.io.atomic import atomic_write, explain_disk_errors, write_json
+from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest, write_json
 from forebear.data.io.workers import cpu_count
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
@@ -39,29 +41,28 @@ from forebear.models.spec import ModelSpec
 from forebear.registry import model_spec
 from forebear.tasks.task import Task, task_from_json
 from forebear.training.adaptation import Adaptation
-from forebear.training.checkpoint import Checkpoint, CheckpointStore, file_digest
+from forebear.training.checkpoint import Checkpoint, CheckpointStore
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe, merge_recipe
 
-# What a run was made with: versions and hardware, for its card.
-
+# --- Versions and hardware ---
 
 PACKAGES = ("numpy", "safetensors", "tokenizers", "torch")
 
 
 def library_versions() -> dict[str, str]:
-    """Of everything that can change a number."""
-    told = {"forebear": __version__, "python": platform.python_version()}
+    """Versions of everything that can change a result."""
+    versions = {"forebear": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
-            told[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return told
+    return versions
 
 
 def hardware_info() -> dict[str, Any]:
-    told: dict[str, Any] = {
+    hardware: dict[str, Any] = {
         "processor": _processor(),
         "cores": cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -70,8 +71,8 @@ def hardware_info() -> dict[str, Any]:
         import torch
 
         if torch.cuda.is_available():
-            told["gpu"] = torch.cuda.get_device_name()
-    return told
+            hardware["gpu"] = torch.cuda.get_device_name()
+    return hardware
 
 
 def _processor() -> str:
@@ -87,14 +88,14 @@ RUN_FILE, METRICS_FILE, CARD_FILE, CHECKPOINTS_FOLDER = "run.json", "metrics.jso
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path, otherwise: str) -> Iterator[None]:
-    """A folder for this process alone, or an error with these words; the system lets go of it if we are killed."""
+def lock_folder(folder: Path, message: str) -> Iterator[None]:
+    """Locks a folder for this process, or raises an error with this message; the lock ends with the process."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise InputError(otherwise, file=folder, hint="wait for it, or stop it first") from error
+        raise InputError(message, file=folder, hint="wait for it, or stop it first") from error
     try:
         yield
     finally:
@@ -103,27 +104,29 @@ def lock_folder(folder: Path, otherwise: str) -> Iterator[None]:
 
 @dataclass(eq=False)
 class RunFolder:
-    """A run on disk. `facts` is what run.json says."""
+    """A run on disk; `metadata` is the content of run.json."""
 
     path: Path
     metadata: dict[str, Any]
 
     @classmethod
     def create(
-        cls, path: Path, facts: dict[str, Any], tokenizer: Tokenizer | TokenizerPair, ledger: dict[str, Any] | None
+        cls, path: Path, metadata: dict[str, Any], tokenizer: Tokenizer | TokenizerPair, ledger: dict[str, Any] | None
     ) -> RunFolder:
-        """Fills an empty folder; run.json comes last, and only then it is a run.
+        """Fills an empty folder; run.json is written last, and makes it a run.
 
-        Beside `facts` it tells of its tokenizer, of when and where it began, and of its state, if they do not.
+        Entries that `metadata` lacks are added: tokenizer, start time, versions, hardware and state.
         """
-        told = {
+        defaults = {
             "tokenizer": {name: tokenizer.describe()[name] for name in ("kind", "size", "digest")},
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": library_versions(),
             "hardware": hardware_info(),
             "state": "begun",
         }
-        run = cls(path, {"format": FORMAT, **facts, **{name: told[name] for name in told if name not in facts}})
+        run = cls(
+            path, {"format": FORMAT, **metadata, **{name: defaults[name] for name in defaults if name not in metadata}}
+        )
         with explain_disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             with run.lock():
@@ -133,7 +136,7 @@ class RunFolder:
                 if ledger is not None:
                     write_json(path / LEDGER_FILE, ledger)
                 run.save()
-        if isinstance(tokenizer, TokenizerPair):  # just written: no need to read it again
+        if isinstance(tokenizer, TokenizerPair):  # saves reading it again
             run.tokenizer_pair = tokenizer
         else:
             run.tokenizer = tokenizer
@@ -144,36 +147,36 @@ class RunFolder:
         path = Path(path)
         hint = "name a folder that forebear pretrain or forebear import made; forebear runs lists them"
         if not path.is_dir():
-            what = "is no folder" if path.exists() else "there is no such run"
-            raise InputError(what, file=path, hint=hint)
+            message = "is no folder" if path.exists() else "there is no such run"
+            raise InputError(message, file=path, hint=hint)
         try:
-            facts = json.loads((path / RUN_FILE).read_text())
+            content = json.loads((path / RUN_FILE).read_text())
         except FileNotFoundError as error:
             raise InputError(f"is no run: it has no {RUN_FILE}", file=path, hint=hint) from error
         except (OSError, ValueError) as error:
             raise ForebearError(
                 f"cannot be read: {error}", file=path / RUN_FILE, hint="restore it from a copy"
             ) from error
-        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-            told = facts.get("format") if isinstance(facts, dict) else None
-            raise InputError(f"a run of format {told!r}; this version reads {FORMAT!r}", file=path, hint=hint)
-        return cls(path, facts)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            found_format = content.get("format") if isinstance(content, dict) else None
+            raise InputError(f"a run of format {found_format!r}; this version reads {FORMAT!r}", file=path, hint=hint)
+        return cls(path, content)
 
     def save(self) -> None:
         write_json(self.path / RUN_FILE, self.metadata)
 
-    def update(self, **facts: Any) -> None:
-        """Enters facts in run.json."""
-        self.metadata |= facts
+    def update(self, **entries: Any) -> None:
+        """Adds or replaces entries of run.json."""
+        self.metadata |= entries
         self.save()
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """The run for this process alone."""
+        """Locks the run for this process."""
         return lock_folder(self.path, "another process is training this run")
 
     @property
     def is_training(self) -> bool:
-        """Whether a process is training it now."""
+        """Whether a process is training this run now."""
         try:
             with self.lock():
                 return False
@@ -182,51 +185,51 @@ class RunFolder:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        kind = model_spec(self.metadata["milestone"])
+        spec_class = model_spec(self.metadata["milestone"])
         try:
-            return kind(**self.metadata["fields"])
+            return spec_class(**self.metadata["fields"])
         except TypeError as error:
             hint = "it was made by another version of forebear"
             raise InputError(f"its fields do not fit: {error}", file=self.path / RUN_FILE, hint=hint) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        made = Tokenizer.load(self.path / TOKENIZER_FILE)
-        return self.spec.task_tokenizer(made) if "task" in self.metadata else made
+        tokenizer = Tokenizer.load(self.path / TOKENIZER_FILE)
+        return self.spec.task_tokenizer(tokenizer) if "task" in self.metadata else tokenizer
 
     @cached_property
     def tokenizers(self) -> Tokenizer | TokenizerPair:
-        """What its network is made for: one tokenizer, or those of both sides where it translates."""
+        """The tokenizer, or the source and target tokenizers of a translation model."""
         return self.tokenizer if self.spec.learns_from == "text" else self.tokenizer_pair
 
     @cached_property
     def tokenizer_pair(self) -> TokenizerPair:
-        """Of a run that translates."""
+        """Source and target tokenizer of a translation model."""
         return TokenizerPair.load(self.path)
 
     @property
     def task(self) -> Task | None:
-        """What it was adapted to; None where it was only pre-trained."""
-        told = self.metadata.get("task")
-        return None if told is None else task_from_json(told)
+        """The task it was adapted to; None for a pre-trained run."""
+        task = self.metadata.get("task")
+        return None if task is None else task_from_json(task)
 
     @property
     def adaptation(self) -> Adaptation:
         """How it was adapted."""
         return Adaptation(**self.metadata["adaptation"])
 
-    def require_float_weights(self, otherwise: str, verb: str) -> None:
-        """An error where its weights are small integers; what is meant is done with the run it was made of."""
+    def require_float_weights(self, message: str, verb: str) -> None:
+        """Refuses quantized runs; the hint names the run it was quantized from."""
         if "quantised" in self.metadata:
-            raise InputError(otherwise, file=self.path, hint=f"{verb} {self.metadata['parent']}, which it was made of")
+            raise InputError(message, file=self.path, hint=f"{verb} {self.metadata['parent']}, which it was made of")
 
     def require_trainable(self) -> None:
-        """An error where its weights cannot change."""
+        """Refuses runs that cannot be trained."""
         self.require_float_weights("quantised: small integers cannot learn", "train or teach with")
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes this run."""
         verb = "distil" if "distilled" in self.metadata else "adapt" if "task" in self.metadata else "pretrain"
         return f"forebear {verb} --resume {self.path}"
 
@@ -235,11 +238,11 @@ class RunFolder:
         return merge_recipe(self.metadata["recipe"])
 
     def recipe_for(self, processes: int) -> Recipe:
-        """What was settled holds; but threads that nobody asked for are settled anew for other numbers of processes."""
+        """The recorded recipe; the number of threads is chosen again if the number of processes has changed."""
         recipe = self.recipe
-        free = "threads" not in self.metadata.get("asked", {}).get("recipe", {})
-        same = self.metadata.get("processes", 1) == processes
-        return recipe if same or not free else replace(recipe, threads=None)
+        is_default_threads = "threads" not in self.metadata.get("asked", {}).get("recipe", {})
+        is_same_count = self.metadata.get("processes", 1) == processes
+        return recipe if is_same_count or not is_default_threads else replace(recipe, threads=None)
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -249,41 +252,41 @@ class RunFolder:
     def is_finished(self) -> bool:
         return self.metadata["state"] == "finished"
 
-    def publish_checkpoint(self, one: Checkpoint) -> None:
-        """Makes a checkpoint's weights the run's own."""
+    def publish_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Makes the weights of a checkpoint those of the run."""
         target = self.path / WEIGHTS_FILE
-        with open(one.folder / WEIGHTS_FILE, "rb") as read, atomic_write(target) as copy:
-            shutil.copyfileobj(read, copy)  # no link: what befalls one of them must not befall the other
-        self.update(weights={"sha256": file_digest(target), "bytes": target.stat().st_size, "step": one.step})
+        with open(checkpoint.folder / WEIGHTS_FILE, "rb") as source, atomic_write(target) as target_file:
+            shutil.copyfileobj(source, target_file)  # not linked: damage to one file must not reach the other
+        self.update(weights={"sha256": file_digest(target), "bytes": target.stat().st_size, "step": checkpoint.step})
 
     def verified_weights(self) -> tuple[Path, list[str]]:
-        """The verified file of what was learned, and what had to be said on the way to it."""
-        own, told = self.path / WEIGHTS_FILE, self.metadata.get("weights")
+        """The verified weights file, falling back to the newest valid checkpoint, and notes for the user."""
+        path, entry = self.path / WEIGHTS_FILE, self.metadata.get("weights")
         notes: list[str] = []
-        if told is not None:
-            if own.is_file() and own.stat().st_size == told["bytes"] and file_digest(own) == told["sha256"]:
-                return own, notes
-            notes.append(f"{own} is missing or not what was written")
-        one, more = self.checkpoints.newest_valid()
-        if one is not None:
-            state = "" if told is None else f": used the checkpoint of step {one.step:,} instead"
-            return one.folder / WEIGHTS_FILE, [note + state for note in notes] + more
+        if entry is not None:
+            if path.is_file() and path.stat().st_size == entry["bytes"] and file_digest(path) == entry["sha256"]:
+                return path, notes
+            notes.append(f"{path} is missing or not what was written")
+        checkpoint, checkpoint_notes = self.checkpoints.newest_valid()
+        if checkpoint is not None:
+            fallback = "" if entry is None else f": used the checkpoint of step {checkpoint.step:,} instead"
+            return checkpoint.folder / WEIGHTS_FILE, [note + fallback for note in notes] + checkpoint_notes
         if notes:
             raise ForebearError(
                 "is missing or not what was written, and there is no checkpoint to fall back to",
-                file=own,
+                file=path,
                 hint="restore it from a copy, or train again",
             )
         hint = f"train it with: {self.resume_command}"
         raise InputError("has learned nothing yet: there is no checkpoint", file=self.path, hint=hint)
 
 
-# The log of a run: a JSON line for every so many steps, cut back to where a resumed run begins again.
+# --- metrics.jsonl ---
 
 
 @dataclass(frozen=True)
 class MetricsLog:
-    """An append-only file; a line that was cut short by a kill is not counted."""
+    """The training log: an append-only file of JSON lines; a line truncated by a kill is ignored."""
 
     path: Path
 
@@ -297,51 +300,49 @@ class MetricsLog:
                 except ValueError:
                     return
 
-    def add(self, **facts: Any) -> None:
-        line = json.dumps({name: _told(value) for name, value in facts.items()})
+    def add(self, **values: Any) -> None:
+        line = json.dumps({name: _told(value) for name, value in values.items()})
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def truncate(self, step: int) -> None:
-        """Forgets what lies beyond this step."""
-        kept = [line for line in self.read_lines() if line["step"] <= step]
+        """Drops lines after this step, before training resumes from it."""
+        lines = [line for line in self.read_lines() if line["step"] <= step]
         with atomic_write(self.path) as file:
-            file.write("".join(json.dumps(line) + "\n" for line in kept).encode())
+            file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
 def _told(value: Any) -> Any:
-    """Numbers short enough to read; what is no number is null, as JSON wants it."""
+    """Floats with seven digits; NaN and infinity as null, which JSON has no numbers for."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
-    return {name: _told(one) for name, one in value.items()} if isinstance(value, dict) else value
+    return {name: _told(nested) for name, nested in value.items()} if isinstance(value, dict) else value
 
 
-# The runs in a folder: what each is, how far it came and how well it predicts; broken ones with the reason.
+# --- List of runs ---
 
-
-DEEPEST = 4  # folders below the one that is asked for
-PARTS = (
+MAX_SEARCH_DEPTH = 4  # levels of folders that are searched
+RUN_REMAINS = (
     CHECKPOINTS_FOLDER,
     METRICS_FILE,
     "tokenizer.json",
-)  # what betrays that a folder without run.json was to be a run
+)  # two of these identify a broken run without run.json
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run folder. `state` is finished, running, interrupted, begun, failed or broken; of the last two `reason` says
-    why."""
+    """One run folder; `state` is finished, running, interrupted, begun, failed or broken, `reason` why it failed or broke."""
 
     folder: str
     state: str
     milestone: str = ""
     size: str = ""
     step: int | None = None
-    steps: int | None = None  # in all, once they are known
+    steps: int | None = None  # in total, once known
     bits_per_byte: float | None = None
-    found: float | None = None  # share of hidden tokens, of a run that finds them and has no bits
+    found: float | None = None  # masked-LM accuracy, for runs without bits per byte
     task: str | None = None  # what it was adapted to
-    score: tuple[str, float] | None = None  # the task's figure and its name, on the test or the held-out examples
+    score: tuple[str, float] | None = None  # name and value of the task metric, on the test or dev set
     seconds: float | None = None
     parameters: int | None = None
     began: str = ""
@@ -349,78 +350,81 @@ class RunSummary:
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
-    """Every run in this folder or below it, the newest first; those that are broken last."""
+    """All runs in or below a folder, the newest first and broken ones last."""
     root = Path(folder)
     if not root.is_dir():
-        what = "is no folder" if root.exists() else "there is no such folder"
+        message = "is no folder" if root.exists() else "there is no such folder"
         raise InputError(
-            what, file=root, hint="name the folder your runs are in; forebear pretrain makes them in runs/"
+            message, file=root, hint="name the folder your runs are in; forebear pretrain makes them in runs/"
         )
-    lines = sorted((_line(place) for place in _places(root, DEEPEST)), key=lambda line: line.folder)
-    lines.sort(key=lambda line: line.began, reverse=True)
-    return sorted(lines, key=lambda line: line.state == "broken")
+    summaries = sorted(
+        (_summarize_path(run_path) for run_path in _find_run_folders(root, MAX_SEARCH_DEPTH)),
+        key=lambda summary: summary.folder,
+    )
+    summaries.sort(key=lambda summary: summary.began, reverse=True)
+    return sorted(summaries, key=lambda summary: summary.state == "broken")
 
 
-def _places(folder: Path, deeper: int) -> Iterator[Path]:
-    """Folders that are runs, or remains of one; nothing is looked for inside them."""
+def _find_run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    """Folders that are runs or remains of one; their subfolders are not searched."""
     try:
         names = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
         return
-    if RUN_FILE in names or sum(part in names for part in PARTS) > 1:
+    if RUN_FILE in names or sum(name in names for name in RUN_REMAINS) > 1:
         yield folder
-    elif deeper:
+    elif depth:
         for name, entry in sorted(names.items()):
             if entry.is_dir(follow_symlinks=False) and not name.startswith("."):
-                yield from _places(folder / name, deeper - 1)
+                yield from _find_run_folders(folder / name, depth - 1)
 
 
-def _line(place: Path) -> RunSummary:
+def _summarize_path(path: Path) -> RunSummary:
     try:
-        return _listing_told(RunFolder.open(place))
+        return _summarize_run(RunFolder.open(path))
     except ForebearError as error:
-        return RunSummary(str(place), "broken", reason=error.message)
+        return RunSummary(str(path), "broken", reason=error.message)
     except (KeyError, TypeError, AttributeError) as error:
-        return RunSummary(str(place), "broken", reason=f"{RUN_FILE} is not what it should be: {error!r}")
+        return RunSummary(str(path), "broken", reason=f"{RUN_FILE} is not what it should be: {error!r}")
 
 
-def _listing_told(run: RunFolder) -> RunSummary:
-    facts = run.metadata
-    last: dict[str, Any] = next(iter(deque(MetricsLog(run.path / METRICS_FILE).read_lines(), maxlen=1)), {})
-    held_out = facts.get("metrics", {}).get("held_out", {})
-    total = (facts.get("pace") or {}).get("total") or facts.get("recipe", {}).get("steps")
-    changed = datetime.fromtimestamp((run.path / RUN_FILE).stat().st_mtime, UTC)
+def _summarize_run(run: RunFolder) -> RunSummary:
+    metadata = run.metadata
+    last_line: dict[str, Any] = next(iter(deque(MetricsLog(run.path / METRICS_FILE).read_lines(), maxlen=1)), {})
+    held_out = metadata.get("metrics", {}).get("held_out", {})
+    total_steps = (metadata.get("pace") or {}).get("total") or metadata.get("recipe", {}).get("steps")
+    modified = datetime.fromtimestamp((run.path / RUN_FILE).stat().st_mtime, UTC)
     return RunSummary(
         folder=str(run.path),
-        state=_state(run),
-        milestone=facts["milestone"],
-        size=facts.get("size") or "",
-        step=facts.get("step") if run.is_finished else last.get("step", facts.get("step")),
-        steps=total,
+        state=_current_state(run),
+        milestone=metadata["milestone"],
+        size=metadata.get("size") or "",
+        step=metadata.get("step") if run.is_finished else last_line.get("step", metadata.get("step")),
+        steps=total_steps,
         bits_per_byte=None if held_out.get("pseudo") else held_out.get("bits_per_byte"),
         found=held_out.get("accuracy"),
         task=None if run.task is None else run.task.name,
-        score=_score(run),
-        seconds=facts.get("seconds") if run.is_finished else last.get("seconds", facts.get("seconds")),
-        parameters=facts.get("parameters"),
-        began=facts.get("began") or changed.isoformat(timespec="seconds"),
-        reason=facts.get("failure", "") if facts["state"] == "failed" else "",
+        score=_headline_score(run),
+        seconds=metadata.get("seconds") if run.is_finished else last_line.get("seconds", metadata.get("seconds")),
+        parameters=metadata.get("parameters"),
+        began=metadata.get("began") or modified.isoformat(timespec="seconds"),
+        reason=metadata.get("failure", "") if metadata["state"] == "failed" else "",
     )
 
 
-def _score(run: RunFolder) -> tuple[str, float] | None:
-    measured = run.metadata.get("metrics", {})
-    if "bleu" in (held_out := measured.get("held_out", {})):
+def _headline_score(run: RunFolder) -> tuple[str, float] | None:
+    metrics = run.metadata.get("metrics", {})
+    if "bleu" in (held_out := metrics.get("held_out", {})):
         return "BLEU", held_out["bleu"]
     if held_out.get("told_apart") is not None:
         return "told apart", held_out["told_apart"]
-    told = measured.get("test", measured.get("dev")) if run.task is not None else None
-    return None if told is None or run.task is None else (run.task.score, told[run.task.score])
+    task_metrics = metrics.get("test", metrics.get("dev")) if run.task is not None else None
+    return None if task_metrics is None or run.task is None else (run.task.score, task_metrics[run.task.score])
 
 
-def _state(run: RunFolder) -> str:
-    """What run.json says, set right by whether a process works on it now: a killed one cannot say that it was."""
+def _current_state(run: RunFolder) -> str:
+    """The state in run.json, corrected by whether a process is training: a killed process could not record that."""
     if run.is_training:
         return "running"
-    told = run.metadata["state"]
-    return "interrupted" if told in ("training", "trained") else told
+    state = run.metadata["state"]
+    return "interrupted" if state in ("training", "trained") else state

@@ -8,9 +8,9 @@ from typing import Any
 from forebear.training.settings import Recipe
 
 WARMUP = 100  # steps, or a tenth of a shorter run
-LEAST_LOOK = 0.02  # of the time that was given: so long the speed is watched before it is believed
-LONGEST_COOLDOWN = 0.9  # of a run that was given a time
-LEAST_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
+MIN_TIMED_SHARE = 0.02  # of the time that was given: so long the speed is watched before it is believed
+MAX_COOLDOWN = 0.9  # of a run that was given a time
+MIN_WARMUP = 10  # steps, or half of a run that is shorter still: no rate begins at its height
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Schedule:
 
     @classmethod
     def for_recipe(
-        cls, recipe: Recipe, epoch: int, seconds_a_step: float, tokens_a_step: int | None = None
+        cls, recipe: Recipe, steps_per_epoch: int, seconds_per_step: float, tokens_per_step: int | None = None
     ) -> Schedule:
         """The pace for this recipe where an epoch has so many steps and a step takes so many seconds.
 
@@ -42,15 +42,15 @@ class Schedule:
         if recipe.steps is not None:
             total = recipe.steps
         elif recipe.tokens is not None:
-            total = max(1, round(recipe.tokens / (tokens_a_step or recipe.batch)))
+            total = max(1, round(recipe.tokens / (tokens_per_step or recipe.batch)))
         elif recipe.epochs is not None:
-            total = max(1, round(recipe.epochs * epoch))
-        guess = total or max(1, round((recipe.time or 0) / max(seconds_a_step, 1e-9)))
-        usual = max(guess // 10, min(LEAST_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
-        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, usual)
+            total = max(1, round(recipe.epochs * steps_per_epoch))
+        guess = total or max(1, round((recipe.time or 0) / max(seconds_per_step, 1e-9)))
+        default_warmup = max(guess // 10, min(MIN_WARMUP, guess // 2))  # a guess from a busy moment may be far too low
+        warmup = recipe.warmup if recipe.warmup is not None else min(WARMUP, default_warmup)
         fall, cooldown = recipe.fall, recipe.cooldown
         if total is None:  # of a time, a little must pass before it can be known how many steps it holds
-            cooldown = min(cooldown, LONGEST_COOLDOWN)
+            cooldown = min(cooldown, MAX_COOLDOWN)
         if fall is None and total is not None and recipe.schedule != "root":
             fall = round(total * (1 - recipe.cooldown))
         return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
@@ -59,15 +59,15 @@ class Schedule:
         """Given a time, fixes the number of steps when the rate has to begin to fall."""
         if self.total is not None or self.time is None or not step:
             return
-        until = self.time * (1 - self.cooldown)
-        if not self.middle[0] and seconds >= until / 2:
+        cooldown_start = self.time * (1 - self.cooldown)
+        if not self.middle[0] and seconds >= cooldown_start / 2:
             self.middle = step, seconds
-        if seconds >= until:
-            steps, took = step - self.middle[0], seconds - self.middle[1]
-            if took < LEAST_LOOK * self.time and seconds < self.time:  # a step or two tell little
+        if seconds >= cooldown_start:
+            steps, duration = step - self.middle[0], seconds - self.middle[1]
+            if duration < MIN_TIMED_SHARE * self.time and seconds < self.time:  # a step or two tell little
                 return
-            pace = took / steps if steps else seconds / step
-            self.total = step + max(1, round((self.time - seconds) / pace))
+            seconds_per_step = duration / steps if steps else seconds / step
+            self.total = step + max(1, round((self.time - seconds) / seconds_per_step))
             self.fall = None if self.schedule == "root" else step
 
     def lr_fraction(self, step: int) -> float:
@@ -93,10 +93,10 @@ class Schedule:
         return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.middle)}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any], recipe: Recipe) -> Schedule:
-        middle = (told["middle"][0], told["middle"][1])
-        cooldown = recipe.cooldown if recipe.time is None else min(recipe.cooldown, LONGEST_COOLDOWN)
-        return cls(told["warmup"], told["total"], told["fall"], recipe.time, cooldown, recipe.schedule, middle)
+    def from_dict(cls, state: dict[str, Any], recipe: Recipe) -> Schedule:
+        middle = (state["middle"][0], state["middle"][1])
+        cooldown = recipe.cooldown if recipe.time is None else min(recipe.cooldown, MAX_COOLDOWN)
+        return cls(state["warmup"], state["total"], state["fall"], recipe.time, cooldown, recipe.schedule, middle)
 
 
 def is_eval_step(step: int, every: int | None) -> bool:
@@ -106,7 +106,7 @@ def is_eval_step(step: int, every: int | None) -> bool:
     """
     if every:
         return step % every == 0
-    at = 20
-    while at < step:
-        at += at // 2
-    return at == step
+    eval_step = 20
+    while eval_step < step:
+        eval_step += eval_step // 2
+    return eval_step == step

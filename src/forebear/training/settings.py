@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from forebear.errors import InputError
 from forebear.registry import suggest
+from forebear.settings.units import parse_count, parse_duration
 
-LEAST_MEMORY = 1 << 20  # bytes that somebody may mean
+MIN_MEMORY = 1 << 20  # bytes that somebody may mean
 BUDGETS = ("time", "steps", "tokens", "epochs")
 GRADIENT_SETTINGS = (
     "accumulate",
@@ -74,10 +73,10 @@ class Recipe:
     deterministic: bool | None = None  # tables of vectors: the same bits whatever the number of threads
 
     def __post_init__(self) -> None:
-        given = [name for name in BUDGETS if getattr(self, name) is not None]
-        if len(given) > 1:
-            told = " and ".join(f"--{name}" for name in given)
-            raise InputError(f"{told} contradict each other", hint="give one of --time, --steps, --tokens, --epochs")
+        budgets = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(budgets) > 1:
+            flags = " and ".join(f"--{name}" for name in budgets)
+            raise InputError(f"{flags} contradict each other", hint="give one of --time, --steps, --tokens, --epochs")
         for name in (
             *BUDGETS,
             "batch",
@@ -92,10 +91,10 @@ class Recipe:
         ):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InputError(f"{_flag(name)} is {value}", hint="give a number above 0")
+                raise InputError(f"{_flag_name(name)} is {value}", hint="give a number above 0")
         for name, value in asdict(self).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{_flag(name)} is {value}", hint="give a finite number")
+                raise InputError(f"{_flag_name(name)} is {value}", hint="give a finite number")
         if self.schedule not in (None, "line", "root"):
             raise InputError(f"--schedule is {self.schedule!r}", hint="choose line, or root (the Transformer paper's)")
         if self.schedule == "root" and self.fall is not None:
@@ -119,89 +118,67 @@ def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
     """A recipe from layers of settings, the later ones winning; a later budget replaces any earlier one."""
     settings: dict[str, Any] = {}
     for layer in layers:
-        given = {name: value for name, value in layer.items() if value is not None}
-        if any(name in given for name in BUDGETS):
+        values = {name: value for name, value in layer.items() if value is not None}
+        if any(name in values for name in BUDGETS):
             settings = {name: value for name, value in settings.items() if name not in BUDGETS}
-        settings |= given
-    kinds = {field.name: str(field.type) for field in fields(Recipe)}
+        settings |= values
+    types = {field.name: str(field.type) for field in fields(Recipe)}
     for name in settings:
-        if name not in kinds:
-            raise InputError(f"a recipe has no setting {name!r}", hint=suggest(name, kinds))
-    return Recipe(**{name: _read(name, kinds[name], value) for name, value in settings.items()})
+        if name not in types:
+            raise InputError(f"a recipe has no setting {name!r}", hint=suggest(name, types))
+    return Recipe(**{name: _parse_value(name, types[name], value) for name, value in settings.items()})
 
 
-def _read(name: str, kind: str, value: Any) -> Any:
+def _parse_value(name: str, field_type: str, value: Any) -> Any:
     """A setting as it is written ("5m", "2M", "0.1") as the number it stands for."""
     if name in ("time", "save_every"):
         return parse_duration(value)
-    if kind.startswith("bool"):
+    if field_type.startswith("bool"):
         if not isinstance(value, bool):
-            raise InputError(f"{_flag(name)} is {value!r}", hint="give true or false")
+            raise InputError(f"{_flag_name(name)} is {value!r}", hint="give true or false")
         return value
-    if isinstance(value, bool) or ("str" not in kind and not isinstance(value, str | int | float)):
-        raise InputError(f"{_flag(name)} is {value!r}", hint="give a number")
-    if "int" in kind:
+    if isinstance(value, bool) or ("str" not in field_type and not isinstance(value, str | int | float)):
+        raise InputError(f"{_flag_name(name)} is {value!r}", hint="give a number")
+    if "int" in field_type:
         number = parse_count(value, name)
-        if name == "max_memory" and isinstance(value, str) and 0 < number < LEAST_MEMORY:
-            forgotten = value.strip().isdigit()
-            hint = f"write it with its unit: {number}M, or 4G" if forgotten else "give 1M or more, such as 500M or 4G"
+        if name == "max_memory" and isinstance(value, str) and 0 < number < MIN_MEMORY:
+            is_unitless = value.strip().isdigit()
+            hint = f"write it with its unit: {number}M, or 4G" if is_unitless else "give 1M or more, such as 500M or 4G"
             raise InputError(f"--max-memory is {number:,} bytes", hint=hint)
         return number
-    if "float" in kind:
+    if "float" in field_type:
         try:
             return float(value)
         except ValueError as error:
-            raise InputError(f"{_flag(name)} is {value!r}", hint="give a number") from error
+            raise InputError(f"{_flag_name(name)} is {value!r}", hint="give a number") from error
     return str(value)
 
 
-def parse_duration(text: str | float) -> float:
-    """Seconds, from how people write them: 90, 30s, 5m, 1.5h, 2d, 1h30m."""
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text)
-    text = str(text)
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
-        raise InputError(f"{text!r} is no duration", hint="write it as 30s, 5m, 2h or 1h30m")
-    return sum(float(number) * units[unit] for number, unit in parts)
-
-
-def parse_count(text: str | float, name: str = "the number") -> int:
-    """A whole number, from how people write it: 4096, 4_096, 200k, 1.5M, 2G."""
-    zeros = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
-    found = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d\d?)?)([kmgbt]?)", str(text).strip().lower())
-    number = Decimal(found[1].replace("_", "")).scaleb(zeros[found[2]]) if found else Decimal("0.5")
-    if number != int(number):
-        raise InputError(f"{_flag(name)} is {text!r}", hint="write a whole number as 4096, 200k, 1.5M or 2G")
-    return int(number)
-
-
-def _flag(name: str) -> str:
+def _flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}" if " " not in name else name
 
 
-def read_toml(file: str | Path, form: str) -> dict[str, Any]:
+def read_toml(file: str | Path, example: str) -> dict[str, Any]:
     """A file of settings; `form` tells how one is written, for who wrote it otherwise."""
     try:
-        with open(file, "rb") as opened:
-            return tomllib.load(opened)
+        with open(file, "rb") as stream:
+            return tomllib.load(stream)
     except OSError as error:
         raise InputError(error.strerror or str(error), file=file, hint="give the path of a TOML file") from error
     except ValueError as error:
-        raise InputError(f"not TOML: {error}", file=file, hint=form) from error
+        raise InputError(f"not TOML: {error}", file=file, hint=example) from error
 
 
-def read_recipe(file: str | Path, known: Iterable[str]) -> dict[str, Any]:
+def read_recipe(file: str | Path, known_keys: Iterable[str]) -> dict[str, Any]:
     """A recipe file: TOML, with names of `known` at its top and tables `fields` and `recipe`."""
-    form = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
-    told = read_toml(file, form)
-    names = [*known, "fields", "recipe"]
+    example = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
+    content = read_toml(file, example)
+    allowed_keys = [*known_keys, "fields", "recipe"]
     settings = [field.name for field in fields(Recipe)]
-    for name, value in told.items():
-        if name not in names:
-            hint = "put it under [recipe]" if name in settings else suggest(name, names)
+    for name, value in content.items():
+        if name not in allowed_keys:
+            hint = "put it under [recipe]" if name in settings else suggest(name, allowed_keys)
             raise InputError(f"a recipe file has no {name!r} at its top", file=file, hint=hint)
         if (name in ("fields", "recipe")) != isinstance(value, dict):
-            raise InputError(f"{name!r} is not what it should be", file=file, hint=form)
-    return told
+            raise InputError(f"{name!r} is not what it should be", file=file, hint=example)
+    return content

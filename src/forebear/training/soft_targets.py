@@ -39,8 +39,8 @@ class DistillationConfig:
         if not 0 <= self.share <= 1:
             raise InputError(f"--share is {self.share}", hint="give a share from 0 (truth alone) to 1 (teacher alone)")
         if not (0 <= self.hidden < math.inf and 0 <= self.attention < math.inf):
-            what = f"--hidden {self.hidden}, --attention {self.attention}"
-            raise InputError(what, hint="give weights of 0 or more")
+            message = f"--hidden {self.hidden}, --attention {self.attention}"
+            raise InputError(message, hint="give weights of 0 or more")
 
     @property
     def layer_losses(self) -> dict[str, float]:
@@ -78,11 +78,11 @@ class DistillationObjective:
         batch = self.inner.batch(source, size, moment)
         if source is not self.lessons:
             return batch
-        named = {
+        targets = {
             name + TEACHER_TARGET if name in self.mixed else name: target for name, target in batch.targets.items()
         }
-        every = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.matched}
-        return replace(batch, targets=named | every, weights={**batch.weights, **self.weights})
+        placeholder = {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.matched}
+        return replace(batch, targets=targets | placeholder, weights={**batch.weights, **self.weights})
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,43 +104,47 @@ class Teacher:
         """
         if "start" in rows.targets:
             logits = predict_logits(self.model, rows, progress)
-            return {f"{name}{TEACHER_TARGET}": _padded(logits[name]) for name in ("start", "end")}
-        own = self.task.encode(examples, self.tokenizer, self.layout)
-        logits = predict_logits(self.model, own, progress)
+            return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name]) for name in ("start", "end")}
+        teacher_rows = self.task.encode(examples, self.tokenizer, self.layout)
+        logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
-            answers = self.task.predictions(examples, own, logits)  # with a CRF: of each word, whatever the others are
-            return {f"tag{TEACHER_TARGET}": _at_words(rows, [answer.probabilities for answer in answers])}
+            answers = self.task.predictions(
+                examples, teacher_rows, logits
+            )  # with a CRF: of each word, whatever the others are
+            return {f"tag{TEACHER_TARGET}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
         (name,) = rows.targets
-        return {f"{name}{TEACHER_TARGET}": _padded(logits[name])}
+        return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name])}
 
 
-def _padded(logits: Sequence[np.ndarray]) -> np.ndarray:
+def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
     """One row for each, as long as the longest; beyond its own end nothing can be."""
-    made = np.full((len(logits), max(map(len, logits))), -np.inf, np.float32)
-    for row, own in zip(made, logits, strict=True):
-        row[: len(own)] = own
-    return made
+    padded = np.full((len(logits), max(map(len, logits))), -np.inf, np.float32)
+    for row, values in zip(padded, logits, strict=True):
+        row[: len(values)] = values
+    return padded
 
 
-def _at_words(rows: ExampleRows, told: Sequence[np.ndarray]) -> np.ndarray:
+def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray]) -> np.ndarray:
     """The logarithms of (words, tags) probabilities of each example, at the tokens that answer for the words."""
     assert rows.answer_spans is not None
-    flat = np.log(np.maximum(np.concatenate(told), TINY)).astype(np.float32)
-    begins = np.cumsum([0, *map(len, told)])[:-1]
-    made = np.full((len(rows.tokens), flat.shape[1]), np.nan, np.float32)
-    asked = rows.answer_spans != IGNORE_INDEX
-    made[asked] = flat[(begins[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans)[asked]]
-    return made
+    log_probs = np.log(np.maximum(np.concatenate(word_probabilities), TINY)).astype(np.float32)
+    starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
+    targets = np.full((len(rows.tokens), log_probs.shape[1]), np.nan, np.float32)
+    is_supervised = rows.answer_spans != IGNORE_INDEX
+    targets[is_supervised] = log_probs[
+        (starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans)[is_supervised]
+    ]
+    return targets
 
 
-def without_labels(rows: ExampleRows, first: int) -> ExampleRows:
+def without_labels(rows: ExampleRows, num_labeled: int) -> ExampleRows:
     """The same where nobody has said what is right of the examples from this number on."""
-    later = {
-        len(rows): np.arange(len(rows)) >= first,
-        len(rows.lengths): rows.examples >= first,
-        len(rows.tokens): np.repeat(rows.examples, rows.lengths) >= first,
+    is_unlabeled = {
+        len(rows): np.arange(len(rows)) >= num_labeled,
+        len(rows.lengths): rows.examples >= num_labeled,
+        len(rows.tokens): np.repeat(rows.examples, rows.lengths) >= num_labeled,
     }
     targets = {name: target.copy() for name, target in rows.targets.items()}
     for target in targets.values():
-        target[later[len(target)]] = np.nan if target.dtype.kind == "f" else IGNORE_INDEX
+        target[is_unlabeled[len(target)]] = np.nan if target.dtype.kind == "f" else IGNORE_INDEX
     return replace(rows, targets=targets)

@@ -42,46 +42,46 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
 
     def __init__(self) -> None:
         self.asked = False
-        self._before: dict[signal.Signals, Any] = {}
-        self._ears: tuple[socket.socket, socket.socket] | None = None
-        self._heard_before = -1  # another's ear, such as that of an event loop
+        self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._previous_wakeup_fd = -1  # another's ear, such as that of an event loop
 
     def __enter__(self) -> SignalGuard:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._heard) for number in SIGNALS}
-            self._ears = socket.socketpair()
-            self._ears[1].setblocking(False)
-            self._heard_before = signal.set_wakeup_fd(self._ears[1].fileno(), warn_on_full_buffer=False)
-            threading.Thread(target=_listen, args=(self._ears[0],), daemon=True).start()
+            self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+            self._sockets = socket.socketpair()
+            self._sockets[1].setblocking(False)
+            self._previous_wakeup_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
+            threading.Thread(target=_listen, args=(self._sockets[0],), daemon=True).start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, before in self._before.items():
-            handler: Callable[..., Any] | int | None = before
-            signal.signal(number, handler)
-        if self._ears is not None:
-            signal.set_wakeup_fd(self._heard_before)
-            self._ears[1].close()  # the thread hears that, and ends
+        for signal_number, previous in self._previous_handlers.items():
+            handler: Callable[..., Any] | int | None = previous
+            signal.signal(signal_number, handler)
+        if self._sockets is not None:
+            signal.set_wakeup_fd(self._previous_wakeup_fd)
+            self._sockets[1].close()  # the thread hears that, and ends
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
         self.asked = True
 
 
-def _listen(ear: socket.socket) -> None:
-    first = None
-    with ear:
-        while heard := ear.recv(1):
-            if heard[0] not in SIGNALS:
+def _listen(receiver: socket.socket) -> None:
+    first_time = None
+    with receiver:
+        while received := receiver.recv(1):
+            if received[0] not in SIGNALS:
                 continue
-            if first is not None and time.monotonic() - first > APART:
+            if first_time is not None and time.monotonic() - first_time > APART:
                 os.write(2, b"\nforebear: ended at once, without saving; what was saved before is whole\n")
-                os._exit(128 + heard[0])
-            first = first or time.monotonic()
+                os._exit(128 + received[0])
+            first_time = first_time or time.monotonic()
 
 
-LINE = 10  # steps to a line of metrics
+STEPS_PER_LINE = 10  # steps to a line of metrics
 LOOKED_AT, AT_MOST = 10, 1 << 18  # batches of held-out text in an evaluation; fewer, where they show so many tokens
 STOPPED_EARLY = "stopped early"  # how the note begins
 SHARE_OF_SAVING = 20  # at least this many times the duration of a save lies between two
@@ -123,9 +123,9 @@ class TrainingCallback:
 
     def on_progress(self, report: ProgressReport) -> None: ...
 
-    def on_note(self, words: str) -> None: ...
+    def on_note(self, message: str) -> None: ...
 
-    def on_stage(self, number: int, name: str, words: str) -> None: ...
+    def on_stage(self, number: int, name: str, description: str) -> None: ...
 
 
 @dataclass
@@ -154,16 +154,22 @@ class Trainer:
         objective: Objective,
         split: Split,
         *,
-        once: bool = False,
-        last: bool = False,
+        single_pass: bool = False,
+        keep_last: bool = False,
         by_epoch: bool = False,
         unigram: float | None = None,
         judge: Judge | None = None,
         watcher: TrainingCallback | None = None,
     ) -> None:
         self.folder, self.learner, self.objective, self.split = folder, learner, objective, split
-        self.once, self.last = once, last  # everything is shown once; what was learned last is kept, not the best
-        self.by_epoch, self.counts = by_epoch or last, once or by_epoch  # when it is looked at; whether without descent
+        self.once, self.last = (
+            single_pass,
+            keep_last,
+        )  # everything is shown once; what was learned last is kept, not the best
+        self.by_epoch, self.counts = (
+            by_epoch or keep_last,
+            single_pass or by_epoch,
+        )  # when it is looked at; whether without descent
         self.judge = judge
         self.recipe: Recipe = folder.recipe
         self.watcher = watcher or TrainingCallback()
@@ -176,26 +182,26 @@ class Trainer:
 
     def run(self) -> None:
         """Trains to the end, or until interrupted; the folder, which the caller holds, then has the best weights."""
-        with SignalGuard() as interruption, self._failure_told():
+        with SignalGuard() as interruption, self._record_failure():
             self._begin()
             self.folder.update(state="training")
             self.began = time.monotonic() - self.at.seconds
-            usual = self.folder.spec.default_recipe().get("rate")
-            troubles = Diagnostics(self.unigram, self.pace.warmup, self.epoch, self._note, usual)
-            while not self._over():
-                self._step(troubles)
+            default_lr = self.folder.spec.default_recipe().get("rate")
+            diagnostics = Diagnostics(self.unigram, self.pace.warmup, self.epoch, self._note_once, default_lr)
+            while not self._is_over():
+                self._step(diagnostics)
                 self.at.seconds = time.monotonic() - self.began
                 self.pace.fix_total_steps(self.at.step, self.at.seconds)
-                self._look(troubles)
-                due = max(self.recipe.save_every, SHARE_OF_SAVING * self.saving)
-                if time.monotonic() - self.saved > due and not self._over():
+                self._evaluate_and_report(diagnostics)
+                save_interval = max(self.recipe.save_every, SHARE_OF_SAVING * self.saving)
+                if time.monotonic() - self.saved > save_interval and not self._is_over():
                     self._save()
-                if interruption.asked and not self._over():
+                if interruption.asked and not self._is_over():
                     self._stop()
             self._finish()
 
     @contextlib.contextmanager
-    def _failure_told(self) -> Iterator[None]:
+    def _record_failure(self) -> Iterator[None]:
         """Enters in run.json that it failed, and why."""
         try:
             yield
@@ -206,33 +212,33 @@ class Trainer:
     # -- before
 
     def _begin(self) -> None:
-        one, notes = self.folder.checkpoints.newest_valid()
+        checkpoint, notes = self.folder.checkpoints.newest_valid()
         for note in notes:
             self.watcher.on_note(note)
-        if one is None:
-            self._afresh()
+        if checkpoint is None:
+            self._start()
         else:
-            self.folder.checkpoints.quarantine(one.step)
-            self._resume(one)
+            self.folder.checkpoints.quarantine(checkpoint.step)
+            self._resume(checkpoint)
         self.metrics.truncate(self.at.step)
 
-    def _afresh(self) -> None:
+    def _start(self) -> None:
         began = time.monotonic()
         self.learner.initialize()
-        seconds_a_step = 0.0
+        seconds_per_step = 0.0
         if self.recipe.time is not None and not self.once:
-            seconds_a_step = self.learner.time_step(self._batch(0))
+            seconds_per_step = self.learner.time_step(self._batch(0))
             self.learner.initialize()
             self.at.seconds = time.monotonic() - began  # trying too is a part of the time that was given
         self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
-        tokens = self._batch(0).num_tokens if self.recipe.tokens is not None else None
-        self.pace = Schedule.for_recipe(self.recipe, self.epoch, seconds_a_step, tokens)
+        tokens_per_step = self._batch(0).num_tokens if self.recipe.tokens is not None else None
+        self.pace = Schedule.for_recipe(self.recipe, self.epoch, seconds_per_step, tokens_per_step)
         if self.once:
             self.pace.total = min(self.pace.total or self.epoch, self.epoch)
 
-    def _resume(self, one: Checkpoint) -> None:
-        state = one.load_state()
-        self.learner.load(one.folder)
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.load_state()
+        self.learner.load(checkpoint.folder)
         self.at = _LoopState(**state["position"])
         self.pace = Schedule.from_dict(state["pace"], self.recipe)
         self.folder.update(recipe=self.folder.metadata["recipe"] | self.learner.resolved_settings())
@@ -243,77 +249,95 @@ class Trainer:
     def _batch(self, step: int):
         return self.objective.batch(self.split.train, self.recipe.batch, BatchKey(self.recipe.seed, step))
 
-    def _step(self, troubles: Diagnostics) -> None:
-        step, share = self.at.step, self.pace.lr_fraction(self.at.step)
+    def _step(self, diagnostics: Diagnostics) -> None:
+        step, lr_fraction = self.at.step, self.pace.lr_fraction(self.at.step)
         batch = self._batch(step)
-        losses = self.learner.step(batch, step, share)
-        self._hear()
-        troubles.no_number(step, sum(losses.values()), self.recipe.rate * share)
+        losses = self.learner.step(batch, step, lr_fraction)
+        self._forward_notes()
+        diagnostics.no_number(step, sum(losses.values()), self.recipe.rate * lr_fraction)
         for name, loss in losses.items():
             self.at.recent.setdefault(name, []).append(loss)
         self.at.tokens += batch.num_tokens
         self.at.step += 1
-        told = self.learner.clipping_stats()
-        self.at.clipped += int(told.get("clipped", 0))
-        self.at.largest = max(self.at.largest, told.get("largest_gradient", 0.0))
-        troubles.of_gradient(self.at.step, told.get("largest_gradient", 0.0), self.recipe.clip)
+        clipping = self.learner.clipping_stats()
+        self.at.clipped += int(clipping.get("clipped", 0))
+        self.at.largest = max(self.at.largest, clipping.get("largest_gradient", 0.0))
+        diagnostics.of_gradient(self.at.step, clipping.get("largest_gradient", 0.0), self.recipe.clip)
 
-    def _look(self, troubles: Diagnostics) -> None:
+    def _evaluate_and_report(self, diagnostics: Diagnostics) -> None:
         """Evaluates, writes a line of metrics and reports, each when it is due."""
-        step, over = self.at.step, self._over()
+        step, is_over = self.at.step, self._is_over()
         rate = self.recipe.rate * self.pace.lr_fraction(step - 1)
-        held_out, best = None, False
-        if over:
+        held_out, is_best = None, False
+        if is_over:
             self.learner.conclude()
             self.at.seconds = time.monotonic() - self.began
-            self._hear()
-        if is_eval_step(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or over:
+            self._forward_notes()
+        if is_eval_step(step, self.recipe.evaluate_every or (self.epoch if self.by_epoch else None)) or is_over:
             held_out = self.evaluate()
             if not self.counts:  # to such something may well be impossible
-                troubles.no_number(step, sum(held_out.values()), rate)
-            bad = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
+                diagnostics.no_number(step, sum(held_out.values()), rate)
+            loss = sum(held_out.values()) if held_out else math.inf  # where nothing is held out, nothing is known
             if self.last:
-                troubles.of_vectors(step, bad, self.learner.model.nothing, rate)
+                diagnostics.of_vectors(step, loss, self.learner.model.nothing, rate)
             if self.judge is not None:
-                told, bad = self.judge()
-                held_out |= told
-            best = self._best(bad, troubles)
-            if over and not (self.counts and bad == math.inf) and (tokens := _of_tokens(held_out)) is not None:
-                troubles.of_end(tokens, self.at.seconds, self.recipe.time, once=self.once)
-        if step % LINE and held_out is None:
+                judged_metrics, loss = self.judge()
+                held_out |= judged_metrics
+            is_best = self._is_best(loss, diagnostics)
+            if is_over and not (self.counts and loss == math.inf) and (tokens := _token_loss(held_out)) is not None:
+                diagnostics.of_end(tokens, self.at.seconds, self.recipe.time, is_counting=self.once)
+        if step % STEPS_PER_LINE and held_out is None:
             return
         losses = {name: sum(recent) / len(recent) for name, recent in self.at.recent.items() if recent}
-        if (tokens := _of_tokens(losses)) is not None:
-            troubles.of_loss(step, tokens)
-        done, seconds = self.pace.progress(step, self.at.seconds), self.at.seconds
-        speed = self.at.tokens / max(seconds, 1e-9)
-        more = {"held_out": held_out} if held_out else {}
+        if (tokens := _token_loss(losses)) is not None:
+            diagnostics.of_loss(step, tokens)
+        progress, seconds = self.pace.progress(step, self.at.seconds), self.at.seconds
+        tokens_per_second = self.at.tokens / max(seconds, 1e-9)
+        held_out_entry = {"held_out": held_out} if held_out else {}
         self.metrics.add(
-            step=step, seconds=seconds, tokens=self.at.tokens, rate=rate, tokens_per_second=speed, losses=losses, **more
+            step=step,
+            seconds=seconds,
+            tokens=self.at.tokens,
+            rate=rate,
+            tokens_per_second=tokens_per_second,
+            losses=losses,
+            **held_out_entry,
         )
         self.at.recent = {}
-        if best and not over and not self.last:  # where the last is always the best, the clock is enough
+        if is_best and not is_over and not self.last:  # where the last is always the best, the clock is enough
             self._save()
-        left = seconds * (1 - done) / max(done, 1e-9)
-        total, shown = self.pace.total, batch_unit(self.objective)
-        told = ProgressReport(step, total, done, seconds, left, speed, rate, losses, held_out, self.unigram, shown)
-        self.watcher.on_progress(told)
+        seconds_left = seconds * (1 - progress) / max(progress, 1e-9)
+        total_steps, unit = self.pace.total, batch_unit(self.objective)
+        judged_metrics = ProgressReport(
+            step,
+            total_steps,
+            progress,
+            seconds,
+            seconds_left,
+            tokens_per_second,
+            rate,
+            losses,
+            held_out,
+            self.unigram,
+            unit,
+        )
+        self.watcher.on_progress(judged_metrics)
 
     def evaluate(self) -> dict[str, float]:
         """The mean loss of each target on the same few batches of held-out text, whenever it is asked."""
         sums: dict[str, float] = {}
-        asked: dict[str, int] = {}
+        counts: dict[str, int] = {}
         steps = min(LOOKED_AT, -(-AT_MOST // self.recipe.batch)) if len(self.split.held_out) else 0
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
         for number in range(steps):
             batch = self.objective.batch(self.split.held_out, self.recipe.batch, BatchKey(0, number))
             for name, count in batch.supervised_counts().items():
-                asked[name] = asked.get(name, 0) + count
+                counts[name] = counts.get(name, 0) + count
             for name, loss in self.learner.evaluate(batch).items():
                 sums[name] = sums.get(name, 0.0) + loss
-        return {name: total / max(1, asked[name]) for name, total in sums.items()}
+        return {name: total / max(1, counts[name]) for name, total in sums.items()}
 
-    def _best(self, loss: float, troubles: Diagnostics) -> bool:
+    def _is_best(self, loss: float, diagnostics: Diagnostics) -> bool:
         """Whether this is the best state so far; of counts and vectors it is always the last."""
         if self.once or self.last:
             self.at.best, self.at.best_step = (loss if math.isfinite(loss) else None), self.at.step
@@ -326,28 +350,33 @@ class Trainer:
             self.at.best_step = self.at.step
             return True
         if self.at.worse > 1 and self.judge is None:  # one look may be bad luck
-            troubles.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
+            diagnostics.of_evaluation(self.at.step, loss, self.at.best, self.at.best_step)
         return False
 
-    def _note(self, kind: str, words: str) -> None:
+    def _note_once(self, kind: str, message: str) -> None:
         """Says each kind of thing once in a run, however often it is resumed."""
         if not any(note.startswith(f"{kind}: ") for note in self.at.notes):
-            self.at.notes.append(f"{kind}: {words}")
-            self.watcher.on_note(f"{kind}: {words}")
+            self.at.notes.append(f"{kind}: {message}")
+            self.watcher.on_note(f"{kind}: {message}")
 
-    def _hear(self) -> None:
+    def _forward_notes(self) -> None:
         """Passes on what the learner has to say, if it was not said before."""
         while self.learner.notes:
-            words = self.learner.notes.pop(0)
-            if words not in self.at.notes:
-                self.at.notes.append(words)
-                self.watcher.on_note(words)
+            message = self.learner.notes.pop(0)
+            if message not in self.at.notes:
+                self.at.notes.append(message)
+                self.watcher.on_note(message)
 
-    def _over(self) -> bool:
-        late = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
-        return self.learner.ended or self.pace.is_over(self.at.step) or self._bored() or (late and self.at.step > 0)
+    def _is_over(self) -> bool:
+        is_out_of_time = self.once and self.recipe.time is not None and self.at.seconds >= self.recipe.time
+        return (
+            self.learner.ended
+            or self.pace.is_over(self.at.step)
+            or self._is_out_of_patience()
+            or (is_out_of_time and self.at.step > 0)
+        )
 
-    def _bored(self) -> bool:
+    def _is_out_of_patience(self) -> bool:
         return self.recipe.patience is not None and self.at.worse >= self.recipe.patience
 
     # -- after
@@ -355,11 +384,11 @@ class Trainer:
     def _save(self) -> Checkpoint:
         began = time.monotonic()
         state: dict[str, Any] = {"position": self.at.__dict__, "pace": self.pace.to_dict()}
-        one = self.folder.checkpoints.save(self.at.step, state, self.learner.save)
+        checkpoint = self.folder.checkpoints.save(self.at.step, state, self.learner.save)
         self.folder.checkpoints.prune(self.recipe.keep, {self.at.best_step} if self.at.best is not None else set())
         self.saved = time.monotonic()
         self.saving = self.saved - began
-        return one
+        return checkpoint
 
     def _stop(self) -> None:
         self._save()
@@ -375,18 +404,22 @@ class Trainer:
         last = self._save()
         best = last
         if self.at.best is not None and self.at.best_step != last.step:
-            found = [one for one in self.folder.checkpoints.list_all() if one.step == self.at.best_step]
-            damage = found[0].damage() if found else "is gone"
+            matches = [
+                checkpoint for checkpoint in self.folder.checkpoints.list_all() if checkpoint.step == self.at.best_step
+            ]
+            damage = matches[0].damage() if matches else "is gone"
             if damage is None:
-                best = found[0]
+                best = matches[0]
             else:
-                words = f"the best checkpoint, of step {self.at.best_step:,}, {damage}: the last one is kept instead"
-                self._note("not the best", words)
-        if self._bored() and not self.pace.is_over(self.at.step):
-            total = "" if self.pace.total is None else f" of {self.pace.total:,}"
-            looks = f"{self.at.worse:,} look{'s' * (self.at.worse != 1)}"
-            kept = f"the weights of step {best.step:,} are kept"
-            self._note(STOPPED_EARLY, f"at step {self.at.step:,}{total}, no better for {looks}; {kept}")
+                message = f"the best checkpoint, of step {self.at.best_step:,}, {damage}: the last one is kept instead"
+                self._note_once("not the best", message)
+        if self._is_out_of_patience() and not self.pace.is_over(self.at.step):
+            of_total = "" if self.pace.total is None else f" of {self.pace.total:,}"
+            evaluations = f"{self.at.worse:,} look{'s' * (self.at.worse != 1)}"
+            kept_message = f"the weights of step {best.step:,} are kept"
+            self._note_once(
+                STOPPED_EARLY, f"at step {self.at.step:,}{of_total}, no better for {evaluations}; {kept_message}"
+            )
         self.folder.publish_checkpoint(best)
         self.folder.update(
             state="trained",
@@ -402,6 +435,6 @@ class Trainer:
         self.folder.checkpoints.prune(1, set())  # last: until all is told, a kill would bring us here again
 
 
-def _of_tokens(losses: dict[str, float]) -> float | None:
+def _token_loss(losses: dict[str, float]) -> float | None:
     """The loss that frequencies of tokens can be set beside, where there is one."""
     return next((losses[name] for name in ("next", "token", "translation") if name in losses), None)

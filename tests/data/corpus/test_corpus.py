@@ -64,7 +64,7 @@ def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
 
 def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
     os.utime(story, ns=(10**18, 10**18))
-    monkeypatch.setattr(surveying, "SETTLED", -(10**18))  # as if the file had been at rest for long
+    monkeypatch.setattr(surveying, "STABLE_AFTER", -(10**18))  # as if the file had been at rest for long
     prepare_corpus([story], pieces)
     monkeypatch.setattr(surveying, "sources_digest", lambda _: pytest.fail("it was read again"))
     prepare_corpus([story], pieces)

@@ -158,6 +158,7 @@ def every_step(unit: str):
     return work
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_every_step_after_reading(unit):
     assert_linear(every_step(unit), unit, ENDED)

@@ -38,13 +38,13 @@ def whose(number: int) -> tuple[int, int]:
 
 
 def test_what_is_done_soon_starts_no_process():
-    assert list(run_jobs(whose, range(5), 2, alone=lambda job, seconds: seconds < 60)) == [
+    assert list(run_jobs(whose, range(5), 2, runs_here=lambda job, seconds: seconds < 60)) == [
         (n, os.getpid()) for n in range(5)
     ]
 
 
 def test_what_is_not_done_soon_is_left_to_processes():
-    done = list(run_jobs(whose, range(10), 2, alone=lambda job, seconds: seconds < 0.05))
+    done = list(run_jobs(whose, range(10), 2, runs_here=lambda job, seconds: seconds < 0.05))
     assert sorted(number for number, _ in done) == list(range(10))
     here = [number for number, process in done if process == os.getpid()]
     assert here == list(range(len(here)))

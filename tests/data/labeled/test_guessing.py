@@ -248,7 +248,7 @@ def test_compressed_and_folders_and_encodings(file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "task", "what", "remedy"),
+    ("content", "task", "message", "hint"),
     [
         ("他\tB-PER\n来\tO\n\n好\tO\n", "classification", "CoNLL", "--task tagging"),
         ('{"data": [{"paragraphs": []}]}', "pairs", "SQuAD", "--task answering"),
@@ -271,8 +271,8 @@ def test_compressed_and_folders_and_encodings(file, tmp_path):
         ("{}\n{}\n", None, "no fields", "text"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_likely_task(file, content, task, what, hint):
-    with pytest.raises(InputError, match=what) as caught:
+def test_what_does_not_fit_is_refused_with_the_likely_task(file, content, task, message, hint):
+    with pytest.raises(InputError, match=message) as caught:
         detect_format(file(content), task)
     assert hint in caught.value.hint
 

@@ -43,6 +43,7 @@ def weights(run: RunFolder | Path) -> dict[str, np.ndarray]:
     return load_file((run.path if isinstance(run, RunFolder) else run) / "weights.safetensors")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ["lstm", "elmo"])
 def test_every_task_is_learned_above_every_recurrent_encoder(

@@ -90,6 +90,7 @@ def killed_at(moments: Sequence[int], work: Path, folder: Path) -> int:
     return kept
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("moments", [(0, 3), (6, 9)])
 def test_killed_at_random_moments(work, tmp_path, moments):
     killed_at(moments, work, tmp_path)
@@ -217,6 +218,7 @@ def grown(work: Path, folder: Path, sizes: tuple[int, int], division: str, worke
     return few, many
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_from_six_to_fourteen_megabytes(work, tmp_path):
     small, large = grown(work, tmp_path, (8, 20), "blank", 1)
     assert large["peak"][0] <= 1.1 * small["peak"][0], (small, large)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from forebear.data.labeled.source import labeled_source
 from forebear.experiments import pipeline
 from forebear.experiments.comparison.compare import compare
@@ -10,6 +12,7 @@ from labels import lines, write
 from small_runs import trained
 
 
+@pytest.mark.slow
 def test_a_run_that_learned_from_the_examples_is_remarked(tmp_path: Path):
     (tmp_path / "text.txt").write_text("\n\n".join(line.split("\t")[0] for line in lines(60, 5)), encoding="utf-8")
     train, test = write(tmp_path / "train.tsv", 60), write(tmp_path / "test.tsv", 20, seed=1)

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from comparisons import BOTH, COUNTS, NETWORK, comparison, row, trial
 
-from forebear.experiments.comparison.page import COLUMNS, text_comparison_page
-from forebear.experiments.comparison.plot import plot_text_comparison, scale_of
+from forebear.experiments.comparison.cost_plot import plot_text_comparison, text_plot_scale
+from forebear.experiments.comparison.report import COLUMNS, text_comparison_page
 from forebear.experiments.comparison.results import CompressionBaseline, TextComparisonRow, TextTrial
 
 EVIL = "<script>alert('x')</script>&\"'>"
@@ -151,7 +151,7 @@ def test_seeds_are_rings_around_their_mean():
 
 
 def test_the_scale_holds_all_results_and_the_limit():
-    scale = scale_of(BOTH)
+    scale = text_plot_scale(BOTH)
     for seconds, bits in ((2.0, 2.5), (100.0, 2.0)):
         assert 52 < scale.x(seconds) < 832
         assert 20 < scale.y(bits) < 474

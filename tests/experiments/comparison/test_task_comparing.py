@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.comparison import task_comparing, task_trial
-from forebear.experiments.comparison.compare import compare
+from forebear.experiments.comparison import compare as comparing
+from forebear.experiments.comparison import trials
+from forebear.experiments.comparison.compare import compare, compare_on_task
 from forebear.experiments.comparison.results import TaskComparison, TaskTrial
-from forebear.experiments.comparison.task_comparing import compare_on_task
-from forebear.experiments.comparison.task_trial import TaskTrialSpec
+from forebear.experiments.comparison.trials import TaskTrialSpec
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
 from labels import lines, write
@@ -61,7 +61,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tried.append(Path(job.to).name)
         return TaskTrial(job.seed, error="made to fail")
 
-    monkeypatch.setattr(task_trial, "run_task_trial", failing)
+    monkeypatch.setattr(comparing, "run_task_trial", failing)
     return tried
 
 
@@ -106,7 +106,8 @@ def test_the_best_is_saved_and_can_be_used(made: Path):
 def test_the_linear_model_needs_no_torch(made: Path, tmp_path: Path):
     source = told(made / "comparison").settings["examples"]
     job = TaskTrialSpec("ngram", source, {}, {}, None, False, str(tmp_path / "run"), 0, False, "")
-    code = f"import sys\nfrom forebear.experiments.comparison.task_trial import TaskTrialSpec, _task_trial_run\n_run({job!r})\n"
+    imports = "import sys\nfrom forebear.experiments.comparison.trials import TaskTrialSpec, _run_task_trial\n"
+    code = f"{imports}_run_task_trial({job!r})\n"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}print('torch' in sys.modules)"], capture_output=True, text=True
     )
@@ -164,7 +165,7 @@ def test_other_data_or_settings_are_another_comparison(made: Path, there: Path, 
     ],
 )
 def test_one_that_is_killed_is_a_row_and_the_others_go_on(made: Path, tmp_path: Path, monkeypatch, program, words):
-    monkeypatch.setattr(task_trial, "TASK_TRIAL_ATTEMPT", program)
+    monkeypatch.setattr(trials, "TASK_TRIAL_ATTEMPT", program)
     found = given(made, tmp_path / "c")
     assert [row.name for row in found.rows] == ["ngram", "tiny"]
     assert all(words in trial.error for row in found.rows for trial in row.trials)
@@ -176,7 +177,7 @@ def test_one_that_is_killed_is_a_row_and_the_others_go_on(made: Path, tmp_path: 
 def test_what_goes_wrong_inside_is_told(made: Path, tmp_path: Path):
     source = told(made / "comparison").settings["examples"]
     job = TaskTrialSpec(str(tmp_path / "gone"), source, {}, {}, None, False, str(tmp_path / "run"), 4, False, "")
-    trial = task_trial.run_task_trial(job, lambda line: None)
+    trial = trials.run_task_trial(job, lambda line: None)
     assert "there is no such run" in trial.error
     assert (trial.seed, trial.finished, trial.score) == (4, False, None)
 
@@ -187,7 +188,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made: Path, tmp_path: Path, monkeypa
             raise KeyboardInterrupt
         return TaskTrial(0, score=0.8, finished=True)
 
-    monkeypatch.setattr(task_trial, "run_task_trial", interrupted)
+    monkeypatch.setattr(comparing, "run_task_trial", interrupted)
     with pytest.raises(UserInterrupt, match="1 finished"):
         given(made, tmp_path / "c")
     found = told(tmp_path / "c")
@@ -198,7 +199,7 @@ def test_an_interrupt_keeps_the_rows_so_far(made: Path, tmp_path: Path, monkeypa
 def test_a_milestone_that_cannot_be_pretrained_is_a_row(made: Path, book: Path, tmp_path: Path, monkeypatch, attempts):
     from forebear.experiments.comparison.results import TextTrial
 
-    monkeypatch.setattr(task_comparing, "run_text_trial", lambda job, hear: TextTrial(0, error="no room"))
+    monkeypatch.setattr(comparing, "run_text_trial", lambda job, hear: TextTrial(0, error="no room"))
     words = {"task": ("classification", made / "train.tsv"), "to": tmp_path / "c", "only": ["bert", "ngram"]}
     found = compare_on_task(book, **words)
     assert found.find_row("bert").error == "pre-training: no room"
@@ -247,6 +248,7 @@ def ablated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "c"
 
 
+@pytest.mark.slow
 def test_variants_are_held_against_the_whole(ablated: Path):
     found = told(ablated)
     assert [row.name for row in found.rows] == ["bert", "left-to-right", "without-pretraining"]

@@ -9,9 +9,9 @@ from task_comparisons import ALL, BEST, BROKEN, LINEAR, comparison, row, trial
 from test_page import EVIL, cells, parsed
 from test_task_verdict import ablated
 
+from forebear.experiments.comparison.cost_plot import COST_AXES, plot_task_comparison, task_plot_scale
+from forebear.experiments.comparison.report import task_comparison_page
 from forebear.experiments.comparison.results import TaskBaseline, TaskTrial
-from forebear.experiments.comparison.task_page import task_comparison_page
-from forebear.experiments.comparison.task_plot import COST_AXES, plot_task_comparison, scale_of
 
 
 def test_the_page_says_what_the_comparison_says():
@@ -69,7 +69,7 @@ def test_the_plot_is_sound_and_holds_everything(price):
     assert {"Ngram", "Gpt", "Bert"} <= set(names)
     means = [element for element in root.iter("circle") if element.get("class") == "mean"]
     assert len(means) == 3
-    scale = scale_of(ALL, price)
+    scale = task_plot_scale(ALL, price)
     for one in (one for told in ALL.scored_rows for one in told.trials):
         assert 52 < scale.x(getattr(one, price.name)) < 832
         assert 20 < scale.y(100 * one.high) < scale.y(100 * one.low) < 474

@@ -20,7 +20,10 @@ def job(tmp_path: Path) -> TextTrialSpec:
     return TextTrialSpec("ngram", source, None, None, None, {"seed": 7}, str(tmp_path / "run"), "", False, "")
 
 
-SERVING = "import time\nfrom forebear.experiments.comparison import trials as trial import trial\ntrial._run = lambda job: {}\ntrial.serve()"
+SERVING = (
+    "import time\nfrom forebear.experiments.comparison import trials\n"
+    "trials._run_text_trial = lambda job: {}\ntrials.serve_trial()"
+)
 
 
 def heard(line):
@@ -47,7 +50,7 @@ def test_whatever_happens_to_it_is_told(tmp_path, monkeypatch, program, words):
 def test_what_its_code_raises_is_told_by_the_process_itself(tmp_path):
     assert (
         "no milestone named"
-        in trials._done(TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"}))[0]["error"]
+        in trials._serve_text_trial(TextTrialSpec(**{**vars(job(tmp_path)), "milestone": "nothing"}))[0]["error"]
     )
 
 
@@ -56,8 +59,8 @@ def test_no_exception_goes_past(tmp_path, monkeypatch, error):
     def raising(job):
         raise error
 
-    monkeypatch.setattr(trials, "_run", raising)
-    told, code = trials._done(job(tmp_path))
+    monkeypatch.setattr(trials, "_run_text_trial", raising)
+    told, code = trials._serve_text_trial(job(tmp_path))
     assert told["error"]
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 1)
 
@@ -81,14 +84,17 @@ def test_an_interrupt_is_handed_on_and_waited_for(tmp_path, monkeypatch):
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trials, "_followed", interrupted)
+    monkeypatch.setattr(trials, "follow_process", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_text_trial(job(tmp_path), heard)
     assert (marks / "saved").exists()
 
 
 def test_a_trial_whose_caller_dies_ends(tmp_path):
-    program = "import time\nfrom forebear.experiments.comparison import trials as trial import trial\ntrial._run = lambda job: time.sleep(60)\ntrial.serve()"
+    program = (
+        "import time\nfrom forebear.experiments.comparison import trials\n"
+        "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_trial()"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -73,7 +73,7 @@ def test_kenlm_says_the_same_of_what_is_written(wikitext, tmp_path: Path, order:
     ids, train, test = wikitext
     ids = dict(list(ids.items())[:3000])
     model = learned(rows_of(train[:1500], ids), len(ids), order)
-    arpa.write_arpa(tmp_path / "model.arpa", list(ids), *model.to_arpa(), end=END, unknown=UNKNOWN)
+    arpa.write_arpa(tmp_path / "model.arpa", list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN)
     theirs = kenlm.Model(str(tmp_path / "model.arpa"))
     rng, words = np.random.default_rng(0), [*list(ids)[2:], "neverseen", "何"]
     random = [[words[i] for i in rng.integers(0, len(words), rng.integers(0, 12))] for _ in range(100)]
@@ -112,7 +112,7 @@ def test_kenlm_says_the_same_of_every_order(tmp_path: Path, kind: str, order: in
     ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
     model = learned(rows_of(train, ids), len(ids), order)
     path = tmp_path / "model.arpa"
-    arpa.write_arpa(path, list(ids), *model.to_arpa(), end=END, unknown=UNKNOWN, quickly=order % 2 == 0)
+    arpa.write_arpa(path, list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN, quickly=order % 2 == 0)
     rng, known = np.random.default_rng(0), [*list(ids)[2:], "neverseen", "龘"]
     random = [[known[i] for i in rng.integers(0, len(known), rng.integers(0, 30))] for _ in range(60)]
     sentences = [*random, *other, *train[:40], [], ["龘"] * 9]
@@ -139,7 +139,7 @@ def test_perplexity_with_and_without_unknown_words(tmp_path: Path, monkeypatch: 
     train, _ = texts("words")
     ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
     arpa.write_arpa(
-        tmp_path / "m.arpa", list(ids), *learned(rows_of(train, ids), len(ids), 3).to_arpa(), end=END, unknown=0
+        tmp_path / "m.arpa", list(ids), *learned(rows_of(train, ids), len(ids), 3).to_arpa(), eos_id=END, unk_id=0
     )
     theirs, run = (
         kenlm.Model(str(tmp_path / "m.arpa")),
@@ -175,7 +175,7 @@ def test_single_words_which_kenlm_does_not_read(tmp_path: Path, kind: str):
     train, _ = texts(kind)
     ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
     model = learned(rows_of(train, ids), len(ids), 1)
-    arpa.write_arpa(tmp_path / "model.arpa", list(ids), *model.to_arpa(), end=END, unknown=UNKNOWN)
+    arpa.write_arpa(tmp_path / "model.arpa", list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN)
     with pytest.raises(OSError, match="at least a bigram"):
         kenlm.Model(str(tmp_path / "model.arpa"))
     told = [arpa.read_arpa(tmp_path / "model.arpa", quickly=quickly) for quickly in (True, False)]

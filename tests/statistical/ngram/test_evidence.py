@@ -61,6 +61,7 @@ def test_parts_add_up_to_the_probability_and_counts_are_those_of_the_text(
         )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("order", [2, 4])
 def test_a_large_model_tells_the_same_evidence(way: dict[str, str], order: int):

@@ -350,7 +350,7 @@ class TokenizerPair:
         return self.target.kind if self.is_shared else f"{self.source.kind} and {self.target.kind}"
 
     @property
-    def special_ids(self) -> dict[str, int]:
+    def special_roles(self) -> dict[str, int]:
         return self.target.special_roles
 
     @property
@@ -360,7 +360,7 @@ class TokenizerPair:
         return hashlib.sha256(f"{self.source.digest} {self.target.digest}".encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        told = {"kind": self.kind, "size": self.size, "digest": self.digest}
+        told = {"kind": self.kind, "size": self.vocab_size, "digest": self.digest}
         return told if self.is_shared else told | {"source": self.source.describe(), "target": self.target.describe()}
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -415,11 +415,11 @@ class ParallelSubset:
         return self.target
 
     @property
-    def tokens(self) -> int:
+    def num_tokens(self) -> int:
         return self.source.num_tokens + self.target.num_tokens
 
     @property
-    def bytes(self) -> int:
+    def num_bytes(self) -> int:
         return self.source.num_bytes + self.target.num_bytes
 
     def select(self, numbers: np.ndarray) -> ParallelSubset:

@@ -1,4 +1,4 @@
-"""Text becomes a corpus on disk: streamed, by several processes, shard by shard, so that a broken one goes on."""
+"""Prepare a corpus on disk from text: streamed, shard by shard, by several processes, resumable after a crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,14 @@ import numpy as np
 from forebear._version import __version__
 from forebear.data import sentences
 from forebear.data.corpus import shards
-from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, Corpus
+from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.encode import DocumentEncoder, EncodedShard, combine_hashes, document_hash
 from forebear.data.corpus.shards import finish_corpus, merge_shards
 from forebear.data.entities import ENTITY_TAGS, EntityDictionary
 from forebear.data.io import atomic, documents
 from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_errors
 from forebear.data.io.documents import Document, with_continuation
-from forebear.data.io.files import Paths, find_sources, sources_digest
+from forebear.data.io.files import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.reader import TextFormat
 from forebear.data.io.workers import cpu_count, run_jobs
@@ -41,22 +40,30 @@ from forebear.errors import ForebearError, InputError
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-# Text whose words white space parts, read once: words have numbers as they turn up, and ids when all are known.
+# Seconds of work by one process, and those that it would still take: below them, starting several costs more than it
+# saves.
+PATIENCE, LEFT = 1.5, 6.0
+PROGRESS_BYTES = 1 << 27  # bytes of text that are prepared in seconds if words are split at white space only
+UNFOLDS = 20  # times its size that compressed text may have, to estimate the number of shards
+STABLE_AFTER = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
+
+
+# --- Text split at white space, read in a single pass ---
 #
-# What a word's id is depends on how often it occurs, which only the end of the text tells. So that nobody has to read it
-# again, the arrays of its corpus are made of numbers, and renamed.
+# The id of a word depends on its frequency, which is known only at the end of the text. To avoid a second pass, the
+# arrays of the corpus hold provisional word numbers at first, which are mapped to ids when the vocabulary is known.
 
 
 class ProvisionalTokenizer:
-    """Stands for a tokenizer that is yet to be learned: the id of a word is its number."""
+    """Stands in for a tokenizer that is not trained yet: the id of a word is its number, in order of appearance."""
 
-    num_unknown = segmenter = None
-    kind, is_quick = "words", True
+    unk_id = segmenter = None
+    kind, is_fast = "words", True
 
     def __init__(self) -> None:
         self.spoken = WordCounts(" " + WORD_GAPS)
 
-    def encode_all(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> EncodedBatch:
+    def encode_batch(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> EncodedBatch:
         assert ends is None
         assert not spans
         return _tokens(*self.spoken.words.numbered(texts))
@@ -72,11 +79,11 @@ def _tokens(numbers: np.ndarray, upto: np.ndarray) -> EncodedBatch:
 
 @dataclass
 class SinglePassText:
-    """A text that was read: what its corpus will hold, but for the ids of words.
+    """A text that was read once: the arrays of its corpus, except for the ids of words.
 
-    reading, sentences  how it is taken
-    most                bytes of it that may be; what it becomes is held in memory
-    ids                 of each word by its number, once they are known; -1: the vocabulary lacks it
+    text_format, sentences  how it is read
+    max_words               bytes of text at most; the arrays are held in memory
+    ids                     the id of each word by its number, once known; -1: out of vocabulary
     """
 
     text_format: TextFormat
@@ -86,24 +93,22 @@ class SinglePassText:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     ids: np.ndarray | None = None
     _numbering: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
-    _shards: deque[EncodedShard] = field(default_factory=deque)  # all but their ids,
-    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # which stand here together
+    _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
+    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
     _filled: int = 0
 
     def __post_init__(self) -> None:
         self.ledger.on_drop = self.dropped.append
 
     def passed(self, documents: Iterator[Document]) -> Iterator[str]:
-        """The texts of these documents, which are taken on their way; who reads them enters them in its ledger."""
-        encoder = DocumentEncoder(self._numbering, self.sentences)  # pyright: ignore[reportArgumentType] - all that is wanted
+        """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
+        encoder = DocumentEncoder(self._numbering, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
         for run in shards.document_runs(documents):
             self._keep(encoder.encode(run))
             yield from (document.text for document in run)
 
     def _keep(self, shard: EncodedShard) -> None:
-        """Counts its words, and keeps them in one large piece of memory, which can be given back, and grows without
-        being copied.
-        """
+        """Counts the words of a shard and appends their numbers to one array, which grows in place."""
         self.word_counts.count(shard.ids)
         begin, self._filled = self._filled, self._filled + len(shard.ids)
         if self._filled > len(self._numbers):
@@ -113,16 +118,16 @@ class SinglePassText:
 
     @property
     def word_counts(self) -> WordCounts:
-        """How often words occur in what was passed."""
+        """The frequencies of words in the text so far."""
         return self._numbering.spoken
 
     def is_of(self, text: str, reading: TextFormat, sentences: SentenceMode) -> bool:
-        """Whether it is the text of this fingerprint, taken so, and its words have ids."""
+        """Whether this is the text of that fingerprint, read in this way, and its words have ids."""
         same = self.ids is not None and (self.text_format, self.sentences) == (reading, sentences)
         return same and self.ledger.fingerprint == text
 
     def shards(self, unknown: int) -> Iterator[EncodedShard]:
-        """What it became, with ids; all of it is gone then."""
+        """The shards with the ids of words; this releases them."""
         assert self.ids is not None
         ids, sizes = np.where(self.ids < 0, unknown, self.ids), self.word_counts.words.word_lengths()[1]
         end = 0
@@ -140,15 +145,12 @@ class SinglePassText:
         self._numbers, self._numbering = self._numbers[:0].copy(), ProvisionalTokenizer()
 
 
-# One look at all files before any work: what they hold, as a digest, how large they are, and how they will be read.
-
-
-SETTLED = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
+# --- Fingerprints of text files ---
 
 
 @dataclass(frozen=True)
 class SourceFingerprint:
-    """`text` is the digest of all contents, `forms` of the formats that the names promise, `size` the bytes on disk."""
+    """Digests of the contents of text files and of their formats, which follow from their names; their size on disk."""
 
     content_digest: str
     format_digest: str
@@ -156,7 +158,7 @@ class SourceFingerprint:
 
 
 def document_hashes(paths: Paths, reading: TextFormat) -> tuple[np.ndarray, np.ndarray]:
-    """What each document says, in 64 bits as a corpus has it, and its bytes; reads everything."""
+    """The content hash of each document, as in a corpus, and its bytes; reads all text."""
     hashes: list[int] = []
     sizes: list[int] = []
     parts: list[int] = []
@@ -172,7 +174,7 @@ def document_hashes(paths: Paths, reading: TextFormat) -> tuple[np.ndarray, np.n
 
 
 def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
-    """Reads the files only if they were touched since the last time."""
+    """The fingerprint of text files; they are read only if they were modified since the last time."""
     stamps, forms, newest, size = hashlib.sha256(), hashlib.sha256(), 0, 0
     for source in find_sources(paths):
         stamp = source.file_stamp()
@@ -185,7 +187,7 @@ def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
     except OSError:
         now = time.time_ns()
         text = sources_digest(find_sources(paths))
-        if newest + SETTLED < now:
+        if newest + STABLE_AFTER < now:
             with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
                 note.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(note) as file:
@@ -193,12 +195,7 @@ def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
     return SourceFingerprint(text, forms.hexdigest(), size)
 
 
-# Seconds of work by one process, and those that it would still take: below, starting several costs more than they save.
-PATIENCE, LEFT = 1.5, 6.0
-PROGRESS_BYTES = 1 << 27  # bytes of text that are prepared in seconds where nothing but white space parts words
-UNFOLDS = 20  # times its size that compressed text may have, for a guess at the number of shards
-
-ProgressFn = Callable[[int, int], object]  # bytes of the files done, bytes in all
+# --- Preparing a corpus ---
 
 
 def prepare_corpus(
@@ -215,71 +212,101 @@ def prepare_corpus(
     progress: ProgressFn | None = None,
     once: SinglePassText | None = None,
 ) -> Corpus:
-    """The corpus of these files: opened if it is there already, finished if it was begun, else made.
+    """The corpus of these files: opened if it exists, resumed if it is unfinished, else built.
 
-    Where names are given as `entities` words are found too, as no entity may end inside one. What `once` has taken of
-    the same text, while this tokenizer was learned, is not read again.
+    Args:
+        paths: Files, folders and globs.
+        tokenizer: A trained tokenizer.
+        reading: Format of the files.
+        sentences: How documents are split into sentences.
+        segmenter: Finds word boundaries, if they are wanted.
+        entities: Names to mark; words are segmented too, as no entity may end inside a word.
+        to: Folder of the corpus; by default one in the cache.
+        overwrite: Replace a corpus of other text or settings.
+        workers: Number of processes; by default as many as are useful.
+        progress: Called with the bytes read and the bytes in all.
+        once: What was taken of the same text while this tokenizer was trained; it is not read again.
+
+    Raises:
+        InputError: The text is empty or changed meanwhile, or the folder holds something else.
     """
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}", hint="give a number of processes of at least 1")
     segmenter = Segmenter() if segmenter is None and entities is not None else segmenter
     encoder, reading = DocumentEncoder(tokenizer, sentences, segmenter, entities), reading or TextFormat()
-    seen = fingerprint_sources(paths, reading)
-    made_from = _identity(encoder, reading, seen)
-    key = hashlib.sha256(json.dumps([seen.content_digest, made_from], sort_keys=True).encode()).hexdigest()
+    fingerprint = fingerprint_sources(paths, reading)
+    made_from = _identity(encoder, reading, fingerprint)
+    key = hashlib.sha256(json.dumps([fingerprint.content_digest, made_from], sort_keys=True).encode()).hexdigest()
     target = Path(to) if to is not None else cache_folder() / "corpora" / key[:32]
     with explain_disk_errors(target):
-        if there := _already(target, key, overwrite):
+        if corpus := _existing_corpus(target, key, overwrite):
             atomic.remove_stale_work(target)
-            return there
+            return corpus
         with atomic.lock_work_folder(target) as work:
-            if there := _already(target, key, overwrite):  # another process made it while we waited for it
-                return there
-            atomic.begin_work(work, key, tokenizer)
+            if corpus := _existing_corpus(target, key, overwrite):  # built by another process while we waited
+                return corpus
+            atomic.begin_work(work, key)
+            if not (work / TOKENIZER_FILE).exists():
+                tokenizer.save(work / TOKENIZER_FILE)
 
-            def told(at: int) -> None:
+            def report(position: int) -> None:
                 if progress is not None:
-                    progress(at, seen.num_bytes)
+                    progress(position, fingerprint.num_bytes)
 
-            taken = once if once is not None and once.is_of(seen.content_digest, reading, encoder.sentences) else None
-            with open(work / DROPPED_FILE, "w", encoding="utf-8") as dropped:
-                ledger = Ledger() if taken is None else taken.ledger
-                ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-                if taken is not None:
-                    whole = _renamed(taken, tokenizer, ledger, told)
-                else:
-                    read = reading.documents_in(find_sources(paths, ledger), ledger)
-                    soon = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
-                    way = (
-                        _at_once
-                        if soon and seen.num_bytes <= PROGRESS_BYTES
-                        else partial(_in_shards, work, seen.num_bytes, workers)
-                    )
-                    whole = way(read, encoder, ledger, told)
-                try:
-                    arrays = merge_shards(
-                        work, whole, shards.optional_arrays(work / atomic.SHARDS_FOLDER), tokenizer, ledger
-                    )
-                    if ledger.fingerprint != seen.content_digest:
-                        raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
-                except InputError:  # nothing of this can be gone on with
-                    atomic.remove_work_folder(work)
-                    raise
-            facts = {
+            arrays, ledger = _build_arrays(work, paths, encoder, reading, fingerprint, workers, once, report)
+            metadata = {
                 "key": key,
-                "text": seen.content_digest,
+                "text": fingerprint.content_digest,
                 "made_from": made_from,
                 "vocabulary": tokenizer.vocab_size,
             }
-            finish_corpus(work, target, arrays, ledger, facts)
+            finish_corpus(work, target, arrays, ledger, metadata)
             atomic.remove_work_folder(work)
-        tokenizer.clear_cache()  # what comes now wants the memory for itself
+        tokenizer.clear_cache()  # its memory is needed for what comes now
         return Corpus.open(target, tokenizer)
 
 
-def _identity(encoder: DocumentEncoder, reading: TextFormat, seen: SourceFingerprint) -> dict[str, Any]:
-    """Everything beside the text that decides what the corpus holds."""
-    own = encoder.tokenizer.segmenter  # a tokenizer that segments depends on the segmenter that is installed
+def _build_arrays(
+    work: Path,
+    paths: Paths,
+    encoder: DocumentEncoder,
+    reading: TextFormat,
+    fingerprint: SourceFingerprint,
+    workers: int | None,
+    once: SinglePassText | None,
+    report: Callable[[int], object],
+) -> tuple[dict[str, dict[str, Any]], Ledger]:
+    """Writes the arrays of the corpus into the work folder; their metadata, and the ledger of all stages."""
+    usable = once is not None and once.is_of(fingerprint.content_digest, reading, encoder.sentences)
+    single_pass = once if usable else None
+    with open(work / DROPPED_FILE, "w", encoding="utf-8") as dropped:
+        ledger = Ledger() if single_pass is None else single_pass.ledger
+        ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
+        if single_pass is not None:
+            encoded = _single_pass_shards(single_pass, encoder.tokenizer, ledger, report)
+        else:
+            source_documents = reading.documents_in(find_sources(paths, ledger), ledger)
+            is_fast = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
+            if is_fast and fingerprint.num_bytes <= PROGRESS_BYTES:
+                encoded = _encode_in_memory(source_documents, encoder, ledger, report)
+            else:
+                encoded = _encode_in_shards(
+                    work, fingerprint.num_bytes, workers, source_documents, encoder, ledger, report
+                )
+        try:
+            optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
+            arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)
+            if ledger.fingerprint != fingerprint.content_digest:
+                raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
+        except InputError:  # nothing of this can be resumed
+            atomic.remove_work_folder(work)
+            raise
+    return arrays, ledger
+
+
+def _identity(encoder: DocumentEncoder, reading: TextFormat, fingerprint: SourceFingerprint) -> dict[str, Any]:
+    """Everything besides the text that determines the corpus."""
+    tokenizer_segmenter = encoder.tokenizer.segmenter  # its words depend on the segmenter that is installed
     entities: dict[str, Any] = {"entities": encoder.entities.describe()} if encoder.entities else {}
     if reading.format == "tagged":
         entities["entity_tags"] = sorted(ENTITY_TAGS)
@@ -287,30 +314,29 @@ def _identity(encoder: DocumentEncoder, reading: TextFormat, seen: SourceFingerp
         "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, documents.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
         "forebear": __version__,
         "reading": reading.identity(),
-        "forms": seen.format_digest,
+        "forms": fingerprint.format_digest,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
         "tokenizer": encoder.tokenizer.digest,
-        "tokenizer_segmenter": own.describe() if own else None,
-        **entities,  # named only where there are any: all other corpora keep the key they always had
+        "tokenizer_segmenter": tokenizer_segmenter.describe() if tokenizer_segmenter else None,
+        **entities,  # only where there are any, so that the keys of all other corpora stay the same
     }
 
 
-def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
-    """The corpus that stands at `target`, if it is the one asked for, and whole."""
+def _existing_corpus(target: Path, key: str, overwrite: bool) -> Corpus | None:
+    """The corpus in `target`, if it has this key and is complete."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     if not (target / CORPUS_FILE).is_file():
         raise InputError("exists and is no corpus", file=target, hint="choose another folder with --to")
     try:
-        there = Corpus.open(target)
+        corpus = Corpus.open(target)
     except ForebearError:
-        there = None
-    if there is not None and there.key == key:
-        return there
-    if overwrite or (
-        there is None and atomic.stored_key(target, CORPUS_FILE) == key
-    ):  # a damaged copy of the same: remade
+        corpus = None
+    if corpus is not None and corpus.key == key:
+        return corpus
+    is_corrupt_copy = corpus is None and atomic.stored_key(target, CORPUS_FILE) == key
+    if overwrite or is_corrupt_copy:  # it is built again
         return None
     raise InputError(
         "holds a corpus of other text, or made with another tokenizer or other settings, or a damaged one",
@@ -319,7 +345,7 @@ def _already(target: Path, key: str, overwrite: bool) -> Corpus | None:
     )
 
 
-def _in_shards(
+def _encode_in_shards(
     work: Path,
     size: int,
     workers: int | None,
@@ -328,32 +354,32 @@ def _in_shards(
     ledger: Ledger,
     progress: Callable[[int], object],
 ) -> Iterator[EncodedShard]:
-    """All shards of text of so many bytes, those of an earlier attempt among them."""
+    """All shards of text of `size` bytes; those of an interrupted attempt are reused."""
 
     def alone(job: shards.ShardTask, seconds: float) -> bool:
-        left = seconds * (size - job.position) / max(job.position, 1)
-        return workers is None and (seconds < PATIENCE or left < LEFT)
+        remaining = seconds * (size - job.position) / max(job.position, 1)
+        return workers is None and (seconds < PATIENCE or remaining < LEFT)
 
     jobs = shards.shard_tasks(documents, work / atomic.SHARDS_FOLDER, ledger, progress)
     count = min(workers or cpu_count(), 1 + UNFOLDS * size // shards.SHARD_CHARACTERS)
-    for done in run_jobs(shards.ShardWriter(encoder), jobs, count, alone=alone):
-        progress(done)
+    for position in run_jobs(shards.ShardWriter(encoder), jobs, count, runs_here=alone):
+        progress(position)
     return shards.read_shards(work / atomic.SHARDS_FOLDER)
 
 
-def _at_once(
+def _encode_in_memory(
     documents: Iterator[Document], encoder: DocumentEncoder, ledger: Ledger, progress: Callable[[int], object]
 ) -> Iterator[EncodedShard]:
-    """What shards would hold, of text that takes so little time that nobody has to go on from its middle."""
+    """The shards of text that takes too little time to be worth resuming; nothing is written."""
     for run in shards.document_runs(documents):
         yield encoder.encode(run)
         progress(ledger.position)
 
 
-def _renamed(
+def _single_pass_shards(
     once: SinglePassText, tokenizer: Tokenizer, ledger: Ledger, progress: Callable[[int], object]
 ) -> Iterator[EncodedShard]:
-    """The same of text that was read already."""
+    """The shards of text that was read while its tokenizer was trained."""
     assert ledger.on_drop is not None
     for item in once.dropped:
         ledger.on_drop(item)

@@ -1,7 +1,7 @@
-"""Child processes: fresh interpreters that find the modules this one finds, but never import from the working folder.
+"""Child processes: fresh interpreters with this one's search path for modules, but without the working folder.
 
-Python puts the working folder first on the search path of a program given by `-c` or `-m`. A file `json.py` beside the
-text that is read would then be run in place of the standard library's module.
+Python puts the working folder first on the search path of a program given by `-c` or `-m`. A file `json.py` next to the
+text would then run instead of the standard library's module.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-import forebear
+PACKAGE_PARENT = Path(__file__).resolve().parents[3]  # the folder that holds the package forebear
 
 
 def python_command(program: str, *arguments: object) -> list[str]:
@@ -22,8 +22,8 @@ def python_command(program: str, *arguments: object) -> list[str]:
 
 def child_environment(**changes: str) -> dict[str, str]:
     """This process's environment, with the search path of modules and `changes`."""
-    searched = os.pathsep.join(path for path in _search_path() if os.pathsep not in path)
-    return {**os.environ, "PYTHONPATH": searched, "PYTHONSAFEPATH": "1", **changes}
+    search_path = os.pathsep.join(path for path in _search_path() if os.pathsep not in path)
+    return {**os.environ, "PYTHONPATH": search_path, "PYTHONSAFEPATH": "1", **changes}
 
 
 def _search_path() -> list[str]:
@@ -36,11 +36,11 @@ def _search_path() -> list[str]:
 
 
 def _late_entries() -> list[str]:
-    """What `PYTHONPATH` cannot hold, and the folder of this package if it is the working folder.
+    """Entries that `PYTHONPATH` cannot hold, and the folder of this package if it is the working folder.
 
     Such entries come last, after the standard library and installed packages, so that they replace none of them.
     """
     path = _search_path()
-    package = str(Path(forebear.__file__).resolve().parent.parent)
+    package = str(PACKAGE_PARENT)
     late = [entry for entry in path if os.pathsep in entry]
     return late if package in map(os.path.realpath, path) else [*late, package]

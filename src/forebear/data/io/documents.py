@@ -34,7 +34,7 @@ class Document:
         return len(self.text) if self.text.isascii() else len(self.utf8)
 
     def __getstate__(self) -> dict[str, Any]:  # what can be made again does not travel
-        return {name: value for name, value in self.__dict__.items() if name != "data"}
+        return {name: value for name, value in self.__dict__.items() if name != "utf8"}
 
     def line_at(self, number: int) -> int:
         """The file's line on which the text's line `number`, counted from 0, stands."""
@@ -46,38 +46,38 @@ def is_too_long(text: str) -> bool:
 
 
 def document_parts(
-    text: str, file: str, line: int, marks: Sequence[str] = SPLIT_AFTER, *, is_record: bool = False
+    text: str, file: str, line: int, separators: Sequence[str] = SPLIT_AFTER, *, is_record: bool = False
 ) -> Iterator[Document]:
     """The document, whole or in parts."""
     if not is_too_long(text):
         yield Document(text, file, line, is_record=is_record)
         return
-    start = part = 0
+    start = number = 0
     while len(text) - start > 2 * PART_CHARACTERS:
-        cut = start + split_position(text[start : start + 2 * PART_CHARACTERS], marks)
-        yield Document(text[start:cut], file, line, part, is_record=is_record)
-        start, part = cut, part + 1
-    yield Document(text[start:], file, line, part, is_record=is_record)
+        end = start + split_position(text[start : start + 2 * PART_CHARACTERS], separators)
+        yield Document(text[start:end], file, line, number, is_record=is_record)
+        start, number = end, number + 1
+    yield Document(text[start:], file, line, number, is_record=is_record)
 
 
-def split_position(text: str, marks: Sequence[str]) -> int:
+def split_position(text: str, separators: Sequence[str]) -> int:
     """Where to cut a text that is too long: after the last line or sentence of its first part, else at its limit."""
     window = text[PART_CHARACTERS // 2 : PART_CHARACTERS]
-    for mark in marks:
-        at = window.rfind(mark)
-        if at >= 0:
+    for separator in separators:
+        position = window.rfind(separator)
+        if position >= 0:
             return (
-                PART_CHARACTERS // 2 + at + (1 if mark != " " else 0)
+                PART_CHARACTERS // 2 + position + (1 if separator != " " else 0)
             )  # a space begins the next part, as it does a sentence
     return PART_CHARACTERS
 
 
 def with_continuation(documents: Iterable[Document]) -> Iterator[tuple[Document, bool]]:
     """Each document, or part of one, and whether the next one continues it."""
-    held: Document | None = None
+    previous: Document | None = None
     for document in documents:
-        if held is not None:
-            yield held, document.part > 0
-        held = document
-    if held is not None:
-        yield held, False
+        if previous is not None:
+            yield previous, document.part > 0
+        previous = document
+    if previous is not None:
+        yield previous, False

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,6 +30,7 @@ STDIN = ("-", "/dev/stdin")
 LEDGER_SUFFIX = ".ledger.json"  # what stands beside cleaned text
 
 Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
+ProgressFn = Callable[[int, int], object]  # called with what is done so far, and the total; both in the same unit
 
 # Files that are certainly not text; every other file of a folder is read, and fails loudly if it is not text either.
 BINARY_SUFFIXES = frozenset(
@@ -69,31 +70,31 @@ def explain_file_errors(name: str) -> Iterator[None]:
 
 def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceFile]:
     """The files meant by `paths`, in a fixed order; what a folder holds beside them is written into the ledger."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    named = [path for it in given for path in _expanded(os.fspath(it))]
-    walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(named) > 1)
-    found = False
-    for path in named:
+    patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    expanded = [path for pattern in patterns for path in _expanded(os.fspath(pattern))]
+    walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(expanded) > 1)
+    has_files = False
+    for path in expanded:
         for source in walk.through(path):
-            found = True
+            has_files = True
             yield source
-    if not found:
+    if not has_files:
         raise InputError("there is no file to read", hint="name a text file, a folder, a glob, or - for standard input")
 
 
-def _expanded(given: str) -> list[str]:
-    if given in STDIN or os.path.lexists(given):
-        return [given]
-    if not glob.has_magic(given):
+def _expanded(pattern: str) -> list[str]:
+    if pattern in STDIN or os.path.lexists(pattern):
+        return [pattern]
+    if not glob.has_magic(pattern):
         raise InputError(
             "no such file or folder",
-            file=given,
+            file=pattern,
             hint="check the spelling; globs like 'texts/**/*.txt' are understood",
         )
-    matches = sorted(glob.glob(given, recursive=True))
+    matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
         raise InputError(
-            "nothing matches this pattern", file=given, hint="quote the pattern and check the folder it starts from"
+            "nothing matches this pattern", file=pattern, hint="quote the pattern and check the folder it starts from"
         )
     return matches
 
@@ -118,28 +119,28 @@ class _FileWalk:
         while pending:
             if (path := next(pending[-1], "")) == "":
                 pending.pop()
-            elif self._is_folder(path, asked=len(pending) == 1):
+            elif self._is_folder(path, is_named=len(pending) == 1):
                 with explain_file_errors(path):
                     names = sorted(os.listdir(path))
                 pending.append(map(partial(os.path.join, path), names))
             else:
-                yield from self._file(path, asked=len(pending) == 1)
+                yield from self._file(path, is_named=len(pending) == 1)
 
-    def _is_folder(self, path: str, *, asked: bool) -> bool:
-        return os.path.isdir(path) and (asked or not _is_hidden(path)) and self._is_new(_identity(path), path)
+    def _is_folder(self, path: str, *, is_named: bool) -> bool:
+        return os.path.isdir(path) and (is_named or not _is_hidden(path)) and self._is_new(_identity(path), path)
 
-    def _file(self, path: str, *, asked: bool) -> Iterator[SourceFile]:
+    def _file(self, path: str, *, is_named: bool) -> Iterator[SourceFile]:
         """The file as a source, unless there is a reason to set it aside; what was asked for by name is read."""
         if os.path.isdir(path):  # one that is not entered
-            if _is_hidden(path) and not asked:
+            if _is_hidden(path) and not is_named:
                 self.ledger.quarantine(path, "hidden folder")
             return
-        if not asked and (reason := _not_text(path)):
+        if not is_named and (reason := _not_text(path)):
             self.ledger.quarantine(path, reason)
             return
         with explain_file_errors(path):
             regular = stat.S_ISREG(os.stat(path).st_mode)
-        if not regular and not asked:
+        if not regular and not is_named:
             self.ledger.quarantine(path, "not a regular file")
         elif not self.several or self._is_new(_identity(path), path):
             yield SourceFile(path if regular else _spooled(path), path)  # a named pipe, or the shell's <(command)
@@ -156,8 +157,8 @@ def _identity(path: str) -> object:
     """The same for two names of one file; hard links are two files that happen to be equal."""
     with explain_file_errors(path):
         status = os.stat(path)
-    alone = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
-    return (status.st_dev, status.st_ino) if alone else os.path.realpath(path)
+    has_one_name = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
+    return (status.st_dev, status.st_ino) if has_one_name else os.path.realpath(path)
 
 
 def _is_hidden(path: str) -> bool:
@@ -196,11 +197,11 @@ def _spooled(stream: str | int) -> str:
 
 def sources_digest(sources: Iterable[SourceFile]) -> str:
     """One digest of the contents of all files, in order; their names do not matter."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for source in sources:
         with explain_file_errors(source.name), open(source.path, "rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 OnBadBytes = Literal["fail", "replace", "skip"]
@@ -242,15 +243,15 @@ class TextBlocks:
         self.ledger.add_source(files=1, bytes=self.compressed_bytes, unpacked=self.unpacked, digest=digest.digest())
 
     def _unpacked(self, file: _CountingFile) -> Iterator[bytes]:
-        head = file.peek(4)
+        magic = file.peek(4)
         try:
-            if head.startswith(GZIP):
+            if magic.startswith(GZIP):
                 import gzip
 
                 read = gzip.GzipFile(fileobj=file, mode="rb").read  # pyright: ignore[reportArgumentType]
                 blocks: Iterable[bytes] = iter(lambda: read(BLOCK), b"")
             else:
-                blocks = _unpacked_zstd(file) if _is_zstd(head) else iter(lambda: file.read(BLOCK), b"")
+                blocks = _unpacked_zstd(file) if _is_zstd(magic) else iter(lambda: file.read(BLOCK), b"")
             for block in blocks:
                 self.unpacked += len(block)
                 yield block
@@ -270,30 +271,30 @@ class TextBlocks:
         )
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
-        before, _MENDING.blocks = getattr(_MENDING, "blocks", None), self
+        previous, _MENDING.blocks = getattr(_MENDING, "blocks", None), self
         try:
             return decoder.decode(block, final)
         except UnicodeError as error:  # of the encoding as such, such as UTF-16 without its mark
             hint = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
             raise InputError(f"cannot be read as {self.encoding}: {error}", file=self.source.name, hint=hint) from error
         finally:
-            _MENDING.blocks = before
+            _MENDING.blocks = previous
 
     def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
         """Called by the codec at each bad byte."""
         offset = self.unpacked - len(error.object) + error.start
-        bad = error.object[error.start : error.end]
+        bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
             raise InputError(
-                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad)}",
+                f"not {self.encoding}: {' '.join(f'0x{byte:02x}' for byte in bad_bytes)}",
                 file=self.source.name,
                 byte=offset,
                 hint="name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip",
             )
-        how, mark = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
-        self.ledger.add_structure_count(f"bad bytes {how}", 0, len(bad) - len(mark.encode()))
-        self.ledger.repair(self.source.name, offset, len(bad), how)
-        return mark, error.end
+        action, replacement = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
+        self.ledger.add_structure_count(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
+        self.ledger.repair(self.source.name, offset, len(bad_bytes), action)
+        return replacement, error.end
 
     def _without_mark(self, text: str) -> str:
         if not text.startswith("\ufeff"):
@@ -304,40 +305,40 @@ class TextBlocks:
     def _with_plain_endings(self, text: str) -> str:
         if "\r" not in text or "\r\n" not in text:  # one character is found far sooner than two
             return text
-        plain = text.replace("\r\n", "\n")
-        self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(plain)))
-        return plain
+        normalized = text.replace("\r\n", "\n")
+        self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
+        return normalized
 
 
 def is_compressed(source: SourceFile) -> bool:
     """Whether its text is larger than the file."""
     with explain_file_errors(source.name), open(source.path, "rb") as file:
-        head = file.read(4)
-    return head.startswith(GZIP) or _is_zstd(head)
+        magic = file.read(4)
+    return magic.startswith(GZIP) or _is_zstd(magic)
 
 
-def _is_zstd(head: bytes) -> bool:
-    return head == ZSTD or (head[1:] == SKIPPABLE and head[0] >> 4 == 5)
+def _is_zstd(magic: bytes) -> bool:
+    return magic == ZSTD or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
 
 
 def _unpacked_zstd(file: _CountingFile) -> Iterator[bytes]:
     """Frame after frame; raises EOFError where the last one is cut short (the library's own reader ends in silence)."""
     import zstandard
 
-    packed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
+    compressed, small = b"", 1 << 10  # fed in small pieces: each may unfold to thousands of times its size
     frame = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
-    begun = False
-    while packed or (packed := file.read(BLOCK)):
+    is_open = False
+    while compressed or (compressed := file.read(BLOCK)):
         try:
-            block = frame.decompress(packed[:small])
+            block = frame.decompress(compressed[:small])
         except zstandard.ZstdError as error:
             raise EOFError(error) from error
-        packed, begun = frame.unused_data + packed[small:], True
+        compressed, is_open = frame.unused_data + compressed[small:], True
         if frame.eof:
-            frame, begun = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj(), False
+            frame, is_open = zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj(), False
         if block:
             yield block
-    if begun:
+    if is_open:
         raise EOFError("the last frame has no end")
 
 
@@ -353,8 +354,8 @@ class _CountingFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if self.ahead:
-            ahead, self.ahead = self.ahead[:size], self.ahead[size:]
-            return ahead if size <= len(ahead) else ahead + self.read(size - len(ahead))
+            lookahead, self.ahead = self.ahead[:size], self.ahead[size:]
+            return lookahead if size <= len(lookahead) else lookahead + self.read(size - len(lookahead))
         block = self.file.read(size)
         self.digest.update(block)
         self.blocks.compressed_bytes += len(block)

@@ -78,7 +78,7 @@ class Ledger:
     def stage(self, name: str) -> LedgerStage:
         if name not in self.stages:
             self.stages[name] = LedgerStage()
-            self.stages = {known: self.stages[known] for known in sorted(self.stages, key=STAGES.index)}
+            self.stages = {name_in_order: self.stages[name_in_order] for name_in_order in sorted(self.stages, key=STAGES.index)}
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
@@ -95,9 +95,9 @@ class Ledger:
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
         if characters or bytes:
-            books, units = self.stage(stage), {"characters": characters, "bytes": bytes}
-            books.add_in(**units)
-            books.dropped.setdefault(reason, Counter()).update(units)
+            entry, units = self.stage(stage), {"characters": characters, "bytes": bytes}
+            entry.add_in(**units)
+            entry.dropped.setdefault(reason, Counter()).update(units)
 
     def repair(self, file: str, byte: int, count: int, how: str) -> None:
         """Bytes that are no text: entered with their place, one by one."""
@@ -120,15 +120,15 @@ class Ledger:
 
     def merge(self, other: Ledger) -> None:
         """Adds another ledger's books to these (a worker's to the whole)."""
-        for name, theirs in other.stages.items():
-            ours = self.stage(name)
-            ours.taken.update(theirs.taken)
-            ours.given.update(theirs.given)
-            for reason, counts in theirs.dropped.items():
-                ours.dropped.setdefault(reason, Counter()).update(counts)
-        for mine, yours in ((self.drops, other.drops), (self.mended, other.mended), (self.aside, other.aside)):
-            for reason, listed in yours.items():
-                mine.setdefault(reason, LedgerItems()).merge(listed)
+        for name, other_stage in other.stages.items():
+            stage = self.stage(name)
+            stage.taken.update(other_stage.taken)
+            stage.given.update(other_stage.given)
+            for reason, counts in other_stage.dropped.items():
+                stage.dropped.setdefault(reason, Counter()).update(counts)
+        for items, other_items in ((self.drops, other.drops), (self.mended, other.mended), (self.aside, other.aside)):
+            for reason, added in other_items.items():
+                items.setdefault(reason, LedgerItems()).merge(added)
         self.files.update(other.files)
 
     def verify(self) -> None:
@@ -137,12 +137,12 @@ class Ledger:
             for unit, taken in stage.taken.items():
                 if missing := stage.num_unaccounted(unit):
                     raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
-        for before, after in pairwise(self.stages):
-            given, taken = self.stages[before].given, self.stages[after].taken
+        for previous, following in pairwise(self.stages):
+            given, taken = self.stages[previous].given, self.stages[following].taken
             for unit in given.keys() & taken.keys():
                 if given[unit] != taken[unit]:
-                    what = f"{before} gave {given[unit]:,} {unit}, {after} took {taken[unit]:,}"
-                    raise LedgerError(f"the ledger does not add up: {what}")
+                    difference = f"{previous} gave {given[unit]:,} {unit}, {following} took {taken[unit]:,}"
+                    raise LedgerError(f"the ledger does not add up: {difference}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
         """The table a person reads: (stage, what, counts), line by line."""
@@ -172,22 +172,22 @@ class Ledger:
         }
 
     @classmethod
-    def from_dict(cls, facts: dict[str, Any]) -> Ledger:
+    def from_dict(cls, fields: dict[str, Any]) -> Ledger:
         ledger = cls()
-        ledger.files.update(facts["files"])
-        for name, books in facts["stages"].items():
+        ledger.files.update(fields["files"])
+        for name, counts in fields["stages"].items():
             ledger.stages[name] = LedgerStage(
-                Counter(books["taken"]),
-                Counter(books["given"]),
-                {reason: Counter(counts) for reason, counts in books["dropped"].items()},
+                Counter(counts["taken"]),
+                Counter(counts["given"]),
+                {reason: Counter(counts) for reason, counts in counts["dropped"].items()},
             )
-        for mine, key in (
+        for items, key in (
             (ledger.drops, "dropped"),
             (ledger.mended, "mended_bytes"),
             (ledger.aside, "files_set_aside"),
         ):
-            for reason, listed in facts[key].items():
-                mine[reason] = LedgerItems(listed["count"], listed["examples"])
+            for reason, stored in fields[key].items():
+                items[reason] = LedgerItems(stored["count"], stored["examples"])
         return ledger
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from forebear.data.io.documents import (
     split_position,
     with_continuation,
 )
-from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks
+from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.errors import InputError
 
@@ -64,8 +65,8 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
         )
         words = _words(record, text)
         entities = _entities(record, words) if words else None
-        whole = [Document(text, name, number, words=words, entities=entities, is_record=True)]
-        yield from whole if words else document_parts(text, name, number, is_record=True)
+        document = [Document(text, name, number, words=words, entities=entities, is_record=True)]
+        yield from document if words else document_parts(text, name, number, is_record=True)
 
 
 def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
@@ -77,18 +78,18 @@ def _without_surrogates(text: str, blocks: TextBlocks, line: int) -> str:
             line=line,
             hint="mend the record, or choose --on-bad-bytes replace or skip",
         )
-    how, mark = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
-    blocks.ledger.repair(blocks.source.name, blocks.unpacked, len(SURROGATES.findall(text)), how)
-    return SURROGATES.sub(mark, text)
+    action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
+    blocks.ledger.repair(blocks.source.name, blocks.unpacked, len(SURROGATES.findall(text)), action)
+    return SURROGATES.sub(replacement, text)
 
 
 def _field(record: Any, field: str, file: str, line: int) -> str:
     value = record
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
-            there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+            available = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
             raise InputError(
-                f"the record has no field {field!r}; it has: {there}",
+                f"the record has no field {field!r}; it has: {available}",
                 file=file,
                 line=line,
                 hint="name the text's field with --field",
@@ -117,38 +118,38 @@ def _entities(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int
     spans = record.get("entities")
     if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
         return None
-    places = [place for span in spans for place in span]
-    if not all(type(place) is int for place in places) or not {*places} <= {0, *words}:
+    bounds = [bound for span in spans for bound in span]
+    if not all(type(bound) is int for bound in bounds) or not {*bounds} <= {0, *words}:
         return None
-    apart = places == sorted(places) and all(begin < end for begin, end in spans)
-    return tuple((begin, end) for begin, end in spans) if apart else None
+    is_ordered = bounds == sorted(bounds) and all(begin < end for begin, end in spans)
+    return tuple((begin, end) for begin, end in spans) if is_ordered else None
 
 
-def read_text_table(blocks: TextBlocks, form: str, wanted: str) -> Iterator[Document]:
+def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> Iterator[Document]:
     """One row a document; the text is in the column `wanted`."""
     name = blocks.source.name
     csv.field_size_limit(sys.maxsize)
-    taken: list[str] = []
+    raw_lines: list[str] = []
 
     def lines() -> Iterator[str]:
         for _, line, end in numbered_lines(blocks):
-            taken.append(line + end)
-            yield taken[-1]
+            raw_lines.append(line + end)
+            yield raw_lines[-1]
 
     # Tab-separated text is seldom quoted on purpose, and a stray quote would swallow what follows.
-    plain = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
-    rows: Iterator[list[str]] = plain if form == "tsv" else csv.reader(lines(), strict=True)
+    tsv_rows = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
+    rows: Iterator[list[str]] = tsv_rows if table_format == "tsv" else csv.reader(lines(), strict=True)
     column, first = -1, 1
     try:
         for row in rows:
-            raw, number = "".join(taken), first
-            first += len(taken)
-            taken.clear()
+            raw, number = "".join(raw_lines), first
+            first += len(raw_lines)
+            raw_lines.clear()
             if not row:
                 blocks.ledger.add_structure("blank lines", raw)
                 continue
             if column < 0:
-                column, is_header = _column(row, wanted, name, number)
+                column, is_header = _column(row, column_name, name, number)
                 if is_header:
                     blocks.ledger.add_structure("header", raw)
                     continue
@@ -165,25 +166,25 @@ def read_text_table(blocks: TextBlocks, form: str, wanted: str) -> Iterator[Docu
             yield from document_parts(row[column], name, number)
     except csv.Error as error:
         raise InputError(
-            f"not well-formed {form.upper()}: {error}", file=name, line=first, hint="mend the quoting"
+            f"not well-formed {table_format.upper()}: {error}", file=name, line=first, hint="mend the quoting"
         ) from error
 
 
-def _column(first: list[str], wanted: str, file: str, line: int) -> tuple[int, bool]:
+def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
     """Which column holds the text, and whether this first row is a header."""
-    if wanted.isdecimal() and wanted.isascii():  # a number names a column by place, and says that there is no header
-        if not 1 <= int(wanted) <= len(first):
+    if column_name.isdecimal() and column_name.isascii():  # a number names a column by place, and says that there is no header
+        if not 1 <= int(column_name) <= len(first):
             raise InputError(
-                f"there is no column {wanted}; the first row has {len(first)}",
+                f"there is no column {column_name}; the first row has {len(first)}",
                 file=file,
                 line=line,
                 hint="count from 1",
             )
-        return int(wanted) - 1, False
-    name = wanted or "text"
+        return int(column_name) - 1, False
+    name = column_name or "text"
     if name in first:
         return first.index(name), True
-    if not wanted and len(first) == 1:
+    if not column_name and len(first) == 1:
         return 0, False
     raise InputError(
         f"no column is called {name!r}; the first row is: {' | '.join(first)[:200]}",
@@ -197,18 +198,18 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
     """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words and the entities that its tags tell."""
     pieces: list[str] = []
     ends: list[int] = []
-    length, told = 0, EntityCollector()
+    length, collector = 0, EntityCollector()
     for number, line in enumerate(document.text.split("\n"), document.line):
         if pieces:
             pieces.append("\n")
             length += 1
             ends.append(length)
-        told.shut()
+        collector.shut()
         compounds = opens = "[" in line
         for item in line.split():
             word, _, tag = item.rpartition("/")
             if compounds:
-                word, tag, opens = strip_bracket(word, tag, is_open=told.opened >= 0)
+                word, tag, opens = strip_bracket(word, tag, is_open=collector.opened >= 0)
             if not word or not tag:
                 raise InputError(
                     f"{item!r} is not word/tag",
@@ -221,23 +222,23 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
                 length += 1
                 ends.append(length)
             if opens:
-                told.begin_entity(length)
+                collector.begin_entity(length)
             if compounds or tag[:2] in ENTITY_TAGS:
-                told.add_word(word, tag, length, length + len(word))
+                collector.add_word(word, tag, length, length + len(word))
             pieces.append(word)
             length += len(word)
             ends.append(length)
     text = "".join(pieces)
     ledger.add_structure_count("tags", len(document.text) - len(text), utf8_size(document.text) - utf8_size(text))
-    return Document(text, document.file, document.line, document.part, tuple(ends), tuple(told.spans))
+    return Document(text, document.file, document.line, document.part, tuple(ends), tuple(collector.spans))
 
 
 def strip_bracket(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool]:
     """Word and tag of `[中央/n` in [中央/n 电台/n]nt, and whether a compound begins with it; `]/nt` becomes `]nt`."""
     opens = word[:1] == "[" and len(word) > 1
     if (is_open or opens) and word[-1:] == "]" and "/" in word:
-        word, _, own = word.rpartition("/")
-        tag = own + tag
+        word, _, inner_tag = word.rpartition("/")
+        tag = inner_tag + tag
     return word[1:] if opens else word, tag, opens
 
 
@@ -264,11 +265,11 @@ class TextFormat:
     on_bad_bytes: OnBadBytes = "fail"
 
     def __post_init__(self) -> None:
-        for name, kind in (("documents", DocumentBoundary), ("format", FileFormat), ("on_bad_bytes", OnBadBytes)):
-            if getattr(self, name) not in get_args(kind):
+        for name, choices in (("documents", DocumentBoundary), ("format", FileFormat), ("on_bad_bytes", OnBadBytes)):
+            if getattr(self, name) not in get_args(choices):
                 option = name.replace("_", "-")
                 raise InputError(
-                    f"--{option} is {getattr(self, name)!r}", hint=f"choose one of {', '.join(get_args(kind))}"
+                    f"--{option} is {getattr(self, name)!r}", hint=f"choose one of {', '.join(get_args(choices))}"
                 )
 
     def identity(self) -> dict[str, str]:
@@ -324,63 +325,70 @@ class TextFormat:
 
     def _divided(self, blocks: TextBlocks) -> Iterator[Document]:
         """Documents between blank lines, or the whole file. Holds at most two parts and a block at a time."""
-        name, ledger, whole = blocks.source.name, blocks.ledger, self.documents == "files"
-        held, line, part, seen = "", 1, 0, 0  # `seen`: up to where no blank line begins in what is held
+        name, ledger, is_whole_file = blocks.source.name, blocks.ledger, self.documents == "files"
+        pending, line, part, searched = "", 1, 0, 0  # `seen`: up to where no blank line begins in what is held
         blanks: list[str] = []  # entered once a block: there may be as many as there are documents
         for block in blocks:
-            held += block
+            pending += block
             start = 0
             if part == 0:  # before a document: blank lines belong to none
-                start = held.rfind("\n", 0, len(held) - len(held.lstrip())) + 1
-                blanks.append(held[:start])
-                line += held.count("\n", 0, start)
-            for border in () if whole else BLANK_LINES.finditer(held, max(start, seen)):
-                if border.start() > start:
-                    yield Document(held[start : border.start()], name, line, part)
-                line += held.count("\n", start, border.end())
-                blanks.append(border[0])
-                start, part = border.end(), 0
+                start = pending.rfind("\n", 0, len(pending) - len(pending.lstrip())) + 1
+                blanks.append(pending[:start])
+                line += pending.count("\n", 0, start)
+            for blank in () if is_whole_file else BLANK_LINES.finditer(pending, max(start, searched)):
+                if blank.start() > start:
+                    yield Document(pending[start : blank.start()], name, line, part)
+                line += pending.count("\n", start, blank.end())
+                blanks.append(blank[0])
+                start, part = blank.end(), 0
             ledger.add_structure("blank lines", "".join(blanks))
             blanks.clear()
-            held = held[start:]
-            while is_too_long(held):
-                cut = split_position(held, self._marks)
-                yield Document(held[:cut], name, line, part)
-                line += held.count("\n", 0, cut)
-                held, part = held[cut:], part + 1
-            seen = len(held.rstrip())
-        text = held.rstrip("\n") if whole else _ends_before_blanks(held)
-        ledger.add_structure("blank lines", held[len(text) :])
+            pending = pending[start:]
+            while is_too_long(pending):
+                end = split_position(pending, self._marks)
+                yield Document(pending[:end], name, line, part)
+                line += pending.count("\n", 0, end)
+                pending, part = pending[end:], part + 1
+            searched = len(pending.rstrip())
+        text = pending.rstrip("\n") if is_whole_file else _ends_before_blanks(pending)
+        ledger.add_structure("blank lines", pending[len(text) :])
         if text:
             yield Document(text, name, line, part)
 
 
 def _ends_before_blanks(text: str) -> str:
     """The text without the blank lines at its end (white space within its last line stays)."""
-    bare = text.rstrip()
-    at = text.find("\n", len(bare))
-    return text if at < 0 else text[:at]
+    stripped = text.rstrip()
+    newline = text.find("\n", len(stripped))
+    return text if newline < 0 else text[:newline]
 
 
 def _entered(documents: Iterable[Document], source: SourceFile, ledger: Ledger) -> Iterator[Document]:
     """Counts what goes out; a document without any visible character is dropped, with its place."""
-    books = ledger.stage("read")
-    found = False
-    whole = characters = taken = 0  # entered once, at the end: this runs for every line of a corpus
-    for document, goes_on in with_continuation(documents):
-        found, text = True, document.text
-        if not goes_on and document.part == 0 and not text.strip(INVISIBLE_CHARS):
-            length, taken_here = len(text), utf8_size(text)
-            books.add_in(documents=1, characters=length, bytes=taken_here)
-            place = {"file": document.file, "line": document.line}
-            ledger.drop("read", "empty document", **place, documents=1, characters=length, bytes=taken_here)
+    stage = ledger.stage("read")
+    has_documents = False
+    num_documents = characters = num_bytes = 0  # entered once, at the end: this runs for every line of a corpus
+    for document, continues in with_continuation(documents):
+        has_documents, text = True, document.text
+        if not continues and document.part == 0 and not text.strip(INVISIBLE_CHARS):
+            length, size = len(text), utf8_size(text)
+            stage.add_in(documents=1, characters=length, bytes=size)
+            location = {"file": document.file, "line": document.line}
+            ledger.drop("read", "empty document", **location, documents=1, characters=length, bytes=size)
             continue
-        whole += document.part == 0
+        num_documents += document.part == 0
         characters += len(text)
-        taken += document.utf8_size
+        num_bytes += document.utf8_size
         yield document
-    books.add_in(documents=whole, characters=characters, bytes=taken)
-    books.add_out(documents=whole, characters=characters, bytes=taken)
-    if not found:
-        books.add_in(documents=1)
+    stage.add_in(documents=num_documents, characters=characters, bytes=num_bytes)
+    stage.add_out(documents=num_documents, characters=characters, bytes=num_bytes)
+    if not has_documents:
+        stage.add_in(documents=1)
         ledger.drop("read", "empty file", file=source.name, line=1, documents=1)
+
+
+def read_lines(file: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a text file, which may be compressed (.gz, .zst)."""
+    for source in find_sources([file]):
+        for _, line, _ in numbered_lines(TextBlocks(source, encoding, "fail", Ledger())):
+            yield line.removesuffix("\r")

@@ -23,7 +23,7 @@ NUMBER = np.dtype("<f4")
 
 
 def write_vectors(
-    file: str | os.PathLike[str], groups: Iterable[np.ndarray], facts: Mapping[str, str] | None = None
+    file: str | os.PathLike[str], groups: Iterable[np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
     """Writes (n, D) arrays one below the other; (rows, D). The file has its name only when all of them are in it.
 
@@ -32,29 +32,29 @@ def write_vectors(
     """
     target, rows, width = Path(file), 0, 0
     as_npy = target.suffix == ".npy"
-    with explain_disk_errors(target), atomic_write(target) as out:
-        out.write(b"\0" * (HEAD if as_npy else ROOMY))
+    with explain_disk_errors(target), atomic_write(target) as stream:
+        stream.write(b"\0" * (HEAD if as_npy else ROOMY))
         for group in groups:
-            out.write(np.ascontiguousarray(group, NUMBER).data)
+            stream.write(np.ascontiguousarray(group, NUMBER).data)
             rows, width = rows + len(group), group.shape[1]
-        out.seek(0)
-        out.write(_npy_head(rows, width) if as_npy else _safetensors_head(rows, width, facts or {}))
+        stream.seek(0)
+        stream.write(_npy_head(rows, width) if as_npy else _safetensors_head(rows, width, metadata or {}))
     return rows, width
 
 
 def _npy_head(rows: int, width: int) -> bytes:
     """Version 1.0 of NumPy's format."""
-    told = str({"descr": NUMBER.str, "fortran_order": False, "shape": (rows, width)})
-    body = told.ljust(HEAD - 11).encode() + b"\n"
+    header = str({"descr": NUMBER.str, "fortran_order": False, "shape": (rows, width)})
+    body = header.ljust(HEAD - 11).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
-def _safetensors_head(rows: int, width: int, facts: Mapping[str, str]) -> bytes:
+def _safetensors_head(rows: int, width: int, metadata: Mapping[str, str]) -> bytes:
     size = rows * width * NUMBER.itemsize
     tensor = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, size]}
-    told = json.dumps({"__metadata__": dict(facts), NAME: tensor}).encode()
-    assert len(told) <= ROOMY - 8, "facts are few words"
-    return (ROOMY - 8).to_bytes(8, "little") + told.ljust(ROOMY - 8)
+    header = json.dumps({"__metadata__": dict(metadata), NAME: tensor}).encode()
+    assert len(header) <= ROOMY - 8, "facts are few words"
+    return (ROOMY - 8).to_bytes(8, "little") + header.ljust(ROOMY - 8)
 
 
 def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
@@ -66,41 +66,41 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     if not target.is_file():
         raise InputError("there is no such file", file=target, hint="name the file that embed has written")
     try:
-        found = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
+        vectors = np.load(target, mmap_mode="r", allow_pickle=False) if target.suffix == ".npy" else _mapped(target)
     except (ValueError, KeyError, TypeError, EOFError) as error:
-        what = f"is no file of vectors ({error})"
+        description = f"is no file of vectors ({error})"
         raise InputError(
-            what, file=target, hint="write it again, with: forebear embed RUN --in FILE --out …"
+            description, file=target, hint="write it again, with: forebear embed RUN --in FILE --out …"
         ) from error
-    if found.ndim != 2 or found.dtype.kind != "f" or not found.shape[1]:
-        what = f"holds an array of the shape {found.shape} and type {found.dtype}, not a row of numbers for each text"
-        raise InputError(what, file=target, hint="name the file that embed has written")
-    return found
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.shape[1]:
+        description = f"holds an array of the shape {vectors.shape} and type {vectors.dtype}, not a row of numbers for each text"
+        raise InputError(description, file=target, hint="name the file that embed has written")
+    return vectors
 
 
 def _mapped(file: Path) -> np.ndarray:
     with open(file, "rb") as opened:
-        head = _head_of(opened, file.stat().st_size)
+        header = _head_of(opened, file.stat().st_size)
         begin = opened.tell()
-    names = [name for name in head if name != "__metadata__"]
-    told = head[NAME if NAME in names else names[0] if len(names) == 1 else NAME]
-    kinds = {"F32": "<f4", "F64": "<f8", "F16": "<f2"}
-    shape, (start, end), kind = tuple(told["shape"]), told["data_offsets"], np.dtype(kinds[told["dtype"]])
-    if math.prod(shape) * kind.itemsize != end - start or begin + end > file.stat().st_size:
+    names = [name for name in header if name != "__metadata__"]
+    tensor = header[NAME if NAME in names else names[0] if len(names) == 1 else NAME]
+    dtypes = {"F32": "<f4", "F64": "<f8", "F16": "<f2"}
+    shape, (start, end), dtype = tuple(tensor["shape"]), tensor["data_offsets"], np.dtype(dtypes[tensor["dtype"]])
+    if math.prod(shape) * dtype.itemsize != end - start or begin + end > file.stat().st_size:
         raise ValueError("it is cut short")
     if not math.prod(shape):
-        return np.empty(shape, kind)
-    return np.memmap(file, kind, "r", begin + start, shape)
+        return np.empty(shape, dtype)
+    return np.memmap(file, dtype, "r", begin + start, shape)
 
 
-def _head_of(opened: IO[bytes], size: int) -> dict[str, Any]:
-    length = int.from_bytes(opened.read(8), "little")
+def _head_of(file: IO[bytes], size: int) -> dict[str, Any]:
+    length = int.from_bytes(file.read(8), "little")
     if length > size:
         raise ValueError("it is cut short")
-    head = json.loads(opened.read(length))
-    if not isinstance(head, dict):
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
         raise ValueError("it has no table of its tensors")
-    return head
+    return header
 
 
 # Arrays that lie in files: what was read or written of them takes memory until somebody says that it need not.

@@ -30,9 +30,9 @@ def run_jobs(
     work: Callable[[Job], Result],
     jobs: Iterable[Job],
     count: int,
-    place: Callable[[Job], str] = str,
+    describe: Callable[[Job], str] = str,
     *,
-    alone: Callable[[Job, float], bool] = lambda job, seconds: False,
+    runs_here: Callable[[Job, float], bool] = lambda job, seconds: False,
 ) -> Iterator[Result]:
     """`work(job)` for every job, in whatever order they finish. `place` names a job in messages.
 
@@ -43,11 +43,11 @@ def run_jobs(
     workers: Workers = {}
     idle: list[Connection] = []
     busy: dict[Connection, str] = {}
-    waiting, began = iter(jobs), time.monotonic()
-    job = next(waiting, None)
-    while job is not None and (count <= 1 or alone(job, time.monotonic() - began)):
+    pending, started = iter(jobs), time.monotonic()
+    job = next(pending, None)
+    while job is not None and (count <= 1 or runs_here(job, time.monotonic() - started)):
         yield work(job)
-        job = next(waiting, None)
+        job = next(pending, None)
     try:
         if job is not None:
             idle += [_started(workers) for _ in range(count)]
@@ -56,9 +56,9 @@ def run_jobs(
         while job is not None or busy:
             if job is not None and idle:
                 connection = idle.pop()
-                busy[connection] = place(job)
+                busy[connection] = describe(job)
                 _sent(connection, job, workers, busy[connection])
-                job = next(waiting, None)
+                job = next(pending, None)
                 continue
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
@@ -81,40 +81,40 @@ def _started(workers: Workers) -> Connection:
     Not a fork, which would inherit the other workers' pipes (they would never close) and any locks held; and not
     multiprocessing's spawn, which runs the caller's script once more. A session of its own keeps Ctrl-C from it.
     """
-    ours, theirs = multiprocessing.Pipe()
-    workers[ours] = subprocess.Popen(
-        python_command(SERVE, theirs.fileno()),
-        pass_fds=[theirs.fileno()],
+    local, remote = multiprocessing.Pipe()
+    workers[local] = subprocess.Popen(
+        python_command(SERVE, remote.fileno()),
+        pass_fds=[remote.fileno()],
         env=child_environment(TOKENIZERS_PARALLELISM="false"),  # one worker, one core
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    theirs.close()
-    return ours
+    remote.close()
+    return local
 
 
-def _sent(connection: Connection, thing: object, workers: Workers, place: str) -> None:
+def _sent(connection: Connection, message: object, workers: Workers, location: str) -> None:
     try:
-        connection.send(thing)
+        connection.send(message)
     except (BrokenPipeError, ConnectionResetError):
-        raise _death(workers[connection], place) from None
+        raise _death(workers[connection], location) from None
 
 
-def _received(connection: Connection, workers: Workers, place: str) -> Any:
+def _received(connection: Connection, workers: Workers, location: str) -> Any:
     try:
         succeeded, result = connection.recv()
     except (EOFError, ConnectionResetError):
-        raise _death(workers[connection], place) from None
+        raise _death(workers[connection], location) from None
     if not succeeded:
         raise result
     return result
 
 
-def _death(process: subprocess.Popen[bytes], place: str) -> ForebearError:
+def _death(process: subprocess.Popen[bytes], location: str) -> ForebearError:
     code = process.wait(10)
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    cause = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     return ForebearError(
-        f"a worker {how} while working on {place}",
+        f"a worker {cause} while working on {location}",
         hint="often a lack of memory: run again with fewer --workers; finished shards are kept",
     )
 

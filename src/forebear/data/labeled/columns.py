@@ -1,56 +1,67 @@
-"""What the columns of a table, or the fields of JSON objects, hold: judged by a sample of their values."""
+"""Column roles of labeled files (text, label, choices, tags …): detected from options, header names and sample values."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from forebear.data.labeled.row_to_example import BadRowError, ColumnRef, label_text
+from forebear.data.labeled.row_to_example import (
+    BadRowError,
+    ColumnRef,
+    LabeledFormat,
+    choice_index,
+    label_text,
+    parse_choices,
+    parse_json_list,
+)
+from forebear.errors import InputError
 
-LONGEST_LABEL = 60  # characters
+LABEL_SEPARATORS = ("|", ";", "；", "、", ",", "，", " ")
+MAX_LABEL_LENGTH = 60  # characters
 
-ID = re.compile(r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL)
-NUMBERED = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])?[\W_]*", re.DOTALL)
+ID_NAME = re.compile(r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL)
+NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])?[\W_]*", re.DOTALL)
 
 # Names that people give to columns, folded; the first that is there is taken.
-TEXT: Sequence[str] = (
+TEXT_NAMES: Sequence[str] = (
     "text sentence content review text_a sent comment document body utterance message query title question "
     "文本 内容 句子 评论 正文 短文"
 ).split()
-LABEL: Sequence[str] = (
+LABEL_NAMES: Sequence[str] = (
     "label labels class category sentiment target gold_label gold tag quality score similarity is_duplicate polarity "
     "stars rating intent topic emotion y answer 标签 类别 分类 情感 标注 评分 得分"
 ).split()
-PAIRS = (
+PAIR_NAMES = (
     ("sentence1", "sentence2"), ("text_a", "text_b"), ("premise", "hypothesis"), ("question", "sentence"),
     ("question", "passage"), ("question", "context"), ("query", "document"), ("query", "passage"),
     ("query", "title"), ("text", "pair"), ("source", "target"),
 )  # fmt: skip
-QUESTION = "question query 问题".split()
-PASSAGE = "context passage paragraph document article text 文章 段落 正文 材料".split()
-ANSWER = "answers answer answer_text 答案".split()
-START = "answer_start start answer_offset 起始 开始位置".split()
+QUESTION_NAMES = "question query 问题".split()
+PASSAGE_NAMES = "context passage paragraph document article text 文章 段落 正文 材料".split()
+ANSWER_NAMES = "answers answer answer_text 答案".split()
+START_NAMES = "answer_start start answer_offset 起始 开始位置".split()
 WORDS = "tokens words chars characters token word text sentence 词 字".split()
-TAGS = "tags ner_tags labels label pos_tags tag ner bio upos pos 标签 标注".split()
-CHOICES = "choices options endings candidates question.choices 选项".split()
-CHOICE = "choice option ending answer candidate alternative solution sol opt 选项".split()
-RIGHT = "label right correct gold answer answerkey answer_key most-plausible-alternative target 答案 标签".split()
-BEGINNING = (
+TAG_NAMES = "tags ner_tags labels label pos_tags tag ner bio upos pos 标签 标注".split()
+CHOICE_LIST_NAMES = "choices options endings candidates question.choices 选项".split()
+CHOICE_NAMES = "choice option ending answer candidate alternative solution sol opt 选项".split()
+RIGHT_CHOICE_NAMES = "label right correct gold answer answerkey answer_key most-plausible-alternative target 答案 标签".split()
+CHOICE_TEXT_NAMES = (
     "text question premise context sentence startphrase ctx sent1 goal passage article question.stem 问题 文本"
 ).split()
-OTHERS = (
+OTHER_NAMES = (
     "id idx index guid text_b text1 text2 texta textb sentence1 sentence2 sentence_a sentence_b sent2 s1 s2 "
     "hypothesis question1 question2 query1 query2 string split genre 句子1 句子2 文本1 文本2"
 ).split()
-HEADERS = frozenset(
-    [*TEXT, *LABEL, *QUESTION, *PASSAGE, *ANSWER, *START, *WORDS, *TAGS, *CHOICES, *RIGHT, *BEGINNING, *OTHERS]
+HEADER_NAMES = frozenset(
+    [*TEXT_NAMES, *LABEL_NAMES, *QUESTION_NAMES, *PASSAGE_NAMES, *ANSWER_NAMES, *START_NAMES, *WORDS, *TAG_NAMES, *CHOICE_LIST_NAMES, *RIGHT_CHOICE_NAMES, *CHOICE_TEXT_NAMES, *OTHER_NAMES]
 )
 # What also is a usual label: alone it does not make a header.
-ALSO_LABELS = frozenset(
+HEADER_OR_LABEL_NAMES = frozenset(
     "pos ner bio y tag answer answers question query comment document body message title topic gold right correct "
     "target key start goal passage article string split genre index word token solution review 评论 问题 答案".split()
 )
@@ -103,10 +114,10 @@ class ColumnSample:
     @cached_property
     def is_id(self) -> bool:
         """Names and counts of rows are neither text nor label."""
-        if self.name and ID.fullmatch(self.name):
+        if self.name and ID_NAME.fullmatch(self.name):
             return True
-        many = len(self.text_values) >= 5 and self.num_distinct == len(self.text_values)
-        return many and all(text.isascii() and text.isdecimal() for text in self.text_values)
+        is_unique = len(self.text_values) >= 5 and self.num_distinct == len(self.text_values)
+        return is_unique and all(text.isascii() and text.isdecimal() for text in self.text_values)
 
     @cached_property
     def is_text(self) -> bool:
@@ -115,25 +126,25 @@ class ColumnSample:
             bool(self.text_values)
             and not self.numeric_values
             and not self.is_id
-            and any(isinstance(it, str) for it in self.values)
+            and any(isinstance(value, str) for value in self.values)
         )
 
     @cached_property
     def lists(self) -> tuple[list[Any], ...]:
         """The values, if they are lists."""
-        there = [value for value in self.values if value is not None]
-        return tuple(there) if there and all(isinstance(value, list) for value in there) else ()
+        values = [value for value in self.values if value is not None]
+        return tuple(values) if values and all(isinstance(value, list) for value in values) else ()
 
-    def may_be_label(self, longest_mean: float) -> bool:
+    def may_be_label(self, max_mean_length: float) -> bool:
         """Few different short values; of very few rows, values much shorter than the text."""
-        if self.is_id or not self.text_values or max(map(len, self.text_values)) > LONGEST_LABEL:
+        if self.is_id or not self.text_values or max(map(len, self.text_values)) > MAX_LABEL_LENGTH:
             return False
         count = len(self.text_values)
         if self.numeric_values and self.has_decimals:
             return True
         if count >= 20:
             return self.num_distinct <= count / 2
-        return self.num_distinct <= count / 2 or (self.mean_length <= longest_mean / 2) or bool(self.numeric_values)
+        return self.num_distinct <= count / 2 or (self.mean_length <= max_mean_length / 2) or bool(self.numeric_values)
 
 
 def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> ColumnSample | None:
@@ -144,46 +155,46 @@ def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> 
 
 def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
     """The column of labels: by its name, else the one with the fewest different values."""
-    longest = max((column.mean_length for column in columns), default=0.0)
-    by_name = [column for column in columns if column.name in LABEL]
-    for column in sorted(by_name, key=lambda it: LABEL.index(it.name)):
-        if column.lists or not column.text_values or max(map(len, column.text_values)) <= LONGEST_LABEL:
+    max_mean_length = max((column.mean_length for column in columns), default=0.0)
+    by_name = [column for column in columns if column.name in LABEL_NAMES]
+    for column in sorted(by_name, key=lambda column: LABEL_NAMES.index(column.name)):
+        if column.lists or not column.text_values or max(map(len, column.text_values)) <= MAX_LABEL_LENGTH:
             return column
-    able = [column for column in columns if column.may_be_label(longest)]
-    able = [column for column in able if not (column.name and column.name in TEXT)]
-    place = {id(column): number for number, column in enumerate(columns)}
+    candidates = [column for column in columns if column.may_be_label(max_mean_length)]
+    candidates = [column for column in candidates if not (column.name and column.name in TEXT_NAMES)]
+    positions = {id(column): number for number, column in enumerate(columns)}
     # A column with one value says nothing; it is the label only of a file that is sorted by labels.
-    order = {
-        id(it): (it.num_distinct < 2, it.num_distinct / len(it.text_values), it.mean_length, -place[id(it)])
-        for it in able
+    sort_keys = {
+        id(column): (column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length, -positions[id(column)])
+        for column in candidates
     }
-    return min(able, key=lambda it: order[id(it)], default=None)
+    return min(candidates, key=lambda column: sort_keys[id(column)], default=None)
 
 
-def two_of_a_kind(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, ColumnSample] | None:
+def find_text_pair(columns: Sequence[ColumnSample]) -> tuple[ColumnSample, ColumnSample] | None:
     """Two columns of text whose names are a pair: sentence1 and sentence2, text_a and text_b."""
     texts = [column for column in columns if column.is_text and column.name]
     by_name = {column.name: column for column in texts}
-    for one, other in PAIRS:
-        if one in by_name and other in by_name:
-            return by_name[one], by_name[other]
-    for number, one in enumerate(texts):
-        for other in texts[number + 1 :]:
-            differing = [pair for pair in zip(one.name, other.name, strict=False) if pair[0] != pair[1]]
-            if len(one.name) == len(other.name) and differing in ([("1", "2")], [("a", "b")], [("一", "二")]):
-                return one, other
+    for first, second in PAIR_NAMES:
+        if first in by_name and second in by_name:
+            return by_name[first], by_name[second]
+    for index, first in enumerate(texts):
+        for second in texts[index + 1 :]:
+            differences = [pair for pair in zip(first.name, second.name, strict=False) if pair[0] != pair[1]]
+            if len(first.name) == len(second.name) and differences in ([("1", "2")], [("a", "b")], [("一", "二")]):
+                return first, second
     return None
 
 
 def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     """The columns of text: a pair by name, one by name, else all that are about as long as the longest."""
-    if (pair := two_of_a_kind(columns)) is not None:
+    if (pair := find_text_pair(columns)) is not None:
         return list(pair)
     texts = [column for column in columns if column.is_text]
-    if (one := find_column_named(texts, TEXT)) is not None:
-        return [one]
-    longest = max((column.mean_length for column in texts), default=0.0)
-    texts = [column for column in texts if column.mean_length >= longest / 3]
+    if (column := find_column_named(texts, TEXT_NAMES)) is not None:
+        return [column]
+    max_mean_length = max((column.mean_length for column in texts), default=0.0)
+    texts = [column for column in texts if column.mean_length >= max_mean_length / 3]
     # A few words that come again and again are a source or a genre, but for want of anything else.
     return [column for column in texts if column.num_distinct > max(1, len(column.text_values) / 50)] or texts
 
@@ -192,12 +203,12 @@ def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     """choice1, choice2 …, ending0 …, option_a …, or A, B, C, D: a run of columns whose names are counted."""
     families: dict[str, list[tuple[str, ColumnSample]]] = {}
     for column in columns:
-        if column.name and (match := NUMBERED.fullmatch(column.name)) and match[2]:
+        if column.name and (match := NUMBERED_NAME.fullmatch(column.name)) and match[2]:
             families.setdefault(match[1], []).append((match[2], column))
     for family, members in families.items():
         marks = [mark for mark, _ in members]
         runs = any(marks == list(run[: len(marks)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四"))
-        if runs and len(marks) >= 2 and (family in CHOICE or (family == "" and marks[0] == "a" and len(marks) > 2)):
+        if runs and len(marks) >= 2 and (family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2)):
             return [column for _, column in members]
     return []
 
@@ -207,21 +218,337 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     cells = [cell.strip() for cell in first]
     if len(set(cells)) < len(cells) or any(len(cell) > 50 for cell in cells) or not all(cells[1:]):
         return False
-    below = [{row[place].strip() for row in rest if place < len(row)} for place in range(len(cells))]
-    names = [folded(cell) for place, cell in enumerate(cells) if cell not in below[place]]
-    usual = [name for name in names if name in HEADERS]
-    if len(usual) > 1 or any(name not in ALSO_LABELS for name in usual):
+    values_below = [{row[index].strip() for row in rest if index < len(row)} for index in range(len(cells))]
+    names = [folded(cell) for index, cell in enumerate(cells) if cell not in values_below[index]]
+    known_names = [name for name in names if name in HEADER_NAMES]
+    if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
     columns = [
-        ColumnSample(place, tuple(row[place] for row in rest if place < len(row))) for place in range(len(cells))
+        ColumnSample(index, tuple(row[index] for row in rest if index < len(row))) for index in range(len(cells))
     ]
     for cell, column in zip(cells, columns, strict=True):
         if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
             return True
-    longest = max((column.mean_length for column in columns), default=0.0)
-    namelike = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
-    for place, column in enumerate(columns):
-        few = column.may_be_label(longest) and column.num_distinct <= len(column.text_values) / 2
-        if few and namelike and cells[place] not in below[place] and longest > 2 * max(map(len, cells)):
+    max_mean_length = max((column.mean_length for column in columns), default=0.0)
+    looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
+    for index, column in enumerate(columns):
+        has_few_values = column.may_be_label(max_mean_length) and column.num_distinct <= len(column.text_values) / 2
+        if has_few_values and looks_like_names and cells[index] not in values_below[index] and max_mean_length > 2 * max(map(len, cells)):
             return True
     return False
+
+
+# --- Hints from options, and the notes on detected roles ---
+
+# The task, the format with all column roles, and notes (the first says which column has which role).
+ColumnAssignment = tuple[str, LabeledFormat, list[str]]
+
+
+@dataclass(frozen=True)
+class ColumnHints:
+    """What a person said about a file."""
+
+    file: str
+    task: str | None
+    texts: tuple[ColumnRef, ...]
+    label: ColumnRef | None
+    choices: tuple[ColumnRef, ...]
+    multi_label: bool | str
+    is_regression: bool | None
+
+    def locate(self, column: ColumnRef, width: int) -> int:
+        """The number of a column that can be named by nothing else."""
+        if str(column).isascii() and str(column).isdecimal() and 1 <= int(column) <= width:
+            return int(column)
+        raise InputError(
+            f"there is no column {column}; a row has {width}", file=self.file, hint="give its number, counted from 1"
+        )
+
+    def find_column(self, columns: Sequence[ColumnSample], wanted: ColumnRef) -> ColumnSample:
+        """The column that a person named: as the file calls it, or by its number."""
+        for column in columns:
+            if column.column == wanted or str(column.column) == str(wanted):
+                return column
+        number = int(wanted) if str(wanted).isascii() and str(wanted).isdecimal() else 0
+        if 1 <= number <= len(columns):
+            return columns[number - 1]
+        names = ", ".join(str(column.column) for column in columns)
+        raise InputError(f"there is no column {wanted!r}; there are: {names[:300]}", file=self.file, hint="choose one")
+
+
+def column_name(column: ColumnSample) -> str:
+    return f"column {column.column}" if isinstance(column.column, int) else repr(column.column)
+
+
+def _find_id_column(columns: list[ColumnSample], used: Sequence[ColumnSample | None]) -> ColumnRef | None:
+    """The column of the examples' own names, if there is just one: all different, and called so."""
+    names = [column for column in columns if column not in used and column.name and column.is_id]
+    names = [column for column in names if column.text_values and column.num_distinct == len(column.text_values)]
+    return names[0].column if len(names) == 1 else None
+
+
+def finish_assignment(
+    columns: list[ColumnSample], form: LabeledFormat, roles: list[tuple[ColumnSample, str]], notes: list[str]
+) -> tuple[LabeledFormat, list[str]]:
+    """The form with its names, and a sentence about who is what, with what is not used."""
+    used = [column for column, _ in roles]
+    id_column = _find_id_column(columns, used)
+    description = ", ".join(
+        f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
+    )
+    unused = [
+        column for column in columns if column not in used and column.column != id_column and not _shares_field(column, used)
+    ]
+    if unused:
+        notes = [*notes, f"not used: {', '.join(map(column_name, unused))}"]
+    return replace(form, name=id_column), [description, *notes]
+
+
+def _shares_field(column: ColumnSample, used: list[ColumnSample]) -> bool:
+    """Whether a field is part of another one that is used, or the other way round."""
+    name = str(column.column)
+    return any(name.startswith(f"{other.column}.") or str(other.column).startswith(f"{name}.") for other in used)
+
+
+# --- Roles of tagging, question answering and multiple choice ---
+
+
+def assign_tagging_columns(
+    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
+) -> ColumnAssignment | None:
+    """Lists of words and of as many tags; or a text and a tag for each of its characters."""
+    tags = hints.find_column(columns, hints.label) if hints.label is not None else None
+    words = hints.find_column(columns, hints.texts[0]) if hints.texts else None
+    lists = [column for column in columns if column.lists and column is not words]
+    tags = tags or find_column_named(lists, TAG_NAMES)
+    if tags is None:
+        return None
+    candidates = [words] if words else [column for column in columns if column is not tags and _is_aligned(column, tags)]
+    words = find_column_named(candidates, WORDS) or (candidates[0] if candidates else None)
+    if words is None or not _is_aligned(words, tags):
+        return None
+    tag_counts = Counter(str(tag) for row_tags in tags.lists for tag in row_tags)
+    examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
+    roles = [(words, "the words"), (tags, f"the tags ({len(tag_counts)} in the first rows: {examples})")]
+    form = replace(form, texts=(words.column,), label=tags.column)
+    return "tagging", *finish_assignment(columns, form, roles, [])
+
+
+def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
+    pairs = [(row_words, row_tags) for row_words, row_tags in zip(words.values, tags.values, strict=True) if row_words and row_tags]
+    aligned = [isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags) for row_words, row_tags in pairs]
+    return bool(aligned) and sum(aligned) >= 0.9 * len(aligned)
+
+
+def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment | None:
+    """A question and a passage by name, and answers that stand in the passage."""
+    if hints.texts:
+        if len(hints.texts) != 2 or hints.task != "answering":
+            return None
+        question, passage = (hints.find_column(columns, text) for text in hints.texts)
+    else:
+        texts = [column for column in columns if column.is_text]
+        question = find_column_named(texts, QUESTION_NAMES)
+        passage = find_column_named([column for column in texts if column is not question], PASSAGE_NAMES)
+    if question is None or passage is None:
+        return None
+    answer = (
+        hints.find_column(columns, hints.label) if hints.label is not None else find_column_named(columns, ANSWER_NAMES)
+    )
+    if answer is None and (hints.task is None and find_column_named(columns, LABEL_NAMES) is not None):
+        return None  # a label about a question and a passage: a pair
+    if answer is not None and hints.task is None and answer.text_values and not _answers_in_passage(answer, passage):
+        return None  # yes or no
+    roles = [(question, "the question"), (passage, "the passage")]
+    start = find_column_named(columns, START_NAMES)
+    notes = [] if answer is not None else ["no column looks like an answer"]
+    if answer is not None:
+        roles.append((answer, "the answer"))
+        if start is not None:
+            roles.append((start, "where it begins"))
+        elif answer.text_values:
+            notes.append("nothing says where an answer begins: it is taken where it first stands in the passage")
+    form = replace(form, texts=(question.column, passage.column), label=answer.column if answer else None)
+    form = replace(form, start=start.column if start and answer else None)
+    return "answering", *finish_assignment(columns, form, roles, notes)
+
+
+def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
+    pairs = [pair for pair in zip(answer.values, passage.values, strict=True) if pair[0]]
+    occurs = [isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text for answer_text, passage_text in pairs]
+    return sum(occurs) >= len(occurs) / 2
+
+
+def assign_choice_columns(
+    columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat
+) -> ColumnAssignment | None:
+    """A text, a list of choices or a column for each, and which is right."""
+    lists = [column for column in columns if column.lists or any(isinstance(value, dict) for value in column.values)]
+    if hints.choices:
+        choices = [hints.find_column(columns, choice) for choice in hints.choices]
+    elif (list_column := find_column_named(lists, CHOICE_LIST_NAMES)) is not None:
+        choices = [list_column]
+    else:
+        choices = find_choice_columns(columns)
+    if not choices and hints.task == "choice" and len(columns) >= 4 and not columns[0].name:
+        choices = columns[1:-1]  # no names: the text, what may follow, and the right one
+    rest = [column for column in columns if column not in choices]
+    text_columns = [column for column in rest if column.is_text]
+    texts = [hints.find_column(columns, text) for text in hints.texts]
+    if not texts and (text := find_column_named(text_columns, CHOICE_TEXT_NAMES) or (text_columns[0] if text_columns else None)) is not None:
+        texts = [text]
+    if not choices or not texts:
+        return None
+    right = hints.find_column(columns, hints.label) if hints.label is not None else find_column_named(rest, RIGHT_CHOICE_NAMES)
+    if right is None and not columns[0].name and columns[-1] in rest:
+        right = columns[-1]
+    right = None if right in texts else right
+    roles = [(text, "the text") for text in texts]
+    roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
+    notes: list[str] = [] if right else ["no column looks like the right choice"]
+    if right is not None:
+        first, base_note = _detect_first_choice(right, choices)
+        form = replace(form, first=first)
+        roles.append((right, f"the right one ({base_note})"))
+    form = replace(form, texts=tuple(column.column for column in texts), choices=tuple(column.column for column in choices))
+    form = replace(form, label=right.column if right else None)
+    return "choice", *finish_assignment(columns, form, roles, notes)
+
+
+def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
+    """What the first choice is called where the right one is named, and that in words."""
+    counts, num_spelled_out, values = [], 0, []
+    for row, value in enumerate(right.values):
+        try:
+            texts, choice_labels = parse_choices([column.values[row] for column in choices])
+            right_text = label_text(value)
+        except BadRowError:
+            continue
+        if right_text is None or right_text in choice_labels:
+            continue
+        values.append(right_text)
+        counts.append(len(texts))
+        num_spelled_out += right_text in [text.strip() for text in texts] and isinstance(value, str)
+    for first, note in (("0", "counted from 0"), ("1", "counted from 1"), ("A", "A is the first")):
+        numbers = [choice_index(value, first) for value in values]
+        in_range = [number is not None and 0 <= number < count for number, count in zip(numbers, counts, strict=True)]
+        # Where 0 never is right in many rows, the first is called 1, though no row reaches beyond the last.
+        never_zero = first == "0" and len(values) >= 20 and 0 not in numbers
+        if values and all(in_range) and not never_zero and not (num_spelled_out == len(values) and right.num_distinct > max(counts)):
+            return first, note
+    if num_spelled_out and num_spelled_out >= len(values) / 2:
+        return "", "spelled out"
+    return "0", "counted from 0"
+
+
+# --- Roles of classification; choice of the task ---
+
+ASSIGNERS: dict[str, Callable[[list[ColumnSample], ColumnHints, LabeledFormat], ColumnAssignment | None]] = {
+    "tagging": assign_tagging_columns,
+    "choice": assign_choice_columns,
+    "answering": assign_qa_columns,
+}
+
+
+def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
+    """The task and the form with all roles; the first note says which column is what."""
+    if hints.task in ASSIGNERS:
+        assignment = ASSIGNERS[hints.task](columns, hints, form)
+        return assignment or _likely_task_error(columns, hints, form)
+    if hints.task is None:
+        for assign in ASSIGNERS.values():
+            if (assignment := assign(columns, hints, form)) is not None:
+                return assignment
+    return _assign_classification_columns(columns, hints, form)
+
+
+def _likely_task_error(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
+    """The task that was asked for does not fit; says which would."""
+    requirement = {
+        "tagging": "a list of words and a list of tags",
+        "choice": "a text and at least two choices",
+        "answering": "a question, a passage and an answer",
+    }[hints.task or ""]
+    try:
+        likely_task = assign_columns(columns, replace(hints, task=None), form)[0]
+    except InputError:
+        likely_task = ""
+    hint = "name the columns with --text-column, --choice-column and --label-column"
+    if likely_task and likely_task != hints.task:
+        hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
+    names = ", ".join(str(column.column) for column in columns)
+    raise InputError(f"{hints.task} needs {requirement}; the columns are: {names[:300]}", file=hints.file, hint=hint)
+
+
+def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> ColumnAssignment:
+    """Classification of a text or of two."""
+    named_columns = [hints.find_column(columns, text) for text in hints.texts]
+    label = hints.find_column(columns, hints.label) if hints.label is not None else None
+    label = label or find_label_column([column for column in columns if column not in named_columns])
+    texts = named_columns or find_text_columns([column for column in columns if column is not label])
+    if hints.task == "pairs" and len(texts) == 1 and not named_columns:
+        rest = [column for column in columns if column.is_text and column not in (label, *texts)]
+        texts = sorted([*texts, *rest], key=columns.index) if len(rest) == 1 else texts
+    if label is None and not texts:
+        raise InputError("no column holds text", file=hints.file, hint="name it with --text-column")
+    task = hints.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
+    if len(texts) != {"classification": 1, "pairs": 2}.get(task):
+        raise _text_count_error(texts, hints)
+    notes: list[str] = []
+    roles = [(texts[0], "the text")] if len(texts) == 1 else [(texts[0], "the first text"), (texts[1], "the second")]
+    if label is None:
+        notes.append("no column looks like a label")
+    else:
+        form, description = _describe_label(label, hints, form)
+        roles.append((label, description))
+    form = replace(form, texts=tuple(text.column for text in texts), label=label.column if label else None)
+    return task, *finish_assignment(columns, form, roles, notes)
+
+
+def _text_count_error(texts: list[ColumnSample], hints: ColumnHints) -> InputError:
+    names = ", ".join(map(column_name, texts)) or "none"
+    message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
+    likely_task = {1: "classification", 2: "pairs"}.get(len(texts))
+    if hints.task is not None and likely_task is not None:
+        hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
+        return InputError(f"{message}, which does not fit {hints.task}", file=hints.file, hint=hint)
+    return InputError(message, file=hints.file, hint="say which: --text-column, once or twice")
+
+
+def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:
+    """What kind of label it is, and that in words."""
+    is_number = (
+        hints.is_regression if hints.is_regression is not None else bool(label.numeric_values) and label.has_decimals
+    )
+    is_json_list = (
+        form.kind in ("tsv", "csv") and bool(label.text_values) and all(_is_json_list(cell) for cell in label.text_values)
+    )
+    if hints.multi_label or label.lists or is_json_list:
+        separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
+        if not separator and not label.lists and not is_json_list:
+            separator = next((candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in label.text_values)), ",")
+        form = replace(form, answer="several", separator=separator)
+        if separator:
+            parts = [part.strip() for cell in label.text_values for part in cell.split(separator)]
+        else:
+            lists = label.lists or [parse_json_list(cell) for cell in label.text_values]
+            parts = [str(part) for labels in lists for part in labels]
+        separator_note = f" between {separator!r}" if separator else ", a list"
+        return form, f"the labels{separator_note} ({_describe_classes(Counter(filter(None, parts)), len(label.values))})"
+    if is_number:
+        return replace(form, answer="number"), f"the label, a number (such as {', '.join(label.text_values[:3])})"
+    return form, f"the label ({_describe_classes(Counter(label.text_values), len(label.values))})"
+
+
+def _describe_classes(counts: Counter[str], rows: int) -> str:
+    examples = ", ".join(sorted(counts)[:12]) + (", …" if len(counts) > 12 else "")
+    return f"{len(counts)} class{'es' * (len(counts) != 1)} in the first {rows} rows: {examples}"
+
+
+def _is_json_list(cell: str) -> bool:
+    if cell[:1] != "[":
+        return False
+    try:
+        return bool(parse_json_list(cell)) or True
+    except BadRowError:
+        return False

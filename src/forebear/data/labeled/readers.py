@@ -62,7 +62,7 @@ def read_table(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
 def rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[str] | str]]:
     """(line, cells) of every row that is not blank, or (line, what is wrong with it)."""
     if form.kind == "csv":
-        yield from _quoted(blocks, form.delimiter)
+        yield from _read_csv_rows(blocks, form.delimiter)
         return
     # Tab-separated text is seldom quoted on purpose, and a stray quote would swallow what follows.
     for line, text, _ in numbered_lines(blocks):
@@ -70,7 +70,7 @@ def rows(blocks: TextBlocks, form: LabeledFormat) -> Iterator[tuple[int, list[st
             yield line, text.split("\t")
 
 
-def _quoted(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
     csv.field_size_limit(sys.maxsize)
     begin = end = 0  # lines of the record at hand
 
@@ -78,7 +78,7 @@ def _quoted(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str]
         nonlocal end
         for end, line, ending in numbered_lines(blocks):
             if end - begin > LONGEST_RECORD:
-                raise _unclosed(blocks, begin)
+                raise _unclosed_quote_error(blocks, begin)
             yield line + ending
 
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
@@ -92,14 +92,14 @@ def _quoted(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str]
             if "end of data" in str(
                 error
             ):  # the rest of the file was taken for one cell: there is nothing to go on with
-                raise _unclosed(blocks, begin) from error
+                raise _unclosed_quote_error(blocks, begin) from error
             yield begin, f"not well-formed CSV: {error}"
             continue
         if any(cell and not cell.isspace() for cell in row):
             yield begin, row
 
 
-def _unclosed(blocks: TextBlocks, line: int) -> InputError:
+def _unclosed_quote_error(blocks: TextBlocks, line: int) -> InputError:
     hint = "close it, or double the quotes that stand inside a quoted cell"
     return InputError(UNCLOSED, file=blocks.source.name, line=line, hint=hint)
 
@@ -123,10 +123,10 @@ class _ColumnPlan:
             gap = form.label if form.label < width else 0
         places: list[int] = []
         for column in form.column_count():
-            place = _place(column, header, width, gap)
+            place = _column_index(column, header, width, gap)
             is_free = column is None or column in (form.start, form.name) or (column == form.label and not is_wanted)
             if place is None and not is_free:
-                raise _absent(column, header, width, file, line)
+                raise _missing_column_error(column, header, width, file, line)
             places.append(-1 if place is None else place)
         label = places[-3]
         return cls(
@@ -142,14 +142,14 @@ class _ColumnPlan:
         return f"the row has {len(row)} column{'s' * (len(row) != 1)}, {self.width} are expected (perhaps {likely})"
 
 
-def _place(column: ColumnRef | None, header: list[str] | None, width: int, gap: int) -> int | None:
+def _column_index(column: ColumnRef | None, header: list[str] | None, width: int, gap: int) -> int | None:
     """The index of a column in this file, if it is there."""
     if isinstance(column, int):
         return column - 1 - (0 < gap < column) if column <= width and column != gap else None
     return header.index(column) if header is not None and column in header else None
 
 
-def _absent(column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int) -> InputError:
+def _missing_column_error(column: ColumnRef | None, header: list[str] | None, width: int, file: str, line: int) -> InputError:
     there = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
     called = f"called {column!r}" if isinstance(column, str) else f"number {column}"
     hint = "all files of a task are written alike: mend the file, or name its columns"
@@ -174,7 +174,7 @@ def read_slash_tags(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[
                     f"this line has a word and its tag in columns, word/tag is expected: {shorten_value(text)}"
                 )
             words, tags = parse_slash_tags(text)
-            yield TaggedExample(words, _checked(words, tags, wanted), ExampleLocation(source.name, line))
+            yield TaggedExample(words, _validated_tags(words, tags, wanted), ExampleLocation(source.name, line))
         except BadRowError as bad:
             wanted.error_policy.skip(line, str(bad))
 
@@ -199,7 +199,7 @@ def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(words), tuple(tags)
 
 
-def _checked(words: Sequence[str], tags: tuple[str, ...], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
+def _validated_tags(words: Sequence[str], tags: tuple[str, ...], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
     if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)):
         return None
     for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
@@ -259,16 +259,16 @@ def read_conll(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
     tags: list[str] = []
     lines: list[int] = []
     begin, fault = 0, None
-    cells_of = _cutter(form)
+    cells_of = _line_parser(form)
 
     def sentence() -> Iterator[Example]:
         nonlocal fault
         if words and fault is None:
-            place, reason = _fault(words, tags, wanted)
+            place, reason = _find_tag_fault(words, tags, wanted)
             if reason:
                 fault = lines[place], reason
             else:
-                yield TaggedExample(tuple(words), _of_interest(tags, wanted), ExampleLocation(source.name, begin))
+                yield TaggedExample(tuple(words), _present_tags(tags, wanted), ExampleLocation(source.name, begin))
         if fault is not None:
             faults.skip(*fault)
             fault = None
@@ -298,14 +298,14 @@ def read_conll(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
     yield from sentence()
 
 
-def _of_interest(tags: list[str], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
+def _present_tags(tags: list[str], wanted: LabeledReadOptions) -> tuple[str, ...] | None:
     """The tags of a sentence; None where it has none and need not have any."""
     return None if wanted.labels == "absent" or (wanted.labels == "optional" and not any(tags)) else tuple(tags)
 
 
-def _fault(words: list[str], tags: list[str], wanted: LabeledReadOptions) -> tuple[int, str]:
+def _find_tag_fault(words: list[str], tags: list[str], wanted: LabeledReadOptions) -> tuple[int, str]:
     """What is wrong with the tags of a sentence, and with which word it begins; "" where all is well."""
-    for number, tag in enumerate(_of_interest(tags, wanted) or ()):
+    for number, tag in enumerate(_present_tags(tags, wanted) or ()):
         if not tag:
             which = f"word {number + 1} of the sentence, {shorten_value(words[number])}, has no tag"
             return number, f"{which}: a word and its tag are expected in each line"
@@ -315,24 +315,24 @@ def _fault(words: list[str], tags: list[str], wanted: LabeledReadOptions) -> tup
     return 0, ""
 
 
-def _cutter(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
+def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
     """The function that finds word and tag in a line; a tag of "" where the line is a word alone, a word of None where
     the line is about no word. Raises Bad."""
-    width, word_at = form.width, _number(form.texts[0])
-    tag_at = _number(form.label) if form.label is not None else -1
+    width, word_at = form.width, _column_number(form.texts[0])
+    tag_at = _column_number(form.label) if form.label is not None else -1
     is_plain = width == 2 and word_at == 0 and tag_at == 1
 
     def cut(text: str) -> tuple[str | None, str]:
         between = "\t" if "\t" in text else " "
         if is_plain and len(plain := text.split(between)) == 2 and plain[0] and (between == " " or " " not in text):
             return plain[0], plain[1]
-        given = _columns(text, width)
+        given = _split_line(text, width)
         cells = [cell.strip(" ") for cell in given]
         if len(cells) == 1 and width > 1:
             return cells[0], ""
-        if len(cells) != width and not _only_ends(cells, width):
+        if len(cells) != width and not _drop_empty_end(cells, width):
             raise BadRowError(
-                f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}{_parting(text, width)}"
+                f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}{_separator_note(text, width)}"
             )
         if form.comments and NO_WORD.fullmatch(cells[0]) and word_at:
             return None, ""
@@ -349,7 +349,7 @@ def _cutter(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
     return cut
 
 
-def _columns(text: str, width: int) -> list[str]:
+def _split_line(text: str, width: int) -> list[str]:
     """What stands between the tabs of a line; where it has none, between its spaces."""
     if "\t" in text:
         return text.split("\t")
@@ -361,7 +361,7 @@ def _columns(text: str, width: int) -> list[str]:
     return [" ", *given] if width == 2 and len(given) == 1 and text.startswith("  ") else given  # the word is a space
 
 
-def _parting(text: str, width: int) -> str:
+def _separator_note(text: str, width: int) -> str:
     """What to know of tabs and spaces, where a line has too few or too many columns because of them."""
     if "\t" in text:
         mixed = " " in text and len(GAP.split(text.strip(" "))) == width
@@ -369,14 +369,14 @@ def _parting(text: str, width: int) -> str:
     return " (words that hold spaces need tabs between the columns)" if width == 2 else ""
 
 
-def _only_ends(cells: list[str], width: int) -> bool:
+def _drop_empty_end(cells: list[str], width: int) -> bool:
     """Whether what is too much are empty columns at the end of the line."""
     if len(cells) > width and not any(cells[width:]):
         del cells[width:]
     return len(cells) == width
 
 
-def _number(column: ColumnRef) -> int:
+def _column_number(column: ColumnRef) -> int:
     if isinstance(column, int) or (column.isascii() and column.isdecimal() and column != "0"):
         return int(column) - 1
     raise InputError(f"no column of words and tags is called {column!r}", hint="give its number, counted from 1")
@@ -434,10 +434,10 @@ def json_lines(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
             record = BrokenRecord(f"not a JSON value: {error}")
-        yield line, _whole(record, text)
+        yield line, _check_record(record, text)
 
 
-def _whole(record: Any, text: str) -> Any:
+def _check_record(record: Any, text: str) -> Any:
     if isinstance(record, BrokenRecord):
         return record
     if not isinstance(record, dict):
@@ -451,7 +451,7 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
     """(line, object) of every element of one array. The text is read whole, its objects are made one by one."""
     text, file = "".join(blocks), blocks.source.name
     decoder = json.JSONDecoder()
-    at, line, counted = _skip(text, 0), 1, 0
+    at, line, counted = _skip_whitespace(text, 0), 1, 0
 
     def number(place: int) -> int:
         nonlocal line, counted
@@ -463,23 +463,23 @@ def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
 
     if text[at : at + 1] != "[":
         raise broken("not a JSON array")
-    at = _skip(text, at + 1)
+    at = _skip_whitespace(text, at + 1)
     while text[at : at + 1] != "]":
         try:
             record, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise broken(f"not a JSON value: {error}") from error
-        yield number(at), _whole(record, text[at:end])
-        at = _skip(text, end)
+        yield number(at), _check_record(record, text[at:end])
+        at = _skip_whitespace(text, end)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_whitespace(text, at + 1)
         elif text[at : at + 1] != "]":
             raise broken("the array has no end" if at == len(text) else "a comma is missing between two objects")
     if text[at + 1 :].strip():
         raise broken("something stands behind the end of the array")
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_whitespace(text: str, at: int) -> int:
     match = SPACES.match(text, at)
     return match.end() if match else at
 
@@ -513,10 +513,10 @@ def read_squad(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
     halves = ESCAPED_SURROGATE.search(text) is not None
     del text
     make = example_builder(wanted)
-    for passage, question in _questions(told, source.name):
+    for passage, question in _iter_questions(told, source.name):
         name = str(question["id"]) if question.get("id") is not None else None
         try:
-            values = [question.get("question"), passage, _answers(question, wanted), None]
+            values = [question.get("question"), passage, _question_answers(question, wanted), None]
             if halves:
                 values = _sound(values, wanted)
             yield make(values, ExampleLocation(source.name, None, name))
@@ -524,7 +524,7 @@ def read_squad(source: SourceFile, wanted: LabeledReadOptions) -> Iterator[Examp
             wanted.error_policy.skip(None, str(bad), name)
 
 
-def _questions(told: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _iter_questions(told: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """(passage, question with its answers); anything that is not of SQuAD's form ends the reading."""
 
     def part(value: Any, kind: type, what: str) -> Any:
@@ -540,7 +540,7 @@ def _questions(told: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
                 yield passage, part(question, dict, "a question")
 
 
-def _answers(question: dict[str, Any], wanted: LabeledReadOptions) -> Any:
+def _question_answers(question: dict[str, Any], wanted: LabeledReadOptions) -> Any:
     """SQuAD 2.0 marks questions that the passage does not answer; the answers it then gives are none."""
     if question.get("is_impossible") is True:
         return []

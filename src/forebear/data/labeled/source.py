@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, get_args
 from unicodedata import normalize
 
+from forebear.data.io.atomic import file_digest
 from forebear.data.io.files import OnBadBytes, Paths, SourceFile, find_sources
 from forebear.data.labeled import readers, tag_schemes
 from forebear.data.labeled.dataset_stats import summarize_dataset
+from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FormatGuess, detect_format, format_like
 from forebear.data.labeled.examples import ChoiceExample, Example, LabeledExample, QuestionExample, TaggedExample
-from forebear.data.labeled.guessing import TAGGED_FORMAT_HELP, FormatGuess, detect_format, format_like
 from forebear.data.labeled.row_to_example import (
     LABELED_FORMATS,
     TASKS,
@@ -28,7 +29,6 @@ from forebear.data.labeled.row_to_example import (
 )
 from forebear.data.labeled.split import SplitLeakage, example_labels, split_examples, split_leakage
 from forebear.errors import InputError
-from forebear.training.checkpoint import file_digest
 
 # Labelled data in a person's own files becomes examples: tables, JSON, SQuAD, CoNLL and word/tag, one by one.
 

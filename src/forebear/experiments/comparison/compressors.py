@@ -19,9 +19,9 @@ from forebear.data.sentences import SentenceMode, split_sentences
 from forebear.errors import InputError
 from forebear.experiments.comparison.results import CompressionBaseline
 
-GZIP_SEES = 32_768  # bytes back: more learning text cannot help it
-XZ_SEES = 8_388_608  # bytes, at its usual level
-BETWEEN = b"\n"  # documents: a compressor, too, must say where one ends
+GZIP_WINDOW = 32_768  # bytes back: more learning text cannot help it
+XZ_WINDOW = 8_388_608  # bytes, at its usual level
+DOCUMENT_SEPARATOR = b"\n"  # documents: a compressor, too, must say where one ends
 
 
 @dataclass(frozen=True)
@@ -38,80 +38,86 @@ class HeldOutText:
 
 
 def split_text(
-    paths: Paths, reading: TextFormat, share: float, measured: int, mode: SentenceMode = "split"
+    paths: Paths, reading: TextFormat, share: float, max_measured: int, mode: SentenceMode = "split"
 ) -> HeldOutText:
     """Reads the text twice: to see where each document belongs, and to take it there; memory stays bounded."""
     hashes, sizes = document_hashes(paths, reading)
     if not len(sizes):
         raise InputError("there is no text to compare on", hint="give files that hold text")
-    apart = held_out_mask(hashes, share)
-    by_content, total = bool(apart.any() and not apart.all()), int(sizes.sum())
-    border = round(total * (1 - share))
+    is_held_out = held_out_mask(hashes, share)
+    by_content, total = bool(is_held_out.any() and not is_held_out.all()), int(sizes.sum())
+    boundary = round(total * (1 - share))
     train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
-    at = away = counted = 0
-    for number, document in _numbered(paths, reading):
+    position = held_out_bytes = measured_bytes = 0
+    for index, document in _numbered_documents(paths, reading):
         text = document.text.encode("utf-8", "replace")
-        cut = int(not apart[number]) * len(text) if by_content else _cut(document.text, border - at, total - at, mode)
-        at += len(text)
-        away += len(text) - cut
-        if teaches := text[:cut]:
-            frequencies += np.bincount(np.frombuffer(teaches, np.uint8), minlength=256)
-            train += teaches + BETWEEN
-            if len(train) > 2 * XZ_SEES:
-                del train[:-XZ_SEES]
-        if examines := text[cut:][: max(measured - counted, 0)]:
-            counted += len(examines)
-            held_out += examines + BETWEEN
-    return HeldOutText(bytes(train[-XZ_SEES:]), bytes(held_out), frequencies, len(sizes), total, away, counted)
+        num_train = (
+            int(not is_held_out[index]) * len(text)
+            if by_content
+            else _num_train_bytes(document.text, boundary - position, total - position, mode)
+        )
+        position += len(text)
+        held_out_bytes += len(text) - num_train
+        if train_text := text[:num_train]:
+            frequencies += np.bincount(np.frombuffer(train_text, np.uint8), minlength=256)
+            train += train_text + DOCUMENT_SEPARATOR
+            if len(train) > 2 * XZ_WINDOW:
+                del train[:-XZ_WINDOW]
+        if held_out_text := text[num_train:][: max(max_measured - measured_bytes, 0)]:
+            measured_bytes += len(held_out_text)
+            held_out += held_out_text + DOCUMENT_SEPARATOR
+    return HeldOutText(
+        bytes(train[-XZ_WINDOW:]), bytes(held_out), frequencies, len(sizes), total, held_out_bytes, measured_bytes
+    )
 
 
-def _cut(text: str, border: int, rest: int, mode: SentenceMode) -> int:
+def _num_train_bytes(text: str, boundary: int, remaining: int, mode: SentenceMode) -> int:
     """How many of the text's bytes teach, where the border lies `border` bytes on: to the end of the sentence that
     reaches it, but never to the end of all the `rest` bytes there are."""
     length = utf8_size(text)
-    if border <= 0 or border > length:
-        return min(max(border, 0), length)
+    if boundary <= 0 or boundary > length:
+        return min(max(boundary, 0), length)
     ends = np.cumsum([utf8_size(sentence) for sentence in split_sentences(text, mode)]).tolist()
-    reached = next(end for end in ends if end >= border)
-    return reached if reached < rest else ([0, *ends])[-2]
+    end_reached = next(end for end in ends if end >= boundary)
+    return end_reached if end_reached < remaining else ([0, *ends])[-2]
 
 
 def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
     """Bits per byte of the held-out text to those who know the learning text as far as they can remember it."""
     if not text.measured_bytes or not text.train:
         return ()
-    packing = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_SEES:])
-    gzip = len(packing.compress(text.held_out) + packing.flush())
-    xz = _xz(text.train + text.held_out) - _xz(text.train)
-    shares = (text.frequencies + 1) / (text.frequencies.sum() + 256)
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_WINDOW:])
+    gzip = len(compressor.compress(text.held_out) + compressor.flush())
+    xz = _xz_size(text.train + text.held_out) - _xz_size(text.train)
+    byte_probs = (text.frequencies + 1) / (text.frequencies.sum() + 256)
     counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
-    frequencies = -float((counts * np.log2(shares)).sum()) / len(text.held_out)
-    found = (
+    frequencies = -float((counts * np.log2(byte_probs)).sum()) / len(text.held_out)
+    baselines = (
         CompressionBaseline(
             "xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"
         ),
         CompressionBaseline("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
         CompressionBaseline("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
     )
-    return tuple(sorted(found, key=lambda stick: stick.bits_per_byte))
+    return tuple(sorted(baselines, key=lambda baseline: baseline.bits_per_byte))
 
 
 def first_words(text: HeldOutText, words: int = 4) -> str:
     """How the held-out text begins: a few words of its first line that has some, for everyone to go on from."""
     for line in text.held_out.decode("utf-8", "ignore").split("\n"):
-        found = line.split()
-        if len(found) > 1 and all(part.isascii() for part in found[:words]):
-            return " ".join(found[:words])
-        if letters := line.strip():
-            return letters[: 2 * words]
+        line_words = line.split()
+        if len(line_words) > 1 and all(word.isascii() for word in line_words[:words]):
+            return " ".join(line_words[:words])
+        if stripped := line.strip():
+            return stripped[: 2 * words]
     return ""
 
 
-def _xz(text: bytes) -> int:
+def _xz_size(text: bytes) -> int:
     return len(lzma.compress(text, preset=6, check=lzma.CHECK_NONE))
 
 
-def _numbered(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
+def _numbered_documents(paths: Paths, reading: TextFormat) -> Iterator[tuple[int, Document]]:
     """Documents, or their parts, with the number of the document."""
     number = 0
     for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):

@@ -10,14 +10,13 @@ from typing import Any
 from forebear.data.labeled.examples import is_labeled
 from forebear.data.labeled.source import LabeledData, LabeledSource, read_labeled
 from forebear.errors import InputError
-from forebear.experiments.comparison.compare import model_names
 from forebear.experiments.comparison.results import TaskComparisonRow
-from forebear.registry import LINEAGE, model_spec, suggest, tag_only_models
+from forebear.registry import LINEAGE, model_spec, suggest, tag_only_models, text_models
 from forebear.tasks.task import Task, task_class
 from forebear.training.run_folder import RunFolder
 
 REFERENCE_MODEL = "bert"
-LINEAR = "a weight for every word and pair of words in the examples, found without any network"
+LINEAR_IDEA = "a weight for every word and pair of words in the examples, found without any network"
 
 
 @dataclass(frozen=True)
@@ -50,125 +49,151 @@ class ModelOrigin:
 
     def to_row(self) -> TaskComparisonRow:
         year = LINEAGE[self.milestone].year
-        about = TaskComparisonRow(self.name, self.title, year, self.idea, self.milestone)
-        return replace(about, differs=self.differs, papers=self.papers)
+        row = TaskComparisonRow(self.name, self.title, year, self.idea, self.milestone)
+        return replace(row, differs=self.differs, papers=self.papers)
+
+
+def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:
+    """The milestones that are meant, all unless some are named; an error for a name or a size that is not there.
+
+    `also` are such as do not learn from text, and can be compared here.
+    """
+    available = [name for name in LINEAGE if name in (*text_models(), *extra)]
+    names = available if milestones is None else list(dict.fromkeys(milestones))
+    for name in (*names, *sizes):
+        if name not in LINEAGE:
+            raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
+        if name not in available:
+            from_tags = model_spec(name).learns_from == "tags"
+            data_kind = "words and their tags" if from_tags else "texts and their translations"
+            message = f"{name} learns from {data_kind}: it cannot be compared with those that read text"
+            raise InputError(message, hint=f"choose among: {', '.join(available)}")
+    for name, size in sizes.items():
+        spec_class = model_spec(name)
+        if size not in spec_class.sizes:
+            raise InputError(f"{name} has no size {size!r}", hint=suggest(size, spec_class.sizes))
+    return names
 
 
 def milestones(names: Sequence[str], sizes: Mapping[str, str]) -> list[ModelOrigin]:
-    made = []
+    origins = []
     for name in names:
         entry = LINEAGE[name]
-        counts = model_spec(name).learning == "counting" and name not in tag_only_models()
-        title, idea = (f"{entry.title}, linear", LINEAR) if counts else (entry.title, entry.idea)
-        made.append(ModelOrigin(name, title, name, idea, size=sizes.get(name)))
-    return made
+        is_linear = model_spec(name).learning == "counting" and name not in tag_only_models()
+        title, idea = (f"{entry.title}, linear", LINEAR_IDEA) if is_linear else (entry.title, entry.idea)
+        origins.append(ModelOrigin(name, title, name, idea, size=sizes.get(name)))
+    return origins
 
 
-def rows_for_task(who: Sequence[ModelOrigin], task: str, named: Sequence[str]) -> list[ModelOrigin]:
+def rows_for_task(participants: Sequence[ModelOrigin], task: str, named: Sequence[str]) -> list[ModelOrigin]:
     """The same for this task: who tags by itself does so; at another, where it would weigh words as the n-gram does, it
     takes part only if it was named."""
-    made = []
-    for one in who:
-        entry, tags = LINEAGE[one.milestone], model_spec(one.milestone).learns_tags
-        if tags and not one.given and task == "tagging":
-            made.append(replace(one, title=entry.title, idea=entry.idea))
-        elif one.given or not tags or one.name in named:
-            made.append(one)
-    return made
+    selected = []
+    for participant in participants:
+        entry, learns_tags = LINEAGE[participant.milestone], model_spec(participant.milestone).learns_tags
+        if learns_tags and not participant.given and task == "tagging":
+            selected.append(replace(participant, title=entry.title, idea=entry.idea))
+        elif participant.given or not learns_tags or participant.name in named:
+            selected.append(participant)
+    return selected
 
 
-def runs(folders: Sequence[str], taken: Sequence[str]) -> list[ModelOrigin]:
+def runs(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]:
     """Finished runs by the names of their folders; a name that is taken gets a number."""
-    made: list[ModelOrigin] = []
+    origins: list[ModelOrigin] = []
     for folder in folders:
         run = RunFolder.open(folder)
         if "weights" not in run.metadata:
             raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
-        used = {*taken, *(one.name for one in made)}
-        own = Path(folder).absolute().name
-        name = next(one for one in (own, *(f"{own}-{number}" for number in range(2, 1000))) if one not in used)
+        names = {*used_names, *(candidate.name for candidate in origins)}
+        base_name = Path(folder).absolute().name
+        name = next(
+            candidate
+            for candidate in (base_name, *(f"{base_name}-{number}" for number in range(2, 1000)))
+            if candidate not in names
+        )
         entry = LINEAGE[run.metadata["milestone"]]
-        made.append(
+        origins.append(
             ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, given=str(run.path.absolute()))
         )
-    return made
+    return origins
 
 
 # -- variants of BERT
 
 # Figures of Devlin et al. 2018, table 5 (dev sets, BERT-base), of Liu et al. 2019, section 4.2, of what Google said of
 # its BERT-large with whole words in May 2019, and of Radford et al. 2018, table 5.
-NSP = (
+NSP_FINDINGS = (
     "Devlin et al.: without it QNLI 88.4 → 84.9, MNLI 84.4 → 83.9, SQuAD F1 88.5 → 87.9, MRPC and SST-2 hardly changed."
     " Liu et al. (RoBERTa): left out, tasks do as well or slightly better."
 )
-DIRECTION = (
+DIRECTION_FINDINGS = (
     "Devlin et al., both without pairs: SQuAD F1 87.9 → 77.8, MRPC 86.5 → 77.5, MNLI 83.9 → 82.1, QNLI 84.9 → 84.3,"
     " SST-2 92.6 → 92.1."
 )
-WORDS = "Google's later BERT-large with whole words: SQuAD F1 91.0 → 92.8, MNLI 86.05 → 87.07."
-NOTHING = "Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9."
+WHOLE_WORD_FINDINGS = "Google's later BERT-large with whole words: SQuAD F1 91.0 → 92.8, MNLI 86.05 → 87.07."
+PRETRAINING_FINDINGS = "Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9."
 
 
 def ablations(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
     """BERT as it is, then without each of these."""
-    kind: Any = model_spec(REFERENCE_MODEL)
+    spec_class: Any = model_spec(REFERENCE_MODEL)
     entry = LINEAGE[REFERENCE_MODEL]
-    if size is not None and size not in kind.sizes:
-        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", hint=suggest(size, kind.sizes))
-    bert = asdict(kind(**kind.sizes[size or kind.size]))
-    cutting = tokenizer or kind.tokenizer
-    own: dict[str, Any] = {"milestone": REFERENCE_MODEL, "size": size, "tokenizer": cutting}
-    shape = {name: bert[name] for name in ("width", "depth", "heads", "context", "inner", "dropout")}
+    if size is not None and size not in spec_class.sizes:
+        raise InputError(f"{REFERENCE_MODEL} has no size {size!r}", hint=suggest(size, spec_class.sizes))
+    bert = asdict(spec_class(**spec_class.sizes[size or spec_class.size]))
+    tokenizer_kind = tokenizer or spec_class.tokenizer
+    common: dict[str, Any] = {"milestone": REFERENCE_MODEL, "size": size, "tokenizer": tokenizer_kind}
+    dimensions = {name: bert[name] for name in ("width", "depth", "heads", "context", "inner", "dropout")}
     variants = {
         "nsp": ModelOrigin(
             "without-nsp",
             "without next sentence",
-            **own,
+            **common,
             fields={"pairs": "none"},
             differs="never asked whether two halves belong together; a row is one passage",
-            papers=NSP,
+            papers=NSP_FINDINGS,
         ),
         "direction": ModelOrigin(
             "left-to-right",
             "left to right",
             "gpt",
-            tokenizer=cutting,
-            fields=shape,
+            tokenizer=tokenizer_kind,
+            fields=dimensions,
             how={"language": 0.0},
             differs="GPT with BERT's width, depth, heads, context and tokenizer: a token sees only those before it;"
             " every token is predicted instead of one hidden in seven; nothing is asked of two halves and they have no"
             " vectors, no norm stands behind the embedding; GELU is approximated; the last token is read instead of the"
             " first; rate and batch are GPT's",
-            papers=DIRECTION,
+            papers=DIRECTION_FINDINGS,
         ),
         "whole-words": ModelOrigin(
             "whole-words",
             "whole words",
-            **own,
+            **common,
             fields={"whole_words": True},
             differs="what is hidden is whole words, Chinese ones too, never a part of one",
-            papers=WORDS,
+            papers=WHOLE_WORD_FINDINGS,
         ),
         "pretraining": ModelOrigin(
             "without-pretraining",
             "without pre-training",
-            **own,
+            **common,
             fresh=True,
             differs="the same network and tokenizer learn the task from first values; no time for the text",
-            papers=NOTHING,
+            papers=PRETRAINING_FINDINGS,
         ),
     }
     for name in names:
         if name not in variants:
             raise InputError(f"BERT has no part called {name!r} to leave out", hint=suggest(name, variants))
-    whole = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=entry.idea, **own)
-    return [whole, *(variants[name] for name in dict.fromkeys(names))]
+    reference = ModelOrigin(REFERENCE_MODEL, "BERT as it is", idea=entry.idea, **common)
+    return [reference, *(variants[name] for name in dict.fromkeys(names))]
 
 
 def comparison_rows(
     texts: Sequence[str],
-    given: Sequence[str],
+    run_folders: Sequence[str],
     only: Sequence[str] | None,
     ablate: Sequence[str],
     sizes: Mapping[str, str],
@@ -180,22 +205,29 @@ def comparison_rows(
     An error where there is nothing to pre-train on, or where something would mean nothing.
     """
     if ablate:
-        if given or only:
+        if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
         names = [REFERENCE_MODEL]
-        found = ablations(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
+        participants = ablations(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
     else:
         also = tag_only_models() if task == "tagging" else []
         tagging = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
         names = model_names(only if texts or only else ["ngram", *tagging], sizes, also)
-        found = [replace(one, tokenizer=None if one.is_counting else tokenizer) for one in milestones(names, sizes)]
-        found += runs(given, names)
-    if strangers := [name for name in sizes if name not in names]:
-        raise InputError(f"--size of {strangers[0]}, which does not take part", hint="leave it out")
-    if not texts and (missing := [one.name for one in found if not (one.given or one.is_counting)]):
+        participants = [
+            replace(participant, tokenizer=None if participant.is_counting else tokenizer)
+            for participant in milestones(names, sizes)
+        ]
+        participants += runs(run_folders, names)
+    if absent := [name for name in sizes if name not in names]:
+        raise InputError(f"--size of {absent[0]}, which does not take part", hint="leave it out")
+    if not texts and (
+        untrained := [
+            participant.name for participant in participants if not (participant.given or participant.is_counting)
+        ]
+    ):
         hint = "give a text before --task, or finished runs with --runs"
-        raise InputError(f"there is no text to pre-train {missing[0]} on", hint=hint)
-    return found
+        raise InputError(f"there is no text to pre-train {untrained[0]} on", hint=hint)
+    return participants
 
 
 # A person's labelled examples, divided the same way for everyone.
@@ -210,14 +242,14 @@ def with_test_split(source: LabeledSource, share: float) -> LabeledSource:
 
 def read_splits(source: LabeledSource) -> LabeledData:
     """All sides, the test with labels on every example."""
-    found = read_labeled(source)
-    tested = [example for example in found.test if is_labeled(example)]
-    if not tested:
-        few = "there are too few examples to hold some out for a test"
-        what = "no test example has a label" if source.test else few
+    data = read_labeled(source)
+    test_examples = [example for example in data.test if is_labeled(example)]
+    if not test_examples:
+        no_split = "there are too few examples to hold some out for a test"
+        message = "no test example has a label" if source.test else no_split
         hint = "give examples with labels: --test FILE"
-        raise InputError(what, file=source.test or source.train, hint=hint)
-    return replace(found, test=tested)
+        raise InputError(message, file=source.test or source.train, hint=hint)
+    return replace(data, test=test_examples)
 
 
 def task_from_train(source: LabeledSource, data: LabeledData) -> Task:

@@ -71,17 +71,17 @@ class ComparisonRow:
 
     trials: tuple[Any, ...]
 
-    def values(self, what: str) -> list[Any]:
+    def values(self, name: str) -> list[Any]:
         """This value of every trial that has it."""
-        return [value for trial in self.trials if (value := getattr(trial, what)) is not None]
+        return [value for trial in self.trials if (value := getattr(trial, name)) is not None]
 
-    def mean(self, what: str) -> float | None:
-        values = self.values(what)
+    def mean(self, name: str) -> float | None:
+        values = self.values(name)
         return statistics.fmean(values) if values else None
 
-    def deviation(self, what: str) -> float | None:
+    def deviation(self, name: str) -> float | None:
         """The standard deviation over the seeds, where there are several."""
-        values = self.values(what)
+        values = self.values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
@@ -97,7 +97,7 @@ class ComparisonRow:
     def with_trial(self, trial: Any) -> Self:
         """The same row, this trial in the place of one of the same seed."""
         others = [other for other in self.trials if other.seed != trial.seed]
-        trials = tuple(sorted([*others, trial], key=lambda it: it.seed))
+        trials = tuple(sorted([*others, trial], key=lambda item: item.seed))
         return replace(self, trials=trials)  # pyright: ignore[reportArgumentType] - rows are dataclasses
 
 
@@ -125,18 +125,18 @@ class TextComparisonRow(ComparisonRow):
     @property
     def finds(self) -> str:
         """What one that finds hidden tokens, or knows words by their company, reached, in words; nothing for others."""
-        if (told_apart := self.mean("told_apart")) is not None:
-            return f"tells {told_apart:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
-        found, guess, paired = self.mean("found"), self.mean("guess"), self.mean("paired")
-        if found is None or guess is None:
+        if (neighbor_accuracy := self.mean("told_apart")) is not None:
+            return f"tells {neighbor_accuracy:.1%} of neighbours from words that stand elsewhere (by chance 50%)"
+        accuracy, baseline, pair_accuracy = self.mean("found"), self.mean("guess"), self.mean("paired")
+        if accuracy is None or baseline is None:
             return ""
-        pairs = "" if paired is None else f", answers {paired:.0%} of questions about two halves"
-        return f"finds {found:.1%} of hidden tokens (always the commonest: {guess:.1%}){pairs}"
+        pairs = "" if pair_accuracy is None else f", answers {pair_accuracy:.0%} of questions about two halves"
+        return f"finds {accuracy:.1%} of hidden tokens (always the commonest: {baseline:.1%}){pairs}"
 
     def word_figures(self, file: str) -> float | None:
         """What its vectors reach on a file of judged words, in the mean over the seeds."""
-        found = [trial.words[file] for trial in self.trials if file in trial.words]
-        return statistics.fmean(found) if found else None
+        scores = [trial.words[file] for trial in self.trials if file in trial.words]
+        return statistics.fmean(scores) if scores else None
 
     def word_coverage(self, file: str) -> tuple[int, int] | None:
         """Of how many pairs or analogies of a file it knows all words, and how many there are."""
@@ -147,11 +147,11 @@ class TextComparisonRow(ComparisonRow):
         when every seed that came to a result has one."""
         paths = [path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.reached()))]
         points: list[tuple[float, float]] = []
-        for now in sorted({seconds for path in paths for seconds, _ in path}):
-            past = [bisect_right(path, now, key=lambda point: point[0]) for path in paths]
-            if all(past):
-                bits = [path[count - 1][1] for path, count in zip(paths, past, strict=True)]
-                points.append((now, statistics.fmean(bits)))
+        for moment in sorted({seconds for path in paths for seconds, _ in path}):
+            counts = [bisect_right(path, moment, key=lambda point: point[0]) for path in paths]
+            if all(counts):
+                bits = [path[count - 1][1] for path, count in zip(paths, counts, strict=True)]
+                points.append((moment, statistics.fmean(bits)))
         return points
 
 
@@ -179,8 +179,8 @@ class TextComparison:
 
     def __post_init__(self) -> None:
         order = list(LINEAGE)
-        places = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
-        rows = sorted(self.rows, key=lambda row: (row.year, places[row.name], row.name))
+        positions = {row.name: order.index(row.name) if row.name in order else 0 for row in self.rows}
+        rows = sorted(self.rows, key=lambda row: (row.year, positions[row.name], row.name))
         object.__setattr__(self, "rows", tuple(rows))
 
     def find_row(self, name: str) -> TextComparisonRow | None:
@@ -202,38 +202,38 @@ class TextComparison:
         return min(scored)[2] if scored else None
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"format": FORMAT, **asdict(self)}
-        for row, facts in zip(self.rows, told["rows"], strict=True):
-            facts["bits_per_byte"], facts["spread"] = row.mean("bits_per_byte"), row.spread
-            for trial, one in zip(row.trials, facts["trials"], strict=True):
-                one["tokens_per_second"] = trial.speed
-        return {**told, "best": self.best.name if self.best else None}
+        result = {"format": FORMAT, **asdict(self)}
+        for row, row_data in zip(self.rows, result["rows"], strict=True):
+            row_data["bits_per_byte"], row_data["spread"] = row.mean("bits_per_byte"), row.spread
+            for trial, trial_data in zip(row.trials, row_data["trials"], strict=True):
+                trial_data["tokens_per_second"] = trial.speed
+        return {**result, "best": self.best.name if self.best else None}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> TextComparison:
+    def from_dict(cls, data: dict[str, Any]) -> TextComparison:
         """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
-        if told["format"] != FORMAT:
-            raise ValueError(f"a comparison of format {told['format']!r}")
+        if data["format"] != FORMAT:
+            raise ValueError(f"a comparison of format {data['format']!r}")
         rows = [
             TextComparisonRow(**{**known_fields(TextComparisonRow, row), "trials": tuple(map(_trial, row["trials"]))})
-            for row in told["rows"]
+            for row in data["rows"]
         ]
-        sticks = [CompressionBaseline(**stick) for stick in told["yardsticks"]]
-        more = {"texts": tuple(told["texts"]), "rows": tuple(rows), "yardsticks": tuple(sticks)}
-        return cls(**{**known_fields(cls, told), **more})
+        baselines = [CompressionBaseline(**baseline) for baseline in data["yardsticks"]]
+        parsed = {"texts": tuple(data["texts"]), "rows": tuple(rows), "yardsticks": tuple(baselines)}
+        return cls(**{**known_fields(cls, data), **parsed})
 
 
-def _trial(told: dict[str, Any]) -> TextTrial:
-    curve = tuple((float(seconds), float(bits)) for seconds, bits in told["curve"])
-    covered = {file: (known, total) for file, (known, total) in told["covered"].items()}
+def _trial(data: dict[str, Any]) -> TextTrial:
+    curve = tuple((float(seconds), float(bits)) for seconds, bits in data["curve"])
+    covered = {file: (num_known, total) for file, (num_known, total) in data["covered"].items()}
     return TextTrial(
-        **{**known_fields(TextTrial, told), "curve": curve, "forgotten": tuple(told["forgotten"]), "covered": covered}
+        **{**known_fields(TextTrial, data), "curve": curve, "forgotten": tuple(data["forgotten"]), "covered": covered}
     )
 
 
-def known_fields(kind: type, told: dict[str, Any]) -> dict[str, Any]:
+def known_fields(cls: type, data: dict[str, Any]) -> dict[str, Any]:
     """The fields of `kind` alone: JSON holds figures beside them that follow from them."""
-    return {one.name: told[one.name] for one in fields(kind)}
+    return {item.name: data[item.name] for item in fields(cls)}
 
 
 # What a comparison on a person's own labels found: a row for each milestone, run or variant; survives JSON.
@@ -348,28 +348,28 @@ class TaskComparison:
         best = self.best
         if best is None or best.score is None:
             return None
-        near = [
+        close = [
             row for row in self.scored_rows if (row.score or 0.0) >= best.score - POINT - 1e-12 and row.values(cost)
         ]
-        return min(near, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
+        return min(close, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"format": TASK_OUTCOMES_FORMAT, **asdict(self)}
+        result = {"format": TASK_OUTCOMES_FORMAT, **asdict(self)}
         fronts = {cost: [row.name for row in pareto_front(self.rows, cost)] for cost in ("disk", "milliseconds")}
-        for row, one in zip(self.rows, told["rows"], strict=True):
-            one["score"], one["spread"] = row.score, row.spread
-        named = {"best": self.best, "smallest": self.smallest, "fastest": self.fastest}
-        return {**told, "fronts": fronts, **{what: row.name if row else None for what, row in named.items()}}
+        for row, row_data in zip(self.rows, result["rows"], strict=True):
+            row_data["score"], row_data["spread"] = row.score, row.spread
+        highlights = {"best": self.best, "smallest": self.smallest, "fastest": self.fastest}
+        return {**result, "fronts": fronts, **{name: row.name if row else None for name, row in highlights.items()}}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> TaskComparison:
+    def from_dict(cls, data: dict[str, Any]) -> TaskComparison:
         """What `to_json` gave; ValueError, KeyError or TypeError where it is something else."""
-        if told["format"] != TASK_OUTCOMES_FORMAT:
-            raise ValueError(f"a comparison of format {told['format']!r}")
-        rows = tuple(map(_row, told["rows"]))
-        tuples = {name: tuple(told[name]) for name in ("texts", "remarks")}
-        baselines = tuple(TaskBaseline(**one) for one in told["baselines"])
-        return cls(**{**known_fields(cls, told), **tuples, "rows": rows, "baselines": baselines})
+        if data["format"] != TASK_OUTCOMES_FORMAT:
+            raise ValueError(f"a comparison of format {data['format']!r}")
+        rows = tuple(map(_row, data["rows"]))
+        tuples = {name: tuple(data[name]) for name in ("texts", "remarks")}
+        baselines = tuple(TaskBaseline(**baseline) for baseline in data["baselines"])
+        return cls(**{**known_fields(cls, data), **tuples, "rows": rows, "baselines": baselines})
 
 
 POINT = 0.01  # of a score
@@ -377,19 +377,19 @@ POINT = 0.01  # of a score
 
 def pareto_front(rows: tuple[TaskComparisonRow, ...] | list[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
     """The rows that no other beats: none is as good for less, nor better for as much. From cheap to dear."""
-    known = [(row.mean(cost), row.score, row) for row in rows]
-    priced: list[tuple[float, float, TaskComparisonRow]] = [
-        (price, score, row) for price, score, row in known if price is not None and score is not None
+    costs = [(row.mean(cost), row.score, row) for row in rows]
+    scored: list[tuple[float, float, TaskComparisonRow]] = [
+        (cost, score, row) for cost, score, row in costs if cost is not None and score is not None
     ]
-    order: Callable[[tuple[float, float, TaskComparisonRow]], tuple[float, float]] = lambda one: (one[0], -one[1])  # noqa: E731
-    found: list[tuple[float, float, TaskComparisonRow]] = []
-    for price, score, row in sorted(priced, key=order):
-        if not found or score > found[-1][1] or (price, score) == found[-1][:2]:
-            found.append((price, score, row))
-    return [row for _, _, row in found]
+    order: Callable[[tuple[float, float, TaskComparisonRow]], tuple[float, float]] = lambda item: (item[0], -item[1])  # noqa: E731
+    front: list[tuple[float, float, TaskComparisonRow]] = []
+    for price, score, row in sorted(scored, key=order):
+        if not front or score > front[-1][1] or (price, score) == front[-1][:2]:
+            front.append((price, score, row))
+    return [row for _, _, row in front]
 
 
-def _row(told: dict[str, Any]) -> TaskComparisonRow:
-    trials = tuple(TaskTrial(**known_fields(TaskTrial, trial)) for trial in told["trials"])
-    versus = None if told["versus"] is None else (float(told["versus"][0]), float(told["versus"][1]))
-    return TaskComparisonRow(**{**known_fields(TaskComparisonRow, told), "trials": trials, "versus": versus})
+def _row(data: dict[str, Any]) -> TaskComparisonRow:
+    trials = tuple(TaskTrial(**known_fields(TaskTrial, trial)) for trial in data["trials"])
+    versus = None if data["versus"] is None else (float(data["versus"][0]), float(data["versus"][1]))
+    return TaskComparisonRow(**{**known_fields(TaskComparisonRow, data), "trials": trials, "versus": versus})

@@ -18,7 +18,7 @@ from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 
-SURE = 1.96  # standard errors on either side: 95 of 100 such intervals hold the truth
+Z_95 = 1.96  # standard errors on either side: 95 of 100 such intervals hold the truth
 
 
 @dataclass(frozen=True)
@@ -41,58 +41,63 @@ def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) 
     examples, or a rank correlation, is no mean; its parts are the score plus each example's influence on it (the
     infinitesimal jackknife), whose spread over √N is the score's standard error.
     """
-    both = list(zip(examples, answers, strict=True))
+    pairs = list(zip(examples, answers, strict=True))
     if isinstance(task, SequenceTagging) and task.is_plain:
-        right = [sum(map(eq, one.tags or (), answer.tags)) for one, answer in both]
-        return _share_parts(np.array(right, float), np.array([len(one.tags or ()) for one in examples], float))
+        num_correct = [sum(map(eq, example.tags or (), answer.tags)) for example, answer in pairs]
+        return _share_parts(
+            np.array(num_correct, float), np.array([len(example.tags or ()) for example in examples], float)
+        )
     if isinstance(task, SequenceTagging):
-        found = [({*entity_spans(one.tags or ())}, {*entity_spans(answer.tags)}) for one, answer in both]
-        return _f1_parts(found)
+        spans = [({*entity_spans(example.tags or ())}, {*entity_spans(answer.tags)}) for example, answer in pairs]
+        return _f1_parts(spans)
     if isinstance(task, QuestionAnswering):
-        golds = [tuple(span.text for span in one.predictions or ()) for one in examples]
+        golds = [tuple(span.text for span in example.answers or ()) for example in examples]
         language = answer_language(golds)
         return np.array(
-            [answer_score(gold, answer.text, language)[1] for gold, (_, answer) in zip(golds, both, strict=True)]
+            [answer_score(gold, answer.text, language)[1] for gold, (_, answer) in zip(golds, pairs, strict=True)]
         )
     if isinstance(task, MultipleChoice):
-        return np.array([float(one.right == answer.choice) for one, answer in both])
+        return np.array([float(example.right == answer.choice) for example, answer in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
-        return _f1_parts([({*one.label}, {*answer.label}) for one, answer in both])
+        return _f1_parts([({*example.label}, {*answer.label}) for example, answer in pairs])
     if task.kind == "number":
-        return _rank_parts(np.array([float(one.label) for one in examples]), np.array([it.label for it in answers]))
-    return np.array([float(str(one.label) == answer.label) for one, answer in both])
+        return _rank_parts(
+            np.array([float(example.label) for example in examples]),
+            np.array([prediction.label for prediction in answers]),
+        )
+    return np.array([float(str(example.label) == answer.label) for example, answer in pairs])
 
 
-def _share_parts(right: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def _share_parts(num_correct: np.ndarray, num_asked: np.ndarray) -> np.ndarray:
     """Of words that were right and words asked in each example: A + (right − A · asked) / mean of asked."""
-    if not asked.any():
-        return np.zeros(len(asked))
-    whole = right.sum() / asked.sum()
-    return whole + (right - whole * asked) / asked.mean()
+    if not num_asked.any():
+        return np.zeros(len(num_asked))
+    accuracy = num_correct.sum() / num_asked.sum()
+    return accuracy + (num_correct - accuracy * num_asked) / num_asked.mean()
 
 
-def _f1_parts(found: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
+def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
     """Of what was meant and what was said in each example: F + (2 hits − F · (said + meant)) / mean of said + meant."""
-    hits = np.array([len(meant & said) for meant, said in found], float)
-    both = np.array([len(meant) + len(said) for meant, said in found], float)
-    if not both.any():
-        return np.zeros(len(found))
-    whole = 2 * hits.sum() / both.sum()
-    return whole + (2 * hits - whole * both) / both.mean()
+    hits = np.array([len(gold & predicted) for gold, predicted in label_sets], float)
+    num_labels = np.array([len(gold) + len(predicted) for gold, predicted in label_sets], float)
+    if not num_labels.any():
+        return np.zeros(len(label_sets))
+    f1 = 2 * hits.sum() / num_labels.sum()
+    return f1 + (2 * hits - f1 * num_labels) / num_labels.mean()
 
 
-def _rank_parts(wanted: np.ndarray, said: np.ndarray) -> np.ndarray:
+def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """ρ + x·y − ρ/2 · (x² + y²), where x and y are ranks in units of their spread: Pearson's influence, of ranks."""
-    x, y = (_standing(values) for values in (wanted, said))
-    rho = float((x * y).mean())
-    return rho + x * y - rho / 2 * (x**2 + y**2)
+    gold_ranks, predicted_ranks = (_standardized_ranks(values) for values in (gold, predicted))
+    rho = float((gold_ranks * predicted_ranks).mean())
+    return rho + gold_ranks * predicted_ranks - rho / 2 * (gold_ranks**2 + predicted_ranks**2)
 
 
-def _standing(values: np.ndarray) -> np.ndarray:
+def _standardized_ranks(values: np.ndarray) -> np.ndarray:
     """Ranks around 0, equal values in the middle of theirs, with a spread of 1; all 0 where all values are equal."""
-    distinct, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place] - (len(values) + 1) / 2
+    distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse] - (len(values) + 1) / 2
     return ranks / ranks.std() if len(distinct) > 1 else ranks
 
 
@@ -104,28 +109,28 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """
     count, mean = len(values), float(values.mean())
     if values.min() >= 0 and values.max() <= 1:
-        weight = SURE**2 / count
-        middle = (mean + weight / 2) / (1 + weight)
-        half = SURE / (1 + weight) * math.sqrt(mean * (1 - mean) / count + weight / (4 * count))
-        return max(0.0, middle - half), min(1.0, middle + half)
-    half = SURE * float(values.std()) / math.sqrt(count)
+        weight = Z_95**2 / count
+        center = (mean + weight / 2) / (1 + weight)
+        half = Z_95 / (1 + weight) * math.sqrt(mean * (1 - mean) / count + weight / (4 * count))
+        return max(0.0, center - half), min(1.0, center + half)
+    half = Z_95 * float(values.std()) / math.sqrt(count)
     return mean - half, mean + half
 
 
-def score_difference(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> ScoreDifference:
+def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> ScoreDifference:
     """Of two that answered the same examples, each with one or more seeds: (N,) parts for each seed.
 
     Pairs are compared, as McNemar does: what is hard for both says nothing about which is better, and if neither were,
     each example that only one has right might as well be the other's. One such example more either way is added, so
     that few never seem sure. With several seeds their spread counts too.
     """
-    apart = np.mean(one, axis=0) - np.mean(other, axis=0)
-    variance = (float((apart**2).sum()) + 2) / len(apart) ** 2
-    variance += sum(_spread(side) for side in (one, other))
-    return ScoreDifference(float(apart.mean()), SURE * math.sqrt(variance))
+    differences = np.mean(first, axis=0) - np.mean(second, axis=0)
+    variance = (float((differences**2).sum()) + 2) / len(differences) ** 2
+    variance += sum(_mean_variance(seeds) for seeds in (first, second))
+    return ScoreDifference(float(differences.mean()), Z_95 * math.sqrt(variance))
 
 
-def _spread(seeds: Sequence[np.ndarray]) -> float:
+def _mean_variance(seeds: Sequence[np.ndarray]) -> float:
     """The variance of a mean over seeds; with one seed nothing is known of it."""
     scores = [float(values.mean()) for values in seeds]
     return float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else 0.0

@@ -1,0 +1,201 @@
+"""`forebear inspect senses`: occurrences of a word, clustered by their contextual vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from forebear.cli.batch_io import printable, printable_cell
+from forebear.cli.options import ReadingOptions
+from forebear.cli.output import Output, image_format, make_table, write_image
+from forebear.data.sentences import SentenceMode
+from forebear.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text as Marked
+
+    from forebear.inspection.occurrences import Occurrence, SenseText
+    from forebear.inspection.senses import SenseAnalysis
+
+IMAGE_FORMATS = ("png", "svg", "html")
+CLUSTER_STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_red", "bright_black")
+
+
+def senses(
+    run: Path,
+    word: str,
+    /,
+    *,
+    input_files: Annotated[list[str], Parameter(name="--in", consume_multiple=True, negative="")],
+    layers: Annotated[str | None, Parameter(name=("--layers", "--layer"))] = None,
+    groups: int | None = None,
+    most: int = 200,
+    top: int = 3,
+    beside: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
+    known: Annotated[bool, Parameter(name="--senses", negative="", show_default=False)] = False,
+    sentences: SentenceMode = "split",
+    to: Path | None = None,
+    reading: ReadingOptions = ReadingOptions(),
+    speaking: Output = Output(),
+) -> None:
+    """Group the sentences in which a word stands by what a run makes of the word there.
+
+    ```
+    forebear inspect senses runs/elmo bank --in book.txt
+    forebear inspect senses runs/bert 苹果 --in 'news/*.txt' --layers -1 --to senses.html
+    forebear inspect senses runs/elmo 打 --in book.txt --beside runs/word2vec --groups 4
+    forebear inspect senses runs/elmo bank --in bank.tsv --senses --to senses.png
+    ```
+
+    A run that reads in context has another vector for every occurrence, a table of words the same for all: both are
+    shown. There are as many groups as hang together best (silhouette), and one where no groups surpass what a cloud
+    without any has by chance.
+
+    The word is found as a whole word, also with other capitals; in Chinese where the segmenter ends words at both of
+    its ends. The same sentence counts once.
+
+    Parameters
+    ----------
+    run
+        The run's folder: any with vectors.
+    word
+        The word, or several that stand together.
+    input_files
+        Text files (also .gz, .zst), folders, quoted globs, - for standard input.
+    layers
+        A layer (0: the embedding, -1: the last), several for their mean (1,2), or with weights (1:0.3,2:0.7).
+        [default: the mean of all above the embedding]
+    groups
+        So many groups, whether they hang together or not. [default: as many as do]
+    most
+        So many occurrences at most, evenly from all.
+    top
+        Sentences of each group that are shown, the most typical first.
+    beside
+        Runs to show beside. [default: the run's own vectors before it looks around]
+    known
+        The files have the meaning of the word, a tab and a sentence on each line: how far groups agree is told.
+    sentences
+        What is read at once: split, lines or flow as in pretrain; whole: documents.
+    to
+        Write a picture (.png, .svg), or a page with all sentences (.html).
+    """
+    from forebear.inference.embed import parse_layers
+    from forebear.inference.run import Run
+    from forebear.inspection.occurrences import find_occurrences
+    from forebear.inspection.senses import analyze_occurrences
+
+    form = image_format(to, *IMAGE_FORMATS)
+    if top < 0:
+        raise InputError(f"--top is {top}", hint="give a number of sentences, or 0 for none")
+    using, others = Run.open(run), None if beside is None else [Run.open(one) for one in beside]
+    chosen = None if layers is None else parse_layers(layers)
+    texts = _sense_texts(input_files, known, reading, sentences)
+    with speaking.counter("documents") as look:
+        found = find_occurrences(word, _count_texts(texts, look), most=most, sentences="whole" if known else sentences)
+    told = analyze_occurrences(using, found, layers=chosen, groups=groups, beside=others)
+    for one in (using, *(others or ())):
+        speaking.note(one.notes)
+    facts: dict[str, Any] = {"run": using.name, "what": "senses"} | told.to_dict()
+    if to is not None:
+        from forebear.inspection.embedding_plots import plot_senses
+        from forebear.inspection.senses_page import senses_page
+
+        title = f"{using.name}: {word}"
+        write_image(to, senses_page(told, title).encode() if form == "html" else plot_senses(told, title, form))
+        facts["to"] = str(to)
+    speaking.emit(facts, lambda console: _draw_senses(console, told, top, to))
+
+
+def _sense_texts(
+    files: list[str], known: bool, reading: ReadingOptions, sentences: SentenceMode
+) -> Iterator[SenseText]:
+    from forebear.inspection.occurrences import read_labeled_sense_texts, read_sense_texts
+
+    if not known:
+        return read_sense_texts(files, reading.reading())
+    usual = ReadingOptions(encoding=reading.encoding, on_bad_bytes=reading.on_bad_bytes)
+    if reading != usual or sentences != "split":
+        hint = "leave it out, or leave out --senses"
+        raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
+    return read_labeled_sense_texts(files, replace(usual).reading())
+
+
+def _count_texts(texts: Iterable[SenseText], look: Any) -> Iterator[SenseText]:
+    for number, text in enumerate(texts, 1):
+        yield text
+        look(number, 0)
+
+
+def _draw_senses(console: Console, told: SenseAnalysis, top: int, to: Path | None) -> None:
+    own = told.result
+    places = f"[bold]{printable_cell(told.word)}[/] in {len(own.occurrences):,} places, by {printable_cell(own.name)}"
+    console.print(f"{places}: {printable_cell(own.conclusion)}", soft_wrap=True)
+    for number, group in enumerate(own.groups):
+        size = f"{len(group.members):,} of {len(own.occurrences):,}, mean cosine {group.cohesion:.3f}"
+        size += printable_cell(told.labels_of(group.members))
+        console.print(f"\n[bold {_cluster_style(number)}]group {number + 1}[/]  {size}", soft_wrap=True)
+        for one in own.typical(number, top):
+            console.print(
+                _highlight_word(one, _cluster_style(number), console.color_system is not None), soft_wrap=True
+            )
+    console.print()
+    console.print(_comparison_table(told))
+    if told.labels:
+        console.print(_agreement_table(told))
+        about = (
+            "joined: groups whose commonest meaning is the same are taken for one; Rand index: 0 by chance, 1 at best"
+        )
+        console.print(about, style="dim", soft_wrap=True)
+    if own.clustering_result.baseline is not None:
+        looked = "  ".join(f"{one.num_clusters}: {one.silhouette:.2f}" for one in own.clustering_result.candidates)
+        chance = f"clouds without groups have {own.clustering_result.baseline.silhouette:.2f} on average"
+        console.print(f"silhouettes by number of groups: {looked}; {chance}", style="dim", soft_wrap=True)
+    for note in told.notes:
+        console.print(printable_cell(note), style="dim", soft_wrap=True)
+    if to is not None:
+        console.print(f"written: {to}", markup=False, soft_wrap=True)
+
+
+def _comparison_table(told: SenseAnalysis) -> Any:
+    """A row for each run: its groups, and how well they hang together."""
+    made = make_table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
+    for one in (told.result, *told.others):
+        silhouette = one.clustering_result.silhouette
+        figures = ("" if silhouette is None else f"{silhouette:.3f}", f"{one.similarity:.3f}")
+        made.add_row(
+            printable_cell(one.name), str(one.clustering_result.num_clusters), *figures, printable_cell(one.note)
+        )
+    return made
+
+
+def _agreement_table(told: SenseAnalysis) -> Any:
+    """A row for each run and number of groups: how far they agree with known meanings."""
+    made = make_table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
+    for one in (told.result, *told.others):
+        for agreement in dict.fromkeys(one.agreement or ()):
+            figures = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
+            made.add_row(printable_cell(one.name), str(agreement.groups), *(f"{figure:.3f}" for figure in figures))
+    return made
+
+
+def _cluster_style(number: int) -> str:
+    return CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
+
+
+def _highlight_word(one: Occurrence, style: str, colours: bool) -> Marked:
+    """The sentence, its word in the group's colour, or between signs where there are no colours."""
+    from rich.text import Text as Marked
+
+    before, behind = one.sentence[: one.start], one.sentence[one.end :]
+    made = Marked("  " + printable(before))
+    if colours:
+        made.append(printable(one.surface), style=f"bold {style}")
+    else:
+        made.append(f"«{printable(one.surface)}»")
+    return made.append(printable(behind))

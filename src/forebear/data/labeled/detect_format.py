@@ -1,0 +1,361 @@
+"""Format detection for labeled files: the file kind, the task and the columns, from the first rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from forebear.data.io.files import OnBadBytes, Paths, SourceFile, TextBlocks, find_sources
+from forebear.data.io.ledger import Ledger
+from forebear.data.labeled.columns import ColumnHints, ColumnSample, assign_columns, is_header
+from forebear.data.labeled.readers import (
+    DOCUMENT,
+    GAP,
+    BrokenRecord,
+    is_slash_tagged,
+    is_slash_tagged_line,
+    is_squad,
+    json_array_items,
+    json_field,
+    json_lines,
+)
+from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_FOR, TASKS, LabeledFileKind, LabeledFormat
+from forebear.errors import InputError
+
+MAX_ROWS = 1000  # that are looked at: of hundreds of classes, few rows show each only once
+TAGGED_FORMAT_HELP = "give a sentence a line, word/tag word/tag, or a word and its tag a line"
+DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+MAX_LINES = 2000  # that are looked at: so many words and tags are only a few sentences
+MAX_CHARACTERS = 1 << 23  # characters that are looked at
+TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
+COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a line before a sentence, about it
+DELIMITERS = (",", ";", "|")
+CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # names of files with a word and its tag a line
+ALIKE, MOSTLY = 0.9, 0.75  # of the lines have as many columns, in a file of words and tags; where tags are plain to see
+
+
+class FormatGuess(NamedTuple):
+    """The task, how the file is written, and what was guessed, in sentences for people."""
+
+    task: str
+    file_format: LabeledFormat
+    notes: list[str]
+
+
+def detect_format(
+    paths: Paths,
+    task: str | None = None,
+    *,
+    text_columns: Sequence[str | int] = (),
+    label_column: str | int | None = None,
+    choice_columns: Sequence[str | int] = (),
+    several: bool | str = False,
+    number: bool | None = None,
+    header: bool | None = None,
+    kind: LabeledFileKind | None = None,
+    encoding: str = "utf-8",
+    on_bad_bytes: OnBadBytes = "fail",
+) -> FormatGuess:
+    """Looks at the first rows of the first file.
+
+    text_columns   by name or by number from 1: the text, both texts, question and passage, or the words
+    label_column   of the label, the answer, the right choice, or the tags
+    several        whether a row may have several labels, or what stands between them ("|")
+    number         whether labels are numbers; None: if they have decimals
+    header         whether the first row names the columns; None: if it looks so
+    kind           of file; None: as it looks
+    """
+    if task is not None and task not in TASKS:
+        raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
+    if kind is not None and kind not in LABELED_FORMATS:
+        raise InputError(f"no kind of file is called {kind!r}", hint=f"choose one of {', '.join(LABELED_FORMATS)}")
+    head = FileHead.read(next(find_sources(paths)), encoding, on_bad_bytes)
+    detected_kind, delimiter = (
+        head.detect_kind(task) if kind is None else (kind, head.as_table(is_csv=True)[1] if kind == "csv" else "")
+    )
+    only_task = ONLY_FOR.get(detected_kind)
+    if task is not None and only_task not in (None, task):
+        hint = f"the likely task is {only_task}: --task {only_task}"
+        raise InputError(
+            f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}", file=head.source.name, hint=hint
+        )
+    texts, choices = tuple(text_columns), tuple(choice_columns)
+    hints = ColumnHints(head.source.name, task, texts, label_column, choices, several, number)
+    form = LabeledFormat(detected_kind, encoding=encoding)
+    if detected_kind == "squad":
+        return FormatGuess("answering", form, [LABELED_FORMATS["squad"]])
+    if detected_kind == "tagged":
+        return _detect_slash_tags(head, form)
+    if detected_kind == "conll":
+        if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
+            raise InputError(
+                "this looks like plain text, whose words have no tags", file=head.source.name, hint=TAGGED_FORMAT_HELP
+            )
+        return _detect_conll(head, hints, form)
+    if detected_kind in ("json", "jsonl"):
+        return _detect_json_fields(head, hints, form)
+    return _detect_table(head, hints, replace(form, delimiter=delimiter) if detected_kind == "csv" else form, header)
+
+
+def format_like(path: str, form: LabeledFormat) -> LabeledFormat:
+    """How one more file is written: as the one before, unless its words plainly have their tags in the other way."""
+    if form.kind not in ("conll", "tagged"):
+        return form
+    head = FileHead.read(next(find_sources(path)), form.encoding, "replace")
+    detected_kind = head.tag_columns() or ("conll" if head.is_named_so else None)
+    return (
+        form
+        if detected_kind in (None, form.kind)
+        else detect_format(path, "tagging", kind=detected_kind, encoding=form.encoding).file_format
+    )
+
+
+def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+    blocks = sentence_blocks(head.first_lines)
+    comments = any(COMMENT.match(group[0]) for group in blocks)
+    rows = [split_cells(line) for group in blocks for line in group if not (comments and COMMENT.match(line))]
+    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 1
+    is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
+    word = hints.locate(hints.texts[0] if hints.texts else 2 if is_universal else 1, width)
+    label_column = hints.label if hints.label is not None else 4 if is_universal else width
+    tag = hints.locate(label_column, width) if width > 1 else None
+    form = replace(form, texts=(word,), label=tag, width=width, comments=comments or is_universal)
+    description = f"{'CoNLL-U' if is_universal else LABELED_FORMATS['conll']}: column {word} is the word"
+    if tag is None:
+        return FormatGuess("tagging", form, [f"{description}, there are no tags"])
+    tag_counts = Counter(row[tag - 1].strip() for row in rows if len(row) == width)
+    return FormatGuess("tagging", form, [f"{description}, column {tag} the tag ({_describe_tags(tag_counts)})"])
+
+
+def _detect_slash_tags(head: FileHead, form: LabeledFormat) -> FormatGuess:
+    tag_counts: Counter[str] = Counter()
+    for token in (token for line in head.first_lines for token in line.split()):
+        _, slash, tag = token.rpartition("/")
+        tag_counts.update([tag.partition("]")[0]] if slash else [])
+    description = f"{LABELED_FORMATS['tagged']}: {_describe_tags(tag_counts)}"
+    return FormatGuess("tagging", replace(form, texts=(1,), label=2, width=2), [description])
+
+
+def _describe_tags(tag_counts: Counter[str]) -> str:
+    examples = ", ".join(sorted(tag_counts)[:12]) + (", …" if len(tag_counts) > 12 else "")
+    return f"{len(tag_counts)} tag{'s' * (len(tag_counts) != 1)} among the first {tag_counts.total():,} words: {examples}"
+
+
+def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+    """The fields of the first objects, and the fields inside those."""
+    records = json_lines(head.blocks) if form.kind == "jsonl" else json_array_items(head.blocks)
+    objects: list[dict[str, Any]] = []
+    for line, record in islice(records, MAX_ROWS):
+        if not isinstance(record, BrokenRecord):
+            objects.append(record)
+        elif not objects and record.record is None:
+            raise InputError(record.reason, file=head.source.name, line=line, hint="JSON objects are expected")
+    names = list(dict.fromkeys(name for record in objects for name in record))
+    for field in tuple(names):
+        inner = [value for record in objects if isinstance(value := record.get(field), dict)]
+        names += dict.fromkeys(f"{field}.{name}" for value in inner for name in value)
+    if not names:
+        raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
+    columns = [ColumnSample(name, tuple(json_field(record, name) for record in objects)) for name in names]
+    task, form, notes = assign_columns(columns, hints, form)
+    return FormatGuess(task, form, [f"{LABELED_FORMATS[form.kind]}: {notes[0]}", *notes[1:]])
+
+
+def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, header: bool | None) -> FormatGuess:
+    file = head.source.name
+    if form.kind == "csv":
+        rows = head.split_rows(form.delimiter)[: MAX_ROWS + 1]
+    else:
+        rows = [line.split("\t") for line in head.first_lines if line and not line.isspace()][: MAX_ROWS + 1]
+    has_header = is_header(rows[0], rows[1:]) if header is None else header
+    first, data_rows = rows[0], rows[1:] if has_header else rows[:MAX_ROWS]
+    if has_header and not data_rows:
+        raise InputError("there is a header, and no row below it", file=file, hint="name a file with examples in it")
+    width = len(first) if has_header else Counter(map(len, rows)).most_common(1)[0][0]
+    data_rows = [row for row in data_rows if len(row) == width]
+    names: list[str | int] = [cell.strip() for cell in first] if has_header else [*range(1, width + 1)]
+    columns = [ColumnSample(name, tuple(row[place] for row in data_rows)) for place, name in enumerate(names)]
+    form = replace(form, header=has_header, width=0 if has_header else width)
+    task, form, notes = assign_columns(columns, hints, form)
+    delimiter_name = DELIMITER_NAMES.get("\t" if form.kind == "tsv" else form.delimiter, repr(form.delimiter))
+    description = f"a table separated by {delimiter_name}, {'with a' if has_header else 'no'} header"
+    return FormatGuess(task, form, [f"{description}; {notes[0]}", *notes[1:]])
+
+
+# --- The beginning of a file, and what kind of file it is ---
+
+
+@dataclass(frozen=True)
+class FileHead:
+    """The beginning of a file."""
+
+    source: SourceFile
+    text: str
+    is_whole: bool
+    blocks: TextBlocks
+
+    @classmethod
+    def read(cls, source: SourceFile, encoding: str, on_bad_bytes: OnBadBytes) -> FileHead:
+        blocks = TextBlocks(source, encoding, on_bad_bytes, Ledger())
+        text_blocks: list[str] = []
+        lines = size = 0
+        is_whole = True
+        for block in blocks:
+            if lines > MAX_LINES or size > MAX_CHARACTERS:
+                is_whole = False
+                break
+            text_blocks.append(block)
+            lines, size = lines + block.count("\n"), size + len(block)
+        text = "".join(text_blocks)
+        if not text or text.isspace():
+            raise InputError("the file holds nothing", file=source.name, hint="name a file with examples in it")
+        if text.count("\0") > len(text) / 10:
+            hint = "if it is text at all, name its --encoding, such as utf-16-le"
+            raise InputError("many characters of it are NUL", file=source.name, hint=hint)
+        return cls(source, text, is_whole, blocks)
+
+    @property
+    def first_lines(self) -> list[str]:
+        """The first lines; one that was cut off is none."""
+        lines = self.text.split("\n")
+        return lines[:MAX_LINES] if self.is_whole or len(lines) == 1 else lines[: min(MAX_LINES, len(lines) - 1)]
+
+    def detect_kind(self, task: str | None) -> tuple[LabeledFileKind, str]:
+        """The kind of file, and what stands between the columns of a table."""
+        start = self.text.lstrip()
+        if re.match(r'\[\s*\{|\{\s*["}]', start):
+            return self._json(start), ""
+        if tag_kind := self.tag_columns():
+            return tag_kind, ""
+        if task == "tagging" or (task is None and self.is_named_so):  # then a fault is one of its lines
+            is_slashed = [is_slash_tagged_line(line) for line in self.first_lines if line and not line.isspace()]
+            return "tagged" if not self.is_named_so and 2 * sum(is_slashed) >= len(is_slashed) else "conll", ""
+        return self.as_table()
+
+    @property
+    def is_named_so(self) -> bool:
+        """Whether its name says that it has a word and its tag a line."""
+        return CONLL_SUFFIX.search(self.source.name.lower()) is not None
+
+    def tag_columns(self) -> LabeledFileKind | None:
+        """In which way words have their tags, where the file itself leaves no doubt that they have some."""
+        return "tagged" if is_slash_tagged(self.first_lines) else "conll" if is_conll(self.first_lines) else None
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether lines, though they were to hold a word and its tag each, look like plain text."""
+        lines = [line for group in sentence_blocks(self.first_lines) for line in group if not COMMENT.match(line)]
+        rows = [split_cells(line) for line in lines]
+        width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
+        if width == 1 or 2 * count <= len(rows):
+            return True
+        last_cells = {row[-1] for row in rows if len(row) == width}
+        has_tags = 2 * len(last_cells) <= count or 2 * sum("\t" in line for line in lines) > len(lines)
+        return count < ALIKE * len(rows) and not has_tags
+
+    def _json(self, start: str) -> LabeledFileKind:
+        first = start.partition("\n")[0]
+        try:
+            told = json.loads(first)
+        except (ValueError, RecursionError):
+            told = None
+        if is_squad(told) or (not isinstance(told, dict) and re.search(r'"(?:paragraphs|qas)"\s*:', start)):
+            return "squad"
+        if isinstance(told, dict) or (start[0] == "{" and "\n{" in start):  # a broken line is named by the reader
+            return "jsonl"
+        if start[0] == "[":
+            return "json"
+        hint = "one object a line, an array of objects, or SQuAD's form is understood"
+        raise InputError("this JSON is of a form that is not known", file=self.source.name, hint=hint)
+
+    def as_table(self, *, is_csv: bool = False) -> tuple[LabeledFileKind, str]:
+        """Whether a table has quotes that quote, and what stands between its columns."""
+        lines = [line for line in self.first_lines if line and not line.isspace()]
+        is_named = is_csv or re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
+        tab_counts = Counter(line.count("\t") for line in lines)
+        if tab_counts[0] < len(lines):
+            if tab_counts[0] == 0 and max(tab_counts.values()) >= 0.95 * len(lines):
+                return ("csv", "\t") if _has_csv_quotes(line.split("\t") for line in lines) else ("tsv", "\t")
+            if len({*map(len, self.split_rows("\t", strict=True)), 1}) == 2 and any('"' in line for line in lines):
+                return "csv", "\t"  # whose quotes hold tabs or newlines
+            if tab_counts[0] < (0.1 if is_named else 0.5) * len(lines):
+                return "tsv", "\t"
+        best_delimiter, best_share = "", 0.0
+        for delimiter in DELIMITERS:
+            rows = self.split_rows(delimiter)
+            width, count = Counter(map(len, rows)).most_common(1)[0]
+            if width > 1 and count / len(rows) > best_share and (is_named or _looks_like_table(rows, width)):
+                best_delimiter, best_share = delimiter, count / len(rows)
+        return ("csv", best_delimiter or ",") if is_named or best_share >= 0.9 else ("tsv", "\t")
+
+    def split_rows(self, delimiter: str, *, strict: bool = False) -> list[list[str]]:
+        """The first records of a CSV table, without one that was cut off; none if `strict` and one is ill-formed."""
+        csv.field_size_limit(sys.maxsize)
+        reader = csv.reader((line + "\n" for line in self.first_lines), delimiter=delimiter, strict=strict)
+        rows: list[list[str]] = []
+        try:
+            rows.extend(row for row in reader if any(row))
+        except csv.Error as error:
+            return rows if not self.is_whole and "end of data" in str(error) else []
+        return rows if self.is_whole or strict or len(rows) == 1 else rows[:-1]
+
+
+def _looks_like_table(rows: list[list[str]], width: int) -> bool:
+    """Prose has commas too: a table has a header, or as many of them in all of many lines."""
+    return is_header(rows[0], rows[1:]) or (len(rows) >= 5 and all(len(row) == width for row in rows))
+
+
+def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
+    """Whether quotes in a table of tabs are CSV's: all of them well-formed, and some of them doubled."""
+    has_doubled = False
+    for cell in (cell for row in rows for cell in row if '"' in cell):
+        content = cell[1:-1].replace('""', "")
+        if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"' or '"' in content:
+            return False
+        has_doubled = has_doubled or '""' in cell[1:-1]
+    return has_doubled
+
+
+def split_cells(line: str) -> list[str]:
+    """The columns of a line of words and tags."""
+    return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
+
+
+def sentence_blocks(lines: list[str]) -> list[list[str]]:
+    """The lines between blank ones, without those about documents."""
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.isspace() or not line:
+            blocks.append([])
+        elif not line.startswith(DOCUMENT):
+            blocks[-1].append(line)
+    return [block for block in blocks if block]
+
+
+def is_conll(lines: list[str]) -> bool:
+    """Words and tags: lines of as many short columns, whose last says O, B-… and the like, or blank lines between."""
+    blocks = sentence_blocks(lines)
+    rows = [split_cells(line) for group in blocks for line in group if not COMMENT.match(line)]
+    if not rows:
+        return False
+    width, count = Counter(map(len, rows)).most_common(1)[0]
+    if width < 2 or count < MOSTLY * len(rows):
+        return False
+    is_regular, rows = count >= ALIKE * len(rows), [row for row in rows if len(row) == width]
+    last_cells = Counter(row[-1].strip() for row in rows)
+    if sum(" " in row[0].strip() for row in rows) > 0.02 * len(rows):
+        return False
+    num_tags = sum(count for tag, count in last_cells.items() if TAG.fullmatch(tag))
+    if num_tags > 0.98 * len(rows) and ("O" in last_cells or len(blocks) > 1 or any("-" in tag for tag in last_cells)):
+        return True
+    has_sentences = is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)
+    has_sentences = has_sentences and len({row[0] for row in rows}) <= 0.8 * len(rows)  # words come again, texts seldom do
+    has_short_cells = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
+    return has_sentences and has_short_cells and len(last_cells) <= min(100, len(rows) / 2) and max(map(len, last_cells)) <= 20

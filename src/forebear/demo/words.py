@@ -1,0 +1,456 @@
+"""The words of the demo's world: random choices with known probabilities, English inflection, lexicons."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import accumulate
+from math import log2
+from random import Random
+from types import MappingProxyType
+
+from forebear.errors import ForebearError
+
+# Lexicons that are one group of another: name -> (lexicon, group).
+GROUP_LEXICONS = {
+    "outside": ("place", "out"),
+    "inside": ("place", "in"),
+    "company": ("organisation", "company"),
+    "paper": ("organisation", "paper"),
+    "school": ("organisation", "school"),
+    "fortune": ("luck", "good"),
+    "misfortune": ("luck", "bad"),
+    "calm": ("doing", "calm"),
+    "busy": ("doing", "busy"),
+    "goodtrait": ("trait", "good"),
+    "badtrait": ("trait", "bad"),
+}
+NAME_PARTS = "parts"  # the type of sections that hold parts of the names of people
+PRONOUN_FORMS = ("en.he", "en.him", "en.his", "en.self")
+PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
+PERSON_NAME_FORMS = frozenset({"", "given", "mr"})
+TEMPERATURES = {"warm": range(22, 39), "mild": range(9, 24), "cold": range(-12, 5)}  # degrees Celsius
+ENGLISH_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+CHINESE_DIGITS = "零一二三四五六七八九十"
+_HEADING = re.compile(r"\[(?P<name>\w+)\]\s+(?P<type>\w+(?: \w+)?)")
+
+
+# --- Random choices ---
+
+
+class ChoiceProbabilities:
+    """Fixed probabilities of a few options, and the information of each in bits."""
+
+    __slots__ = ("bits", "shares", "upto")
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        total = sum(weights)
+        self.shares = [weight / total for weight in weights]
+        self.upto = [*accumulate(self.shares)][:-1]  # the last option takes what rounding leaves
+        self.bits = [-log2(share) for share in self.shares]
+
+    def bits_without(self, index: int, excluded: Collection[int]) -> float:
+        """The information of an option where the excluded ones cannot come."""
+        if not excluded:
+            return self.bits[index]
+        return log2(1 - sum(self.shares[other] for other in excluded)) + self.bits[index]
+
+
+class RandomSource:
+    """The random choices behind one text; `bits` is the sum of −log2 p over them."""
+
+    __slots__ = ("bits", "draw")
+
+    def __init__(self, seed: str) -> None:
+        self.draw = Random(seed).random
+        self.bits = 0.0
+
+    def choose(self, odds: ChoiceProbabilities) -> int:
+        index = bisect_right(odds.upto, self.draw())
+        self.bits += odds.bits[index]
+        return index
+
+    def choose_without(self, odds: ChoiceProbabilities, excluded: Collection[int]) -> int:
+        """One of the options that are not excluded, in their old proportions."""
+        while (index := bisect_right(odds.upto, self.draw())) in excluded:
+            pass
+        self.bits += odds.bits_without(index, excluded)
+        return index
+
+
+def zipf_weights(count: int, shift: float) -> list[float]:
+    """Weights that fall with rank as word frequencies do; a larger shift makes the first ranks more alike."""
+    return [1 / (rank + shift) for rank in range(1, count + 1)]
+
+
+# --- English inflection ---
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (pair.partition(":") for pair in text.split())
+    return {verb: inflected for verb, _, inflected in pairs}
+
+
+PASTS = _pairs(
+    "break:broke bring:brought build:built burn:burnt buy:bought catch:caught choose:chose dig:dug draw:drew "
+    "drink:drank drive:drove eat:ate feed:fed find:found forget:forgot get:got go:went hide:hid keep:kept learn:learnt "
+    "lose:lost make:made meet:met overtake:overtook read:read run:ran see:saw sell:sold sing:sang steal:stole "
+    "sweep:swept take:took teach:taught tear:tore upset:upset win:won write:wrote"
+)
+PARTICIPLES = _pairs(
+    "break:broken choose:chosen draw:drawn drink:drunk drive:driven eat:eaten forget:forgotten go:gone hide:hidden "
+    "overtake:overtaken run:run see:seen sing:sung steal:stolen take:taken tear:torn write:written"
+)
+# Verbs that double their last letter before an ending.
+DOUBLED = frozenset("chat chop dig drop forget get hum knit quarrel run unwrap upset win wrap".split())
+
+
+def with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" and not noun.startswith(("uni", "use")) else f"a {noun}"
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun, or the third person of a verb: the spelling rules are the same."""
+    if noun.endswith(("s", "x", "z", "ch", "sh")) or noun in ("go", "potato", "tomato"):
+        return noun + "es"
+    return noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s"
+
+
+def past_tense(verb: str) -> str:
+    if verb in PASTS:
+        return PASTS[verb]
+    if verb in DOUBLED:
+        return verb + verb[-1] + "ed"
+    if verb.endswith("e"):
+        return verb + "d"
+    return verb[:-1] + "ied" if verb.endswith("y") and verb[-2] not in "aeiou" else verb + "ed"
+
+
+def past_participle(verb: str) -> str:
+    return PARTICIPLES.get(verb) or past_tense(verb)
+
+
+def present_participle(verb: str) -> str:
+    if verb in DOUBLED:
+        return verb + verb[-1] + "ing"
+    return verb[:-1] + "ing" if verb.endswith("e") and not verb.endswith("ee") else verb + "ing"
+
+
+# --- Lexicons ---
+
+LANGUAGES = ("en", "zh")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LexiconEntry:
+    """One thing: `forms` by "language.form" ("en.he", "zh."); `kind` decides what may be said about it."""
+
+    kind: str
+    forms: dict[str, str]
+    label: str = ""  # PER, LOC or ORG, if it has a proper name ...
+    named_by: frozenset[str] = frozenset()  # ... and the forms that spell it
+
+    def form(self, language: str, name: str = "") -> str:
+        return self.forms[f"{language}.{name}"]
+
+
+@dataclass(frozen=True, eq=False)
+class DemoLexicon:
+    """Entries to choose from, common ones first, with their probabilities."""
+
+    name: str
+    entries: Sequence[LexiconEntry]
+    odds: ChoiceProbabilities
+    places: dict[int, int] = field(init=False)  # id of an entry -> its index
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", {id(entry): index for index, entry in enumerate(self.entries)})
+        for language in LANGUAGES:
+            # Two entries with one name would give a text two derivations, and `bits` would only be an upper bound.
+            names = [entry.form(language) for entry in self.entries]
+            if doubled := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else None:
+                raise ForebearError(f"lexicon {self.name!r} has {sorted(doubled)} twice in {language!r}")
+
+
+def make_lexicon(name: str, entries: Sequence[LexiconEntry], weights: Sequence[float] | None = None) -> DemoLexicon:
+    """A lexicon whose entries are weighted by rank, unless `weights` are given."""
+    return DemoLexicon(name, entries, ChoiceProbabilities(weights or zipf_weights(len(entries), shift=3)))
+
+
+# --- The format of data/lexicons.txt ---
+
+
+@dataclass(frozen=True, slots=True)
+class LexiconRow:
+    """One line of a lexicon file: its cells, and the group it is in."""
+
+    cells: tuple[str, ...]
+    group: str
+    file: str
+    line: int
+
+    def columns(self, count: int) -> tuple[str, ...]:
+        """The cells, of which there must be `count`."""
+        if len(self.cells) != count:
+            raise ForebearError(
+                f"{count} cells separated by | are expected, found {len(self.cells)}", file=self.file, line=self.line
+            )
+        return self.cells
+
+
+@dataclass(frozen=True, slots=True)
+class LexiconSection:
+    """One lexicon of a file: `[name] type` and the rows below it."""
+
+    name: str
+    type: str
+    rows: list[LexiconRow]
+    file: str
+    line: int
+
+
+def parse_lexicon_file(text: str, file: str) -> dict[str, LexiconSection]:
+    """The sections of a lexicon file by name; data/lexicons.txt documents the format."""
+    sections: dict[str, LexiconSection] = {}
+    section: LexiconSection | None = None
+    group = ""
+    for line, content in enumerate(text.splitlines(), 1):
+        content = content.strip()
+        if not content or content.startswith("#"):
+            continue
+        if heading := _HEADING.fullmatch(content):
+            name, group = heading["name"], ""
+            if name in sections:
+                raise ForebearError(f"a second lexicon is named {name!r}", file=file, line=line)
+            section = sections[name] = LexiconSection(name, heading["type"], [], file, line)
+        elif section is None:
+            raise ForebearError("the first entry is not below a heading such as [town] names LOC", file=file, line=line)
+        elif content.endswith(":") and "|" not in content:
+            group = content[:-1]
+        else:
+            cells = tuple(cell.strip() for cell in content.split("|"))
+            section.rows.append(LexiconRow(cells, group, file, line))
+    return sections
+
+
+def section_lexicon(section: LexiconSection) -> DemoLexicon:
+    """The lexicon of a section, by its type."""
+    make_entry = _ENTRY_TYPES.get(section.type)
+    if make_entry is None:
+        known = ", ".join(_ENTRY_TYPES)
+        raise ForebearError(
+            f"no type of lexicon is called {section.type!r}; there are: {known}", file=section.file, line=section.line
+        )
+    return make_lexicon(section.name, [make_entry(row) for row in section.rows])
+
+
+def _word(row: LexiconRow) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    return LexiconEntry(row.group, {"en.": english, "zh.": chinese})
+
+
+def _adjective(row: LexiconRow) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    return LexiconEntry(row.group, {"en.": english, "en.a": with_article(english), "zh.": chinese})
+
+
+def _color(row: LexiconRow) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    return LexiconEntry(row.group, {"en.": english, "en.a": with_article(english), "zh.": f"{chinese}色"})
+
+
+def _noun(row: LexiconRow) -> LexiconEntry:
+    english, chinese, measure = row.columns(3)
+    singular, _, irregular = english.partition("/")
+    forms = {"en.": singular, "en.a": with_article(singular), "en.the": f"the {singular}"}
+    forms |= {"en.s": irregular or plural(singular)}
+    forms |= {"zh.": chinese, "zh.a": f"一{measure}{chinese}", "zh.this": f"这{measure}{chinese}", "zh.m": measure}
+    return LexiconEntry(row.group, forms)
+
+
+def _action(row: LexiconRow) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    verb, space, rest = english.partition(" ")
+    chinese_verb, _, chinese_rest = chinese.partition(" ")
+    forms = {
+        "en.": english,
+        "en.past": past_tense(verb) + space + rest,
+        "en.ing": present_participle(verb) + space + rest,
+        "en.s": plural(verb) + space + rest,
+        "en.done": past_participle(verb) + space + rest,
+        "zh.": chinese_verb + chinese_rest,
+        "zh.past": f"{chinese_verb}了{chinese_rest}",
+        "zh.ing": f"在{chinese_verb}{chinese_rest}",
+        "zh.once": f"{chinese_verb}过{chinese_rest}",
+    }
+    return LexiconEntry(row.group, forms)
+
+
+def _proper_name(row: LexiconRow, label: str) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    return LexiconEntry(row.group, {"en.": english, "zh.": chinese}, label, frozenset({""}))
+
+
+def _place(row: LexiconRow) -> LexiconEntry:
+    english, chinese, *_ = row.cells if len(row.cells) == 3 else row.columns(2)
+    _, article, noun = english.partition("the ")
+    if not article:
+        raise ForebearError(f"{english!r} has no article", file=row.file, line=row.line)
+    forms = {"en.": f"the {noun}", "en.at": english, "en.to": f"to the {noun}"}
+    return LexiconEntry(row.group, forms | {"zh.": chinese, "zh.at": "在" + "".join(row.cells[1:])})
+
+
+def _dish(row: LexiconRow) -> LexiconEntry:
+    english, chinese = row.columns(2)
+    is_plural = english.endswith("s")
+    forms = {"en.": english, "en.is": "are" if is_plural else "is", "en.was": "were" if is_plural else "was"}
+    return LexiconEntry(row.group, forms | {"zh.": chinese})
+
+
+def _weather(row: LexiconRow) -> LexiconEntry:
+    noun, sky, chinese, chinese_sky = row.columns(4)
+    return LexiconEntry(row.group, {"en.": noun, "en.sky": sky, "zh.": chinese, "zh.sky": chinese_sky})
+
+
+_ENTRY_TYPES: dict[str, Callable[[LexiconRow], LexiconEntry]] = {
+    "words": _word,
+    "adjectives": _adjective,
+    "nouns": _noun,
+    "actions": _action,
+    "names LOC": lambda row: _proper_name(row, "LOC"),
+    "names ORG": lambda row: _proper_name(row, "ORG"),
+    "places": _place,
+    "dishes": _dish,
+    "colors": _color,
+    "weather": _weather,
+}
+
+
+# --- The lexicons of the demo's world ---
+
+
+@cache
+def world_lexicons() -> MappingProxyType[str, DemoLexicon]:
+    """All lexicons by name: those of data/lexicons.txt, groups of some of them, people and numbers."""
+    text, file = read_demo_data("lexicons.txt")
+    sections = parse_lexicon_file(text, file)
+    lexicons = [section_lexicon(section) for section in sections.values() if section.type != NAME_PARTS]
+    by_name = {lexicon.name: lexicon for lexicon in lexicons}
+    lexicons += [
+        make_lexicon(name, [entry for entry in by_name[whole].entries if entry.kind == group])
+        for name, (whole, group) in GROUP_LEXICONS.items()
+    ]
+    lexicons += [_people(sections), _friends(sections), *_temperatures(), *_numbers()]
+    return MappingProxyType({lexicon.name: lexicon for lexicon in lexicons})
+
+
+def read_demo_data(name: str) -> tuple[str, str]:
+    """The text of a file in forebear/demo/data, and its path for messages."""
+    path = files("forebear.demo") / "data" / name
+    return path.read_text(encoding="utf-8"), str(path)
+
+
+def _people(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
+    """Every surname with every given name; common surnames with common given names are the most common."""
+    entries, weights = [], []
+    for tradition in ("chinese", "english"):
+        surnames = sections[f"{tradition}_surname"].rows
+        for sex in PRONOUNS:
+            given_names = [row for row in sections[f"{tradition}_given_name"].rows if row.group == sex]
+            for surname, surname_weight in zip(surnames, zipf_weights(len(surnames), 4), strict=True):
+                for given, given_weight in zip(given_names, zipf_weights(len(given_names), 4), strict=True):
+                    if surname.columns(2)[0] != given.columns(2)[0]:  # Li Li would look like a mistake
+                        is_chinese = tradition == "chinese"
+                        entries.append(_person(surname.cells, given.cells, sex, is_chinese=is_chinese))
+                        weights.append(surname_weight * given_weight * (1.0 if is_chinese else 1.2))
+    return make_lexicon("person", entries, weights)
+
+
+def _friends(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
+    """People who call one another by their given names and whose surnames are unknown."""
+    rows = [row for sex in PRONOUNS for row in sections["english_given_name"].rows if row.group == sex]
+    rows += [
+        row
+        for sex in PRONOUNS
+        for row in sections["chinese_given_name"].rows
+        if row.group == sex and len(row.columns(2)[1]) > 1  # one syllable alone is no form of address
+    ]
+    rows.sort(key=lambda row: len(row.cells[0]))  # short names are the common ones
+    entries = []
+    for row in rows:
+        forms = {"en.": row.cells[0], "zh.": row.cells[1], "zh.he": "他" if row.group == "m" else "她"}
+        forms |= dict(zip(PRONOUN_FORMS, PRONOUNS[row.group], strict=True))
+        entries.append(LexiconEntry(row.group, forms, "PER", PERSON_NAME_FORMS))
+    return make_lexicon("friend", entries)
+
+
+def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chinese: bool) -> LexiconEntry:
+    if is_chinese:
+        forms = {"en.": f"{surname[0]} {given[0]}", "zh.": surname[1] + given[1]}
+        # A given name of one syllable is no form of address: 李明 stays 李明, but 王建国 is 建国 to friends.
+        forms["zh.given"] = given[1] if len(given[1]) > 1 else surname[1] + given[1]
+    else:
+        forms = {"en.": f"{given[0]} {surname[0]}", "zh.": f"{given[1]}·{surname[1]}", "zh.given": given[1]}
+    forms |= {"en.given": given[0] if len(given[0]) > 2 or not is_chinese else forms["en."]}
+    is_man = sex == "m"
+    forms |= {"en.mr": ("Mr " if is_man else "Ms ") + surname[0], "zh.mr": surname[1] + ("先生" if is_man else "女士")}
+    forms |= dict(zip(PRONOUN_FORMS, PRONOUNS[sex], strict=True))
+    forms |= {"zh.he": "他" if is_man else "她"}
+    forms |= {"en.man": "man" if is_man else "woman", "zh.man": "小伙子" if is_man else "姑娘"}
+    return LexiconEntry(sex, forms, "PER", PERSON_NAME_FORMS)
+
+
+def _temperatures() -> list[DemoLexicon]:
+    return [
+        make_lexicon(name, [_temperature(name, degrees) for degrees in temperatures], [1.0] * len(temperatures))
+        for name, temperatures in TEMPERATURES.items()
+    ]
+
+
+def _temperature(kind: str, degrees: int) -> LexiconEntry:
+    """A temperature, and in its forms `less5` to `less9` those that are so many degrees lower."""
+    forms = {}
+    for name, value in (("", degrees), *((f"less{fall}", degrees - fall) for fall in (5, 6, 7, 8, 9))):
+        forms[f"en.{name}"] = f"{value} degrees" if value >= 0 else f"minus {-value} degrees"
+        forms[f"zh.{name}"] = f" {value} 摄氏度" if value >= 0 else f"零下 {-value} 摄氏度"
+    return LexiconEntry(kind, forms)
+
+
+def _numbers() -> list[DemoLexicon]:
+    def count_entry(number: int) -> LexiconEntry:
+        english = ENGLISH_NUMBERS[number] if number < len(ENGLISH_NUMBERS) else str(number)
+        chinese, digits = _chinese_count(number), str(number)
+        return LexiconEntry("", {"en.": english, "en.digits": digits, "zh.": chinese, "zh.digits": digits})
+
+    def digits_entry(number: int) -> LexiconEntry:
+        return LexiconEntry("", {"en.": str(number), "zh.": str(number)})
+
+    few, many = [count_entry(number) for number in range(2, 10)], [count_entry(number) for number in range(11, 80)]
+    years = [digits_entry(year) for year in range(1931, 2000)]
+    hours = [LexiconEntry("", {"en.": ENGLISH_NUMBERS[hour], "zh.": _chinese_count(hour)}) for hour in range(1, 13)]
+    prices = [digits_entry(price) for price in (*range(8, 60, 2), *range(60, 200, 10))]
+    goals = [LexiconEntry("", {"en.": ENGLISH_NUMBERS[goal], "zh.": _chinese_number(goal)}) for goal in range(2, 7)]
+    return [
+        make_lexicon("few", few),
+        make_lexicon("many", many, [1.0] * len(many)),
+        make_lexicon("year", years, [1.0] * len(years)),
+        make_lexicon("hour", hours),
+        make_lexicon("price", prices),
+        make_lexicon("goals", goals),
+    ]
+
+
+def _chinese_number(number: int) -> str:
+    """A number up to 99 in Chinese characters."""
+    tens, ones = divmod(number, 10)
+    prefix = ("" if tens == 1 else CHINESE_DIGITS[tens]) + "十" if tens else ""
+    return prefix + (CHINESE_DIGITS[ones] if ones or not tens else "")
+
+
+def _chinese_count(number: int) -> str:
+    """The same before a measure word, where 2 is 两."""
+    return "两" if number == 2 else _chinese_number(number)

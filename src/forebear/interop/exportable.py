@@ -1,0 +1,54 @@
+"""What exporters need of a run: its folder, its network and its words. `inference.Run` has all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+    from forebear.embeddings.word_table import WordVectors
+    from forebear.nn.model import Model
+    from forebear.tasks.task import Task
+    from forebear.training.run_folder import RunFolder
+
+
+class ExportableRun(Protocol):
+    """A loaded run, as far as it is written in another program's format. Exporters append to `notes`."""
+
+    folder: RunFolder
+    notes: list[str]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The contents of run.json."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def task(self) -> Task | None: ...
+
+    @property
+    def network(self) -> Any:
+        """The loaded network of any kind of model."""
+        ...
+
+    @property
+    def model(self) -> Model:
+        """The network of a model with an encoder and heads."""
+        ...
+
+    @property
+    def heads(self) -> tuple[str, ...]: ...
+
+    @property
+    def capabilities(self) -> tuple[str, ...]: ...
+
+    @property
+    def word_table(self) -> WordVectors:
+        """A vector for each word, where tokens are words."""
+        ...

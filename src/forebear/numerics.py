@@ -1,0 +1,102 @@
+"""Numerical functions on NumPy arrays that several rooms share: softmax, log-sum-exp, ranks, correlations, unit rows.
+
+scipy has most of them, but importing `scipy.stats` takes 0.6 s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forebear.errors import InputError
+
+
+def softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Probabilities proportional to exp(scores) along an axis; no score is too large for it."""
+    weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True)
+
+
+def log_softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The logarithm of `softmax`, computed without leaving log space."""
+    shifted = scores - scores.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def logsumexp(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+    """ln Σ exp(scores) along an axis; -inf where all scores are -inf."""
+    highest = scores.max(axis=axis, keepdims=True)
+    highest = np.where(np.isfinite(highest), highest, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(scores - highest).sum(axis=axis)) + highest.squeeze(axis)
+
+
+def sigmoid(scores: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-scores)), without overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * scores))
+
+
+def unit_rows(matrix: np.ndarray, min_norm: float = 1e-12) -> np.ndarray:
+    """Rows divided by their Euclidean norm; norms below `min_norm` count as `min_norm`, so that zero rows stay zero."""
+    return matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), min_norm)
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1, in ascending order; ties share their mean rank."""
+    _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[groups]
+
+
+# --- Correlations ---
+
+
+def pearson(true: np.ndarray, predicted: np.ndarray) -> float:
+    """Pearson correlation of two series; 0 if either is constant.
+
+    Raises:
+        InputError: The series are empty, differ in shape, or contain NaN or infinity.
+    """
+    true, predicted = finite_series(true, predicted)
+    if is_constant(true) or is_constant(predicted):  # the mean of equal numbers may differ from them by rounding
+        return 0.0
+    return float(np.clip(_unit_deviations(true) @ _unit_deviations(predicted), -1.0, 1.0))
+
+
+def spearman(true: np.ndarray, predicted: np.ndarray) -> float:
+    """Spearman rank correlation of two series; 0 if either is constant. Raises InputError as `pearson` does."""
+    true, predicted = finite_series(true, predicted)
+    return pearson(ranks(true), ranks(predicted))
+
+
+def is_constant(values: np.ndarray) -> bool:
+    """Whether all values are equal, so that no correlation is defined."""
+    return bool(values.min() == values.max())
+
+
+def finite_series(true: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two series as float64, after checking that they have one length, are not empty, and are finite."""
+    true, predicted = np.asarray(true, np.float64), np.asarray(predicted, np.float64)
+    require_same_length(true, predicted)
+    if not (np.isfinite(true).all() and np.isfinite(predicted).all()):
+        raise InputError("infinite, or no number at all, cannot be measured", hint="look for NaN in data and answers")
+    return true, predicted
+
+
+def require_same_length(true: np.ndarray, predicted: np.ndarray) -> None:
+    """An InputError unless both are one-dimensional, of one length, and not empty."""
+    if true.ndim != 1 or true.shape != predicted.shape:
+        raise InputError(f"{predicted.shape} answers to {true.shape} questions")
+    require_examples(len(true))
+
+
+def require_examples(num_examples: int) -> None:
+    """An InputError if there is nothing to compute a metric on."""
+    if not num_examples:
+        raise InputError("there are no examples to measure with", hint="give at least one")
+
+
+def _unit_deviations(values: np.ndarray) -> np.ndarray:
+    """Deviations from the mean, scaled to length 1; scaled before squaring to avoid overflow and underflow."""
+    values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # a power of two is exact: distinct values stay so
+    deviations = values - values.mean()
+    deviations /= np.abs(deviations).max()
+    return deviations / np.sqrt(deviations @ deviations)

@@ -1,0 +1,382 @@
+"""Training with several processes: who starts them, how many there are, and the connection between them.
+
+The first process (the leader, rank 0) has the training loop, the run folder and the text. It tells the others (the
+workers) what to do, message by message, and each message is answered when it is done.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import TYPE_CHECKING, Any, Protocol
+
+from forebear.data.io.child_processes import child_environment, python_command
+from forebear.errors import ForebearError, InputError, UserInterrupt
+from forebear.training.learners import Learner
+
+if TYPE_CHECKING:
+    from forebear.training.distributed import GradientSync
+
+WORKER_PROGRAM = (
+    "import sys; from forebear.training.worker_processes import run_worker; run_worker(*map(int, sys.argv[1:]))"
+)
+EXIT_TIMEOUT = 10  # seconds that a process may take to end once it was told to
+LOST_HINT = "often a lack of memory: the same command goes on from the last checkpoint, also with fewer --processes"
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+SHUTDOWN_GRACE = 25  # seconds in which the leader may save and end the workers after a signal to all processes
+
+Merge = Callable[[list[Any]], Any]
+
+
+# --- Processes of a command ---
+
+
+class ProcessGroup:
+    """The processes that train: `size` of them, of which this is the first."""
+
+    def __init__(self, size: int = 1, *, shard: bool = False, connection: LeaderConnection | None = None) -> None:
+        self.size, self.shard, self.connection = size, shard, connection
+
+    def validate(self, model: str, learning: str, *, is_stateful: bool = False) -> None:
+        """Refuses models that several processes cannot train, such as those that carry a state from step to step."""
+        if self.size > 1 and is_stateful:
+            message = f"--processes {self.size}: {model} carries its state from step to step, which one process has"
+            raise InputError(message, hint="add --state fresh, or leave --processes out")
+        if self.size > 1 and learning == "counting":
+            message = f"--processes {self.size} means nothing to {model}, which counts"
+            raise InputError(message, hint="leave it out; --workers prepares the text with several processes")
+        if self.size > 1 and learning == "sweeping":
+            message = f"--processes {self.size} means nothing to {model}, whose threads share one table"
+            raise InputError(message, hint=f"give --threads {self.size} instead")
+
+    @contextmanager
+    def wrap_learner(self, learner: Learner) -> Iterator[Learner]:
+        """The learner of all processes, given the one of a single process."""
+        if self.size == 1:
+            yield learner
+            return
+        from forebear.training.distributed import MultiProcessLearner
+        from forebear.training.gradient import GradientLearner
+
+        assert isinstance(learner, GradientLearner)
+        device = learner.device.device.partition(":")[0]
+        if device not in ("cpu", "cuda"):
+            raise InputError(
+                f"there is one device {device}, and no part of it for each process", hint="leave --processes out"
+            )
+        if self.connection is None:
+            self.connection = WorkerPool(self.size)
+        learner.device = learner.device.of_process(
+            self.connection.local_rank, self.connection.local_size, learner.recipe
+        )
+        yield MultiProcessLearner(learner, self.connection, self._sync_method(device))
+
+    def _sync_method(self, device: str) -> type[GradientSync]:
+        if self.shard:
+            from forebear.training.distributed import ShardedSync
+
+            return ShardedSync
+        if isinstance(self.connection, WorkerPool) and device == "cpu":
+            from forebear.training.shared_memory import SharedMemorySync
+
+            return SharedMemorySync
+        from forebear.training.distributed import AllReduceSync
+
+        return AllReduceSync
+
+
+SINGLE_PROCESS = ProcessGroup()
+
+
+@contextmanager
+def launch_processes(processes: int | None = None, *, shard: bool = False) -> Iterator[ProcessGroup | None]:
+    """The processes of a command; they are started when they are needed.
+
+    Where torchrun or another program has started them already, those are used. None: this process was one of the
+    workers of such a program, and its work is done.
+    """
+    if all(name in os.environ for name in TORCHRUN_VARIABLES):
+        if processes is not None:
+            message = "--processes means nothing here: this process was started as one of several"
+            raise InputError(message, hint="leave it out; torchrun --nproc-per-node says how many")
+        with _torchrun_group(shard) as group:
+            yield group
+        return
+    if processes is not None and processes < 1:
+        raise InputError(f"--processes is {processes}", hint="give a number of at least 1")
+    group = ProcessGroup(processes or 1, shard=shard)
+    if shard and group.size == 1:
+        raise InputError("--shard divides a network among processes", hint="say among how many: --processes 2")
+    try:
+        yield group
+    except BaseException as error:
+        if isinstance(group.connection, WorkerPool):
+            group.connection.close() if isinstance(error, UserInterrupt) else group.connection.kill()
+        raise
+    if isinstance(group.connection, WorkerPool):
+        group.connection.close()
+
+
+@contextmanager
+def _torchrun_group(shard: bool) -> Iterator[ProcessGroup | None]:
+    is_leader = os.environ["RANK"] == "0"
+    if not is_leader:
+        _leave_signals_to_leader()
+    import torch.distributed as dist
+
+    from forebear.training.distributed import TorchConnection, join_process_group
+
+    join_process_group()
+    connection = TorchConnection()
+    try:
+        if not is_leader:
+            answer_messages(connection)
+            yield None
+            return
+        try:
+            yield ProcessGroup(connection.size, shard=shard, connection=connection)
+        except ForebearError:
+            _dismiss_workers(connection)
+            raise
+        _dismiss_workers(connection)
+    finally:
+        dist.destroy_process_group()
+
+
+def _dismiss_workers(connection: LeaderConnection) -> None:
+    with suppress(ForebearError):  # a lost process needs no message
+        connection.send([None] * (connection.size - 1))
+
+
+def _leave_signals_to_leader() -> None:
+    """Ctrl-C reaches all processes of a terminal: the leader saves and ends the workers, or they end after a while."""
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # threads that are started later inherit it
+
+    def wait_for_leader() -> None:
+        signal.sigwait(signals)
+        time.sleep(SHUTDOWN_GRACE)
+        os._exit(1)
+
+    threading.Thread(target=wait_for_leader, daemon=True).start()
+
+
+# --- Connection between the processes ---
+
+
+@dataclass(frozen=True)
+class WorkerFailure:
+    """The answer of a worker whose work raised an error."""
+
+    error: Exception
+
+
+class ProcessConnection(Protocol):
+    """One process's end of the connection.
+
+    `rank` is the number of this process among `size`, `local_rank` its number among the `local_size` of this machine.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+    def all_merge(self, value: Any, merge: Merge) -> Any:
+        """What the leader makes of the values of all, in the order of ranks; nobody continues before it is known."""
+        ...
+
+
+class LeaderConnection(ProcessConnection, Protocol):
+    """The end of the leader."""
+
+    def send(self, messages: Sequence[Any]) -> None:
+        """Sends a message to each worker, in the order of ranks."""
+        ...
+
+    def receive_answers(self) -> list[Any]:
+        """One answer of each worker; raises the error of one that failed or died."""
+        ...
+
+    def failure_cause(self, error: Exception) -> Exception:
+        """The likely cause of an error in an operation of all processes."""
+        ...
+
+
+class WorkerConnection(ProcessConnection, Protocol):
+    """The end of a worker."""
+
+    def receive(self) -> Any: ...
+
+    def answer(self, value: Any) -> None: ...
+
+
+class WorkerPool:
+    """The leader's end of pipes to workers, which it starts as fresh interpreters.
+
+    They have a session of their own, which keeps Ctrl-C from them. If this process dies, they end.
+    """
+
+    rank = local_rank = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = self.local_size = size
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.connections: list[Connection] = []
+        environment = child_environment()
+        for rank in range(1, size):
+            leader_end, worker_end = Pipe()
+            process = subprocess.Popen(
+                python_command(WORKER_PROGRAM, worker_end.fileno(), rank, size),
+                pass_fds=[worker_end.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            worker_end.close()
+            self.connections.append(leader_end)
+            self.processes.append(process)
+
+    def send(self, messages: Sequence[Any]) -> None:
+        for index, message in enumerate(messages):
+            try:
+                self.connections[index].send_bytes(pickle.dumps(message, protocol=5))
+            except OSError:
+                raise self._lost_worker(index) from None
+
+    def receive_answers(self) -> list[Any]:
+        answers: dict[int, Any] = {}
+        while pending := [pipe for index, pipe in enumerate(self.connections) if index not in answers]:
+            for connection in wait(pending):
+                assert isinstance(connection, Connection)
+                index = self.connections.index(connection)
+                answers[index] = self._receive(index)
+        return [answers[index] for index in sorted(answers)]
+
+    def all_merge(self, value: Any, merge: Merge) -> Any:
+        merged = merge([value, *self.receive_answers()])
+        self.send([merged] * (self.size - 1))
+        return merged
+
+    def send_file(self, handle: int) -> None:
+        """Gives all workers an open file."""
+        for connection, process in zip(self.connections, self.processes, strict=True):
+            send_handle(connection, handle, process.pid)
+
+    def failure_cause(self, error: Exception) -> Exception:
+        for connection in wait(self.connections, timeout=1):
+            assert isinstance(connection, Connection)
+            try:
+                self._receive(self.connections.index(connection))
+            except Exception as cause:  # noqa: BLE001 - whatever ended one of them is the cause
+                return cause
+        return error
+
+    def close(self) -> None:
+        """Ends the workers once they have finished what they are doing."""
+        with suppress(ForebearError):
+            self.send([None] * (self.size - 1))
+        self._end_processes(EXIT_TIMEOUT)
+
+    def kill(self) -> None:
+        """Ends the workers at once."""
+        self._end_processes(0)
+
+    def _end_processes(self, timeout: float) -> None:
+        for process in self.processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout)
+            process.kill()
+            process.wait()
+        for connection in self.connections:
+            connection.close()
+
+    def _receive(self, index: int) -> Any:
+        try:
+            answer = pickle.loads(self.connections[index].recv_bytes())
+        except (EOFError, OSError):
+            raise self._lost_worker(index) from None
+        if isinstance(answer, WorkerFailure):
+            raise answer.error
+        return answer
+
+    def _lost_worker(self, index: int) -> ForebearError:
+        reason = "is lost"
+        with suppress(subprocess.TimeoutExpired):
+            code = self.processes[index].wait(EXIT_TIMEOUT)
+            reason = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return ForebearError(
+            f"process {index + 1} (of 0 to {self.size - 1}) {reason}: all have stopped", hint=LOST_HINT
+        )
+
+
+class PipeConnection:
+    """The end of a worker that a `WorkerPool` started."""
+
+    def __init__(self, pipe: int, rank: int, size: int) -> None:
+        self.rank, self.size, self.connection = rank, size, Connection(pipe)
+        self.local_rank, self.local_size = rank, size
+        threading.Thread(target=_exit_with_leader, args=[pipe], daemon=True).start()
+
+    def receive(self) -> Any:
+        return pickle.loads(self.connection.recv_bytes())
+
+    def answer(self, value: Any) -> None:
+        self.connection.send_bytes(pickle.dumps(value, protocol=5))
+
+    def all_merge(self, value: Any, merge: Merge) -> Any:
+        self.answer(value)
+        return self.receive()
+
+    def receive_file(self) -> int:
+        """The file that the leader sends."""
+        return recv_handle(self.connection)
+
+
+def _exit_with_leader(pipe: int) -> None:
+    """Ends this process when the other end of its pipe is closed, also in the middle of a long step."""
+    poll = select.poll()
+    poll.register(pipe, getattr(select, "POLLRDHUP", select.POLLHUP))
+    poll.poll()
+    os._exit(1)
+
+
+# --- Life of a worker ---
+
+
+def run_worker(pipe: int, rank: int, size: int) -> None:
+    """The program of a worker that a `WorkerPool` started."""
+    answer_messages(PipeConnection(pipe, rank, size))
+
+
+def answer_messages(connection: WorkerConnection) -> None:
+    """Performs messages of the leader until one is None; a failure is reported to the leader and ends this process."""
+    sync: GradientSync | None = None
+    try:
+        while (message := connection.receive()) is not None:
+            if not hasattr(message, "perform"):
+                raise TypeError(f"nobody knows what to do with {message!r}")
+            sync, answer = message.perform(connection, sync)
+            connection.answer(answer)
+    except (EOFError, OSError):  # the leader is gone
+        raise SystemExit(1) from None
+    except ForebearError as error:
+        connection.answer(WorkerFailure(error))
+        raise SystemExit(1) from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, the leader must hear of it
+        message = f"{type(error).__name__} in process {connection.rank}: {error}\n{traceback.format_exc()}"
+        connection.answer(WorkerFailure(ForebearError(message)))
+        raise SystemExit(1) from None
